@@ -12,12 +12,10 @@ use hikyaku::{
     backends::{
         Backend, Sent, Transmit,
         dpdk::{Device, DpdkOptions, Memory},
-        poller::PollerBackend,
     },
     messaging::{Messenger, SendOptions},
-    poller::{Poller, PollerOptions},
-    progress::limits_of,
-    reliability::{Burst, Payload, delegated::Remote},
+    poller::{Poller, PollerBackend, PollerOptions, ProxyEndpoint},
+    reliability::{Burst, Limits, Payload},
     time::Instant,
 };
 
@@ -59,10 +57,10 @@ impl Rank {
             }
             connects.join().expect("it connects")
         });
-        let limits = limits_of(&backend.capabilities());
-        let remote = Remote::new(Config::default(), limits, &[processor]).expect("valid settings");
+        let limits = Limits::from(&backend.capabilities());
+        let proxy = ProxyEndpoint::new(Config::default(), limits, &[processor]).expect("valid settings");
         Self {
-            messenger: Messenger::new(remote, &[processor]),
+            messenger: Messenger::new(Box::new(proxy), &[processor]),
             backend,
             burst: Burst::default(),
         }

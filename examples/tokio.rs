@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut alice = AsyncTransport::new(Transport::builder().processor(1).bind("udp", "127.0.0.1:0")?)?;
-    let mut bob = AsyncTransport::new(Transport::builder().processor(2).bind("udp", "127.0.0.1:0")?)?;
-    let to_bob = alice.get_mut().add_peer(2, bob.get_ref().local_addr())?;
-    let to_alice = bob.get_mut().add_peer(1, alice.get_ref().local_addr())?;
+    let mut alice = AsyncTransport::new(Transport::builder().processor(1).bind_udp("127.0.0.1:0")?)?;
+    let mut bob = AsyncTransport::new(Transport::builder().processor(2).bind_udp("127.0.0.1:0")?)?;
+    let to_bob = alice.get_mut().add_peer(bob.get_ref().local_addr(), 2)?;
+    let to_alice = bob.get_mut().add_peer(alice.get_ref().local_addr(), 1)?;
 
     let answering = async {
         loop {

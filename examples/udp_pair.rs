@@ -15,7 +15,7 @@ use std::{
 
 use hikyaku::{
     Config,
-    transport::{Event, ReceiveError, Transport},
+    transport::{Event, Incoming, Transport},
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -40,7 +40,7 @@ fn ask() -> Result<(), Box<dyn Error>> {
     let mut other = Command::new(env::current_exe()?)
         .arg(transport.local_addr().to_string())
         .spawn()?;
-    let peer = transport.receive(Some(Duration::from_secs(10)))?.peer();
+    let peer = transport.receive(Duration::from_secs(10))?.peer();
 
     let given: Vec<String> = if io::stdin().is_terminal() {
         ["hello", "in the land of couriers"].map(str::to_owned).into()
@@ -51,7 +51,7 @@ fn ask() -> Result<(), Box<dyn Error>> {
         transport.send_blocking(peer, line.as_bytes())?;
     }
     for line in &given {
-        let answer = transport.receive(Some(Duration::from_secs(10)))?;
+        let answer = transport.receive(Duration::from_secs(10))?;
         println!("{line} → {}", String::from_utf8_lossy(&answer));
     }
     transport.close(Duration::from_secs(5))?;
@@ -61,25 +61,16 @@ fn ask() -> Result<(), Box<dyn Error>> {
 
 /// The second process: sends every line back, reversed, until the first one says goodbye.
 fn reverse(address: SocketAddr) -> Result<(), Box<dyn Error>> {
-    let mut transport = Transport::builder().processor(2).bind("udp", "127.0.0.1:0")?;
-    let peer = transport.add_peer(1, address)?;
+    let mut transport = Transport::builder().processor(2).bind_udp("127.0.0.1:0")?;
+    let peer = transport.add_peer(address, 1)?;
     transport.send(peer, b"here I am")?;
     loop {
-        match transport.receive(Some(Duration::from_millis(50))) {
-            Ok(message) => {
-                let line = String::from_utf8_lossy(&message);
-                let reversed: String = line.chars().rev().collect();
-                transport.send_blocking(peer, reversed.as_bytes())?;
-            }
-            Err(ReceiveError::TimedOut(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        while let Some(event) = transport.next_event() {
-            match event {
-                Event::PeerClosed { .. } => return Ok(()),
-                Event::PeerDown { error, .. } => return Err(error.into()),
-                _ => {}
-            }
-        }
+        let reversed: String = match transport.wait_any(None)? {
+            Incoming::Message(line) => String::from_utf8_lossy(&line).chars().rev().collect(),
+            Incoming::Event(Event::PeerClosed { .. }) => return Ok(()),
+            Incoming::Event(Event::PeerDown { error, .. }) => return Err(error.into()),
+            Incoming::Event(_) => continue,
+        };
+        transport.send_blocking(peer, reversed.as_bytes())?;
     }
 }

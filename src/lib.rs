@@ -17,10 +17,10 @@
 //! use std::{thread, time::Duration};
 //! use hikyaku::transport::Transport;
 //!
-//! let mut alice = Transport::builder().processor(1).bind("udp", "127.0.0.1:0")?;
-//! let mut bob = Transport::builder().processor(2).bind("udp", "127.0.0.1:0")?;
-//! let to_bob = alice.add_peer(2, bob.local_addr())?;
-//! let to_alice = bob.add_peer(1, alice.local_addr())?;
+//! let mut alice = Transport::builder().processor(1).bind_udp("127.0.0.1:0")?;
+//! let mut bob = Transport::builder().processor(2).bind_udp("127.0.0.1:0")?;
+//! let to_bob = alice.add_peer(bob.local_addr(), 2)?;
+//! let to_alice = bob.add_peer(alice.local_addr(), 1)?;
 //!
 //! let bob = thread::spawn(move || {
 //!     let question = bob.receive(None).unwrap().into_vec();
@@ -28,7 +28,7 @@
 //!     bob.close(Duration::from_secs(5)).unwrap();
 //! });
 //! alice.send(to_bob, b"good morning")?;
-//! let answer = alice.receive(Some(Duration::from_secs(5)))?;
+//! let answer = alice.receive(Duration::from_secs(5))?;
 //! assert_eq!(&answer[..], b"good morning you too");
 //! # alice.close(Duration::from_secs(5))?;
 //! # bob.join().unwrap();
@@ -98,7 +98,8 @@
 //! ```
 //!
 //! The programs in `examples/` do more: both sides of this with losses and virtual time (`sans_io`), two threads
-//! (`loopback_threads`), two processes (`udp_pair`), and somebody else's event loop (`tokio`).
+//! (`loopback_threads`), two processes (`udp_pair`), requests and answers with a server that restarts
+//! (`request_reply`), and another event loop (`tokio`).
 //!
 //! # Features
 //!
@@ -144,15 +145,20 @@ mod events;
 #[cfg(feature = "std")]
 mod helper;
 mod id;
+#[doc(hidden)]
+pub mod internals;
 pub mod messaging;
 #[cfg(feature = "mpi")]
 pub mod mpi;
-#[cfg(all(feature = "dpdk", target_os = "linux"))]
 pub mod poller;
-pub mod prng;
+mod prefetch;
+mod prng;
 #[cfg(feature = "std")]
 pub mod progress;
 pub mod reliability;
+pub mod ring;
+#[cfg(all(feature = "poller", target_os = "linux"))]
+mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod siphash;

@@ -29,6 +29,75 @@ fn documents_are_wrapped() {
     assert_none(&complaints);
 }
 
+/// A fence names its language, and nothing after that: text there is not shown, and not run by
+/// `crates/cli/tests/documents.rs`.
+#[test]
+fn fences_name_a_language() {
+    const LANGUAGES: [&str; 10] = [
+        "c",
+        "console",
+        "json",
+        "rust",
+        "rust,ignore",
+        "rust,no_run",
+        "sh",
+        "text",
+        "toml",
+        "yaml",
+    ];
+    let mut complaints = Vec::new();
+    for path in documents() {
+        let text = fs::read_to_string(root().join(&path)).unwrap();
+        let mut inside = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            let Some(language) = line.trim_start().strip_prefix("```") else {
+                continue;
+            };
+            if !inside && !LANGUAGES.contains(&language) {
+                complaints.push(format!(
+                    "{path}:{number}: a fence of {language:?}, not of one of {LANGUAGES:?}"
+                ));
+            }
+            if inside && !language.is_empty() {
+                complaints.push(format!("{path}:{number}: a fence ends with text"));
+            }
+            inside = !inside;
+        }
+        if inside {
+            complaints.push(format!("{path}: a fence does not end"));
+        }
+    }
+    assert_none(&complaints);
+}
+
+/// Rust that a page shows and that is no test of the documentation is compiled elsewhere, line for line.
+#[test]
+fn rust_of_the_pages_is_compiled() {
+    const COMPILED: [&str; 2] = ["crates/mpi/tests/pages.rs", "tests/dpdk/pages.rs"];
+    let code = COMPILED.map(|path| fs::read_to_string(root().join(path)).unwrap());
+    let code: Vec<Vec<&str>> = code.iter().map(|text| text.lines().map(str::trim).collect()).collect();
+    let mut complaints = Vec::new();
+    for path in documents() {
+        let text = fs::read_to_string(root().join(&path)).unwrap();
+        for shown in text.split("\n```rust,ignore\n").skip(1) {
+            let shown = shown.split("\n```").next().unwrap_or_default();
+            let lines = shown
+                .lines()
+                .map(|line| line.split(" // ").next().unwrap_or_default().trim());
+            let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+            // In this order; other lines may stand between.
+            let holds = |code: &Vec<&str>| {
+                let mut left = code.iter();
+                lines.iter().all(|line| left.any(|other| other == line))
+            };
+            if !code.iter().any(holds) {
+                complaints.push(format!("{path}: none of {COMPILED:?} has all of\n{shown}\n"));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
 /// Links between pages lead to pages and headings that exist.
 #[test]
 fn links_lead_somewhere() {

@@ -330,8 +330,8 @@ fn a_program_without_a_subscriber() {
     };
     let mut alice = end(1).unwrap_or_else(|error| panic!("{error}"));
     let mut bob = end(2).unwrap();
-    let to_bob = alice.add_peer(2, bob.local_addr()).unwrap();
-    bob.add_peer(1, alice.local_addr()).unwrap();
+    let to_bob = alice.add_peer(bob.local_addr(), 2).unwrap();
+    bob.add_peer(alice.local_addr(), 1).unwrap();
     alice.send(to_bob, b"hello").unwrap();
     bob.receive(Some(10 * SECOND)).unwrap();
     alice.flush(Duration::from_millis(1)).ok();

@@ -65,7 +65,7 @@ fn pair((backend, address): (&str, &str), always: [bool; 2]) -> [Side; 2] {
         builder.bind(backend, address).unwrap()
     });
     let addresses = [0, 1].map(|side| transports[side].local_addr());
-    let peers = [0, 1].map(|side| transports[side].add_peer(2 - side as u32, addresses[1 - side]).unwrap());
+    let peers = [0, 1].map(|side| transports[side].add_peer(addresses[1 - side], 2 - side as u32).unwrap());
     let mut peers = peers.into_iter();
     let mut sides = transports.map(|transport| Side {
         transport,

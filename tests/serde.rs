@@ -60,8 +60,8 @@ fn used() -> (Stats, PeerStats, BackendStats) {
             .unwrap()
     };
     let (mut alice, mut bob) = (end(1), end(2));
-    let to_bob = alice.add_peer(2, bob.local_addr()).unwrap();
-    bob.add_peer(1, alice.local_addr()).unwrap();
+    let to_bob = alice.add_peer(bob.local_addr(), 2).unwrap();
+    bob.add_peer(alice.local_addr(), 1).unwrap();
     let noise = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     noise.send_to(b"no packet", alice.local_addr()).unwrap();
     alice.send(to_bob, b"hello").unwrap();

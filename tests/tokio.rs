@@ -10,7 +10,7 @@ use std::{
 
 use hikyaku::{
     Config, PeerError, PeerId,
-    transport::{AsyncError, AsyncTransport, Event, FlushError, Incoming, Transport},
+    transport::{AsyncError, AsyncTransport, Event, FlushError, Incoming, NoDescriptor, Transport},
 };
 
 /// Long enough for anything that comes at all.
@@ -32,8 +32,8 @@ fn bind(processor: u32, config: Config) -> AsyncTransport {
 /// Two transports that know each other.
 fn pair(config: &Config) -> (AsyncTransport, PeerId, AsyncTransport, PeerId) {
     let (mut a, mut b) = (bind(1, config.clone()), bind(2, config.clone()));
-    let to_b = a.get_mut().add_peer(2, b.get_ref().local_addr()).unwrap();
-    let to_a = b.get_mut().add_peer(1, a.get_ref().local_addr()).unwrap();
+    let to_b = a.get_mut().add_peer(b.get_ref().local_addr(), 2).unwrap();
+    let to_a = b.get_mut().add_peer(a.get_ref().local_addr(), 1).unwrap();
     (a, to_b, b, to_a)
 }
 
@@ -210,6 +210,9 @@ async fn a_close_has_an_end() {
 async fn a_backend_without_a_descriptor_is_refused() {
     let transport = Transport::builder().bind("loopback", "127.0.0.1:0").unwrap();
     let error = AsyncTransport::new(transport).unwrap_err();
-    assert!(matches!(error, AsyncError::NoDescriptor("loopback")), "{error}");
+    assert!(
+        matches!(error, AsyncError::NoDescriptor(NoDescriptor("loopback"))),
+        "{error}"
+    );
     assert!(error.to_string().contains("use the backend udp"), "{error}");
 }

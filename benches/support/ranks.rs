@@ -13,6 +13,7 @@ use hikyaku::{
         engine::{Communicator, Engine, Mode, Options, Unconnected},
     },
     reliability::MemoryLayer,
+    ring::Exchange,
     transport::{Builder, Transport},
 };
 
@@ -29,10 +30,12 @@ impl Ranks {
 
     /// The same over the packet layer that only hands bytes over.
     pub(crate) fn in_memory() -> Self {
+        let exchange = Exchange::default();
         Self::over(|| {
-            Transport::builder().layer(|endpoint, limits| {
+            let exchange = exchange.clone();
+            Transport::builder().layer(move |endpoint, limits| {
                 let layer = MemoryLayer::new(endpoint.config().clone(), limits, 1);
-                Box::new(layer.expect("valid settings"))
+                Box::new(layer.expect("valid settings").with_rings(exchange.clone()))
             })
         })
     }

@@ -22,6 +22,7 @@
 ///     }
 /// }
 /// ```
+#[doc(hidden)]
 #[macro_export]
 macro_rules! forward_backend {
     ($self:ident => $inner:expr) => {

@@ -13,8 +13,6 @@ pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 pub mod pcapng;
-#[cfg(all(feature = "poller", target_os = "linux"))]
-pub mod poller;
 #[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
 mod pool;
 #[cfg(any(feature = "loopback", feature = "poller", all(feature = "udp", target_os = "linux")))]
@@ -35,6 +33,8 @@ use std::{
 
 use bytes::Bytes;
 
+#[cfg(all(feature = "poller", target_os = "linux"))]
+pub(crate) use self::refusals::Refusals;
 pub use self::{
     captured::Captured,
     impaired::{Impaired, Impairments},
@@ -213,7 +213,7 @@ pub trait Backend: Send {
     }
 
     /// The abilities of a link beside this backend, if there is one. The backend then carries the link's records to and
-    /// from [`LINK`](crate::reliability::delegated::LINK), in addition to datagrams.
+    /// from the address `0.0.0.0:0`, in addition to datagrams.
     fn link_beside(&self) -> Option<Capabilities> {
         None
     }

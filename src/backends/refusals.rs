@@ -18,7 +18,7 @@ struct Refusal {
 
 /// The refusals that [`Backend::poll_unreachable`](super::Backend::poll_unreachable) returns.
 #[derive(Default)]
-pub(super) struct Refusals {
+pub(crate) struct Refusals {
     waiting: VecDeque<Refusal>,
     /// The refusal that was returned last.
     given: Option<Refusal>,
@@ -26,7 +26,7 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// Keeps the beginning of the datagram in `slices`, which went to `address`.
-    pub(super) fn push<'a>(&mut self, address: SocketAddr, slices: impl IntoIterator<Item = &'a [u8]>) {
+    pub(crate) fn push<'a>(&mut self, address: SocketAddr, slices: impl IntoIterator<Item = &'a [u8]>) {
         if self.waiting.len() == MAX_WAITING {
             return;
         }
@@ -45,11 +45,11 @@ impl Refusals {
     }
 
     #[cfg(all(feature = "poller", target_os = "linux"))]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    pub(super) fn pop(&mut self) -> Option<Unreachable<'_>> {
+    pub(crate) fn pop(&mut self) -> Option<Unreachable<'_>> {
         self.given = self.waiting.pop_front();
         self.given.as_ref().map(|refusal| Unreachable {
             address: refusal.address,

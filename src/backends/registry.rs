@@ -77,6 +77,12 @@ pub enum BindError {
         /// The feature of this crate that provides it.
         feature: &'static str,
     },
+    /// Not a backend alone: it has a packet layer of its own, and only a transport opens it
+    /// ([`Builder::bind`](crate::transport::Builder::bind)).
+    Layered {
+        /// Its name.
+        name: &'static str,
+    },
     /// The backend could not be opened.
     Io {
         /// Its name.
@@ -105,6 +111,10 @@ impl fmt::Display for BindError {
                     "the backend {name} is not in this build; it takes the feature {feature:?}"
                 )
             }
+            Self::Layered { name } => write!(
+                f,
+                "{name} is not a backend alone, but has a packet layer of its own: only a transport opens it"
+            ),
             Self::Io { name, addr, source } => write!(f, "the backend {name} can not be opened at {addr}: {source}"),
         }
     }
@@ -116,19 +126,40 @@ impl Error for BindError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
-            Self::Unknown { .. } | Self::Disabled { .. } => None,
+            Self::Unknown { .. } | Self::Disabled { .. } | Self::Layered { .. } => None,
         }
     }
 }
 
-type Open = fn(SocketAddr, &BindOptions) -> io::Result<Box<dyn Backend>>;
+#[derive(Clone, Copy)]
+enum Open {
+    /// Not in this build.
+    #[cfg_attr(
+        all(feature = "dpdk", feature = "loopback", feature = "udp", target_os = "linux"),
+        expect(dead_code, reason = "this build has all")
+    )]
+    Absent,
+    #[cfg_attr(
+        not(any(
+            feature = "loopback",
+            all(any(feature = "dpdk", feature = "udp"), target_os = "linux")
+        )),
+        expect(dead_code, reason = "this build has none")
+    )]
+    Backend(fn(SocketAddr, &BindOptions) -> io::Result<Box<dyn Backend>>),
+    /// More than a backend: it has a packet layer of its own, so only a transport opens it.
+    #[cfg_attr(
+        not(all(feature = "poller", target_os = "linux")),
+        expect(dead_code, reason = "the poller's")
+    )]
+    Layered,
+}
 
 /// A row of the table.
 struct Known {
     name: &'static str,
     feature: &'static str,
-    /// `None`: not in this build.
-    open: Option<Open>,
+    open: Open,
 }
 
 /// All backends. Those of the features `dpdk`, `poller` and `udp` exist on Linux only.
@@ -137,7 +168,7 @@ const KNOWN: [Known; 4] = [
         name: "dpdk",
         feature: "dpdk",
         #[cfg(all(feature = "dpdk", target_os = "linux"))]
-        open: Some(|addr, options| {
+        open: Open::Backend(|addr, options| {
             use super::dpdk::{DpdkBackend, DpdkOptions};
             let settings = DpdkOptions::of_process(&options.environment, options.device.as_deref(), options.place)?;
             let backend = DpdkBackend::bind(addr, &settings)?;
@@ -147,13 +178,13 @@ const KNOWN: [Known; 4] = [
             }))
         }),
         #[cfg(not(all(feature = "dpdk", target_os = "linux")))]
-        open: None,
+        open: Open::Absent,
     },
     Known {
         name: "loopback",
         feature: "loopback",
         #[cfg(feature = "loopback")]
-        open: Some(|addr, options| {
+        open: Open::Backend(|addr, options| {
             use super::loopback::{LoopbackBackend, LoopbackOptions};
             let defaults = LoopbackOptions::default();
             let max_datagram = options.max_datagram.unwrap_or(defaults.max_datagram);
@@ -166,21 +197,21 @@ const KNOWN: [Known; 4] = [
             )?))
         }),
         #[cfg(not(feature = "loopback"))]
-        open: None,
+        open: Open::Absent,
     },
     Known {
         name: "poller",
         feature: "poller",
         #[cfg(all(feature = "poller", target_os = "linux"))]
-        open: Some(super::poller::Joined::from_environment),
+        open: Open::Layered,
         #[cfg(not(all(feature = "poller", target_os = "linux")))]
-        open: None,
+        open: Open::Absent,
     },
     Known {
         name: "udp",
         feature: "udp",
         #[cfg(all(feature = "udp", target_os = "linux"))]
-        open: Some(|addr, options| {
+        open: Open::Backend(|addr, options| {
             use super::udp::{UdpBackend, UdpOptions};
             let defaults = UdpOptions::default();
             let options = UdpOptions {
@@ -193,7 +224,7 @@ const KNOWN: [Known; 4] = [
             Ok(Box::new(UdpBackend::bind_with(addr, &options)?))
         }),
         #[cfg(not(all(feature = "udp", target_os = "linux")))]
-        open: None,
+        open: Open::Absent,
     },
 ];
 
@@ -201,7 +232,7 @@ const KNOWN: [Known; 4] = [
 pub fn available() -> impl Iterator<Item = &'static str> {
     KNOWN
         .iter()
-        .filter(|known| known.open.is_some())
+        .filter(|known| !matches!(known.open, Open::Absent))
         .map(|known| known.name)
 }
 
@@ -221,10 +252,11 @@ pub fn bind(name: &str, addr: SocketAddr, options: &BindOptions) -> Result<Box<d
         return Err(BindError::Unknown { name: name.to_owned() });
     };
     let Known { name, feature, open } = *known;
-    let Some(open) = open else {
-        return Err(BindError::Disabled { name, feature });
-    };
-    open(addr, options).map_err(|source| BindError::Io { name, addr, source })
+    match open {
+        Open::Absent => Err(BindError::Disabled { name, feature }),
+        Open::Layered => Err(BindError::Layered { name }),
+        Open::Backend(open) => open(addr, options).map_err(|source| BindError::Io { name, addr, source }),
+    }
 }
 
 #[cfg(test)]
@@ -252,10 +284,10 @@ mod tests {
                     assert!(error.to_string().contains(known.feature), "{error}");
                     assert!(available().all(|name| name != known.name));
                 }
-                // Here, `dpdk` has no device of its own, and `poller` has no poller.
+                Err(BindError::Layered { name }) => assert_eq!(name, "poller"),
+                // Here, `dpdk` has no device of its own.
                 Err(error) => assert!(
-                    known.name == "dpdk" && error.to_string().contains("DPDK device")
-                        || known.name == "poller" && error.to_string().contains("HIKYAKU_POLLER"),
+                    known.name == "dpdk" && error.to_string().contains("DPDK device"),
                     "{error}"
                 ),
             }

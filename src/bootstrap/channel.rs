@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, ErrorKind, Read, Write},
-    net::TcpStream,
+    net::{TcpStream, ToSocketAddrs},
     os::unix::net::UnixStream,
     time::Duration,
 };
@@ -136,4 +136,20 @@ fn malformed(octets: &[u8], error: MessageError) -> Cause {
         text: octets[..octets.len().min(80)].escape_ascii().to_string(),
         error,
     }
+}
+
+/// Connects to `host:port`, trying each of its addresses.
+pub(super) fn connect(address: &str, timeout: Duration) -> Result<TcpStream, Cause> {
+    let deadline = Deadline::after(timeout);
+    let mut last = None;
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, deadline.remaining()?) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or_else(|| Cause::Argument(format!("'{address}' has no address")), Cause::Io))
 }

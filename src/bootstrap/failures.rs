@@ -3,61 +3,17 @@
 use std::{
     io::{BufRead, BufReader},
     net::{Shutdown, TcpStream},
-    time::Duration,
 };
 
 use super::{
     Launcher,
-    channel::Channel,
+    channel::{Channel, connect},
     deadline::Deadline,
     error::{BootstrapError, Cause},
     message::{Message, NEWS, Version},
-    pmi, rendezvous,
+    news::News,
+    rendezvous,
 };
-
-/// The value of [`ON_FAILURE`](super::environment::names::ON_FAILURE) if the job goes on.
-pub(super) const CONTINUE: &str = "continue";
-
-/// The source of reports, and the rank that wants them.
-#[derive(Clone, Debug)]
-pub(super) struct News {
-    pub(super) address: String,
-    pub(super) ticket: String,
-    pub(super) rank: u32,
-    pub(super) timeout: Duration,
-}
-
-impl News {
-    /// Opens a connection of its own, so that reports are sent without being asked for.
-    pub(super) fn listen(&self) -> Result<Failures, BootstrapError> {
-        rendezvous::patiently(Launcher::Hikyaku, &|| {
-            self.hello()
-                .map_err(|cause| BootstrapError::new(Launcher::Hikyaku, "listening for ranks that are lost", cause))
-        })
-    }
-
-    fn hello(&self) -> Result<Failures, Cause> {
-        let stream = pmi::connect(&self.address, self.timeout)?;
-        let mut channel = Channel::new(stream.try_clone()?);
-        let hello = Message::new("hello")
-            .with("rank", self.rank)
-            .with("ticket", &self.ticket)
-            .with("for", NEWS);
-        let deadline = Deadline::after(self.timeout);
-        channel.send(Version::One, &hello, deadline)?;
-        let answer = channel.receive(Version::One, deadline)?;
-        if answer.number("rc") != Some(0) {
-            let reason = answer.get("msg").unwrap_or("no").replace('_', " ");
-            return Err(Cause::Refused(reason));
-        }
-        // The next line may wait for as long as the job takes.
-        stream.set_read_timeout(None)?;
-        Ok(Failures {
-            begun: channel.into_input(),
-            stream: BufReader::new(stream),
-        })
-    }
-}
 
 /// Failed ranks, as an iterator that waits for the next one. It ends with the job, or when [its end](Self::ender) is
 /// requested.
@@ -73,6 +29,36 @@ pub struct Failures {
 pub struct FailuresEnd(TcpStream);
 
 impl Failures {
+    /// Opens a connection of its own, so that reports are sent without being asked for.
+    pub(super) fn listen(news: &News) -> Result<Self, BootstrapError> {
+        rendezvous::patiently(Launcher::Hikyaku, &|| {
+            Self::hello(news)
+                .map_err(|cause| BootstrapError::new(Launcher::Hikyaku, "listening for ranks that are lost", cause))
+        })
+    }
+
+    fn hello(news: &News) -> Result<Self, Cause> {
+        let stream = connect(&news.address, news.timeout)?;
+        let mut channel = Channel::new(stream.try_clone()?);
+        let hello = Message::new("hello")
+            .with("rank", news.rank)
+            .with("ticket", &news.ticket)
+            .with("for", NEWS);
+        let deadline = Deadline::after(news.timeout);
+        channel.send(Version::One, &hello, deadline)?;
+        let answer = channel.receive(Version::One, deadline)?;
+        if answer.number("rc") != Some(0) {
+            let reason = answer.get("msg").unwrap_or("no").replace('_', " ");
+            return Err(Cause::Refused(reason));
+        }
+        // The next line may wait for as long as the job takes.
+        stream.set_read_timeout(None)?;
+        Ok(Self {
+            begun: channel.into_input(),
+            stream: BufReader::new(stream),
+        })
+    }
+
     /// A handle that ends the iteration from another thread.
     ///
     /// # Errors

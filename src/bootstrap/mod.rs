@@ -34,106 +34,42 @@
 //! # }
 //! ```
 
-pub mod address;
+pub(crate) mod address;
 mod alone;
 mod channel;
 mod deadline;
 mod descriptor;
-pub mod environment;
+pub(crate) mod environment;
 mod error;
+mod exchange;
 mod failures;
 mod identity;
 mod key;
-pub mod message;
+mod launcher;
+pub(crate) mod message;
+mod news;
 mod pmi;
 mod pmix;
 mod rendezvous;
 #[cfg(test)]
 mod replay_tests;
-pub mod server;
+pub(crate) mod server;
 mod world;
 
+pub use address::AddressError;
 pub use environment::Environment;
 pub use error::{BootstrapError, Cause};
+pub use exchange::{MAX_KEY, MAX_VALUE};
 pub use failures::{Failures, FailuresEnd};
 pub use key::JobKey;
+pub use launcher::Launcher;
+pub use message::MessageError;
 pub use world::World;
 
-use std::{fmt, str::FromStr};
-
 use environment::names;
-use failures::News;
+use exchange::Exchange;
 use identity::Identity;
 use message::Version;
-
-/// Longest key, in characters.
-pub const MAX_KEY: usize = 32;
-/// Longest value, in bytes: PMI's 1,024 characters hold their hexadecimal form.
-pub const MAX_VALUE: usize = 511;
-
-/// How this process was started, and the protocol of its launcher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Launcher {
-    /// `hikyaku run`.
-    Hikyaku,
-    /// PMI version 1.
-    Pmi1,
-    /// PMI version 2.
-    Pmi2,
-    /// PMIx.
-    Pmix,
-    /// Slurm without PMI.
-    Slurm,
-    /// No launcher: rank 0 is the meeting point.
-    Rendezvous,
-    /// Nothing: a world of one.
-    Alone,
-}
-
-const LAUNCHERS: [(&str, Launcher); 7] = [
-    ("hikyaku", Launcher::Hikyaku),
-    ("pmi1", Launcher::Pmi1),
-    ("pmi2", Launcher::Pmi2),
-    ("pmix", Launcher::Pmix),
-    ("slurm", Launcher::Slurm),
-    ("rendezvous", Launcher::Rendezvous),
-    ("alone", Launcher::Alone),
-];
-
-impl fmt::Display for Launcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = LAUNCHERS.iter().find(|(_, launcher)| launcher == self);
-        f.write_str(found.map_or("unknown", |(name, _)| name))
-    }
-}
-
-impl FromStr for Launcher {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let found = LAUNCHERS.iter().find(|(name, _)| *name == text);
-        found.map(|(_, launcher)| *launcher).ok_or(())
-    }
-}
-
-/// The store that all processes of a job share, as a launcher offers it.
-trait Exchange: Send {
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError>;
-    fn fence(&mut self) -> Result<(), BootstrapError>;
-    fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError>;
-    /// The values that each of `size` ranks has put under `key`.
-    fn get_all(&mut self, size: u32, key: &str) -> Result<Vec<Option<Vec<u8>>>, BootstrapError> {
-        (0..size).map(|rank| self.get(rank, key)).collect()
-    }
-    fn finalize(&mut self) -> Result<(), BootstrapError>;
-    /// Where failed ranks are reported, if the job goes on without them.
-    fn news(&self) -> Option<&News> {
-        None
-    }
-    /// Tells the launcher to end the job.
-    fn abort(&mut self, code: u8, message: &str);
-}
 
 /// The launcher that an environment belongs to.
 fn recognise(environment: &Environment) -> Result<Launcher, BootstrapError> {

@@ -1,20 +1,17 @@
 //! The client of PMI versions 1 and 2, which differ in their framing and in the names of their commands. Version 1 is
 //! also what `hikyaku run` speaks, over TCP and behind a greeting with a ticket.
 
-use std::{
-    net::{TcpStream, ToSocketAddrs},
-    time::Duration,
-};
+use std::{net::TcpStream, time::Duration};
 
 use super::{
     Exchange, Identity, Launcher,
-    channel::Channel,
+    channel::{Channel, connect},
     deadline::Deadline,
     descriptor,
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    failures::News,
     message::{Message, NOTHING, Version, from_hex, key_of, to_hex},
+    news::News,
 };
 
 /// The names of the commands of a version.
@@ -399,22 +396,6 @@ impl Exchange for Pmi {
         // This process ends, whether the message could be sent or not.
         let _ = self.channel.send(self.version, &request, Deadline::after(self.timeout));
     }
-}
-
-/// Connects to `host:port`, trying each of its addresses.
-pub(super) fn connect(address: &str, timeout: Duration) -> Result<TcpStream, Cause> {
-    let deadline = Deadline::after(timeout);
-    let mut last = None;
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, deadline.remaining()?) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.map_or_else(|| Cause::Argument(format!("'{address}' has no address")), Cause::Io))
 }
 
 /// Local rank and size from the launcher's other variables.

@@ -10,11 +10,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
     Exchange, JobKey, Launcher,
+    channel::connect,
     deadline::Deadline,
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    failures::{CONTINUE, News},
     identity::Identity,
+    news::{CONTINUE, News},
     pmi::{self, Pmi},
     server::{Gate, GateEvent, GateLimit, Outcome, Store},
 };
@@ -49,7 +50,7 @@ pub(super) fn join_run(environment: &Environment, timeout: Duration) -> Result<J
         .require(names::RUN_TICKET, "what hikyaku run has set")
         .map_err(fail)?;
     let connect = || {
-        pmi::connect(&address, timeout)
+        connect(&address, timeout)
             .map_err(|cause| BootstrapError::new(launcher, format!("connecting to the launcher at {address}"), cause))
     };
     let pmi = enter(launcher, &connect, &ticket, identity.rank, timeout)?;
@@ -199,7 +200,7 @@ pub(super) fn patiently<T>(
 fn connect_patiently(address: &str, timeout: Duration) -> Result<TcpStream, Cause> {
     let deadline = Deadline::after(timeout);
     loop {
-        match pmi::connect(address, deadline.remaining()?) {
+        match connect(address, deadline.remaining()?) {
             Ok(stream) => return Ok(stream),
             Err(cause) if deadline.is_over() => return Err(cause),
             Err(_) => pause(SHORT),

@@ -1,19 +1,20 @@
 //! The job of this process.
 
 use std::{
-    fmt, io,
+    fmt,
     net::{IpAddr, SocketAddr},
     process,
 };
 
-use nix::unistd::{SysconfVar, gethostname, sysconf};
+use nix::unistd::{SysconfVar, sysconf};
+use rustix::system::uname;
 
 use super::{
     Exchange, JobKey, Launcher, MAX_KEY, MAX_VALUE,
     address::{self, Wish},
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    failures::{Failures, News},
+    failures::Failures,
     identity::Identity,
 };
 use crate::events::event;
@@ -117,7 +118,10 @@ impl World {
         f64::from(self.local_size) / processors.unwrap_or(1).max(1) as f64
     }
 
-    /// The address of this host that the process should bind and publish; see [`address`] for the choice.
+    /// The address of this host that the process should bind and publish. `HIKYAKU_IFACE` chooses it: the name of an
+    /// interface, an address of this host, or a network in CIDR notation that contains one of its addresses. Without
+    /// it: loopback if all ranks are on this host, else the address by which the launcher knows this host, else the
+    /// source address of the default route.
     ///
     /// # Errors
     /// `HIKYAKU_IFACE` fits no interface; the error lists the interfaces.
@@ -216,7 +220,7 @@ impl World {
     /// # Errors
     /// The launcher can not be reached.
     pub fn failures(&self) -> Result<Option<Failures>, BootstrapError> {
-        self.exchange.news().map(News::listen).transpose()
+        self.exchange.news().map(Failures::listen).transpose()
     }
 
     /// Ends the whole job: tells the launcher, which ends the other processes, and exits with `code` (0 to 255).
@@ -278,9 +282,9 @@ fn agree(
         return Ok(((0, 1), job_key.map_or_else(fresh, Ok)?));
     }
     // Each rank puts both, because another one may lack what this one has.
-    let host = gethostname()
-        .map_err(|errno| BootstrapError::new(launcher, "asking for the host's name", io::Error::from(errno)))?;
-    exchange.put(HOST, &host.as_encoded_bytes()[..host.len().min(MAX_VALUE)])?;
+    let system = uname();
+    let host = system.nodename().to_bytes();
+    exchange.put(HOST, &host[..host.len().min(MAX_VALUE)])?;
     if identity.rank == 0 {
         let key = job_key.map_or_else(JobKey::random, Ok);
         let key = key.map_err(|error| BootstrapError::new(launcher, doing, error))?;

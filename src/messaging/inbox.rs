@@ -5,17 +5,20 @@ use alloc::{
     vec::Vec,
 };
 
+#[cfg(feature = "std")]
+use super::ready::Next;
 use super::{
     arena::Pool,
     assembly::{Assembly, CLAIMS, Refusal},
     landing::Landings,
     message::Message,
-    pair::{Busy, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
+    pair::{Busy, Candidate, Current, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
     ready::{Head, Ready},
 };
 use crate::{
     config::Config,
-    reliability::{Origin, PeerId, Sink, Verdict},
+    prefetch::Locate,
+    reliability::{Origin, PeerId, Short, Sink, Verdict},
     span::Span,
     wire::{ANY_PROCESSOR, Base, Flags, Head as PacketHead, Packet, Plain, Records, Seq},
 };
@@ -54,25 +57,6 @@ enum Wait {
 /// Credit to give back: of this peer, in this session, so much.
 pub(super) type Release = (PeerId, u32, u32);
 
-/// A message that may become the oldest of its pair without anything arriving for it.
-#[derive(Clone, Copy)]
-struct Candidate {
-    after: u64,
-    peer: PeerId,
-    session: u32,
-    pair: Pair,
-    number: Seq,
-}
-
-/// The message that the last fragment was of, if more of it is to come.
-#[derive(Clone, Copy)]
-struct Current {
-    /// Its peer, session, pair and number.
-    of: (PeerId, u32, Pair, Seq),
-    /// Where it waits.
-    index: u32,
-}
-
 pub(super) struct Inbox {
     /// Our first processor.
     processor: u32,
@@ -99,15 +83,16 @@ pub(super) struct Inbox {
     pub(super) landings: Landings,
 }
 
-impl Inbox {
-    #[cfg(feature = "sim")]
+impl Locate<PeerId> for Inbox {
     #[inline]
-    pub(super) fn locate(&self, peer: PeerId, tell: impl FnOnce(*const u8, usize)) {
+    fn locate(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
         if let Some(inbound) = self.peers.get(peer.index()) {
             tell((&raw const *inbound).cast(), size_of::<Inbound>());
         }
     }
+}
 
+impl Inbox {
     /// For `processors`, of which there is at least one.
     pub(super) fn new(config: &Config, processors: &[u32]) -> Self {
         let (&processor, others) = processors.split_first().unwrap_or((&0, &[]));
@@ -205,10 +190,34 @@ impl Inbox {
         self.rest(peer);
     }
 
+    /// Returns whether a short message is the next of its pair, and nothing of its peer waits.
+    #[inline(always)]
+    pub(super) fn is_next(&self, short: &Short) -> bool {
+        self.peers.get(short.peer.index()).is_some_and(|inbound| {
+            inbound.busy == IDLE
+                && inbound.session == short.session
+                && inbound.source == short.source
+                && inbound.next == Seq(short.record.number)
+        })
+    }
+
+    /// The next message of the usual pair of a peer has been taken elsewhere.
+    #[inline(always)]
+    pub(super) fn skip(&mut self, peer: PeerId) {
+        let inbound = &mut self.peers[peer.index()];
+        inbound.next = inbound.next.plus(1);
+    }
+
     /// Other credit to pass to `Endpoint::release` now.
     #[inline]
     pub(super) fn releases(&mut self) -> impl Iterator<Item = Release> + '_ {
         self.releases.drain(..)
+    }
+
+    /// The next message, if none is lent or in place.
+    #[cfg(feature = "std")]
+    pub(super) fn next(&self) -> Option<Next> {
+        self.ready.next()
     }
 
     #[inline]

@@ -22,6 +22,8 @@
 //!   [`Config::max_message`](crate::Config::max_message).
 
 mod arena;
+#[cfg(feature = "std")]
+mod aside;
 mod assembly;
 mod coverage;
 mod inbox;
@@ -39,6 +41,8 @@ use core::{fmt, net::SocketAddr};
 
 use bytes::Bytes;
 
+#[cfg(feature = "std")]
+pub(crate) use self::aside::Aside;
 use self::{inbox::Inbox, message::Kept, pair::Numbers};
 pub use self::{
     landing::{Access, Landing, LandingId},
@@ -46,7 +50,8 @@ pub use self::{
 };
 use crate::{
     error::{AddPeerError, SendError},
-    reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Target},
+    prefetch::Locate,
+    reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Short, Target},
     span::Span,
     time::Instant,
     wire::Seq,
@@ -78,6 +83,8 @@ pub struct Messenger {
     seed: u64,
     /// When the layer above wants to be called again.
     alarm: Option<Instant>,
+    /// The short message that was taken last.
+    short: Short,
 }
 
 impl fmt::Debug for Messenger {
@@ -104,6 +111,7 @@ impl Messenger {
             numbers: Numbers::default(),
             seed: 0,
             alarm: None,
+            short: Short::NONE,
         }
     }
 
@@ -125,14 +133,14 @@ impl Messenger {
     #[must_use]
     #[inline]
     pub fn ready(&self) -> usize {
-        self.inbox.messages() + self.inbox.landings.has_landed()
+        self.inbox.messages() + self.inbox.landings.has_landed() + usize::from(self.layer.has_short())
     }
+}
 
-    /// Passes the addresses and lengths in bytes of the message numbers to and from a peer to `tell`
-    /// ([`Endpoint::locate`](crate::reliability::Endpoint)).
-    #[cfg(feature = "sim")]
+/// The message numbers to and from a peer.
+impl Locate<PeerId> for Messenger {
     #[inline]
-    pub(crate) fn locate_numbers(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
+    fn locate(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
         self.numbers.locate(peer, &mut tell);
         self.inbox.locate(peer, tell);
     }
@@ -202,17 +210,21 @@ impl Messenger {
         if self.is_in_place() {
             return None;
         }
+        if self.inbox.messages() == 0 {
+            self.deliver_all_short();
+        }
         self.inbox.take(&[])
     }
 
-    /// The same, with the processor that its peer was added with.
+    /// The same, with the processor that its peer was added with, also if a message [is in place](Self::is_in_place), at
+    /// the end of `datagram`.
     #[inline]
-    fn receive_from(&mut self) -> Option<(Message<'_>, Option<u32>)> {
+    fn receive_from<'a>(&'a mut self, datagram: &'a [u8]) -> Option<(Message<'a>, Option<u32>)> {
         self.finish();
-        if self.is_in_place() {
+        if datagram.is_empty() && self.is_in_place() {
             return None;
         }
-        let message = self.inbox.take(&[])?;
+        let message = self.inbox.take(datagram)?;
         let processor = self.layer.processor(message.peer());
         Some((message, processor))
     }
@@ -222,6 +234,59 @@ impl Messenger {
     pub fn receive_in_place<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         self.finish();
         self.inbox.take(datagram)
+    }
+
+    /// Sends a message with match bits at once, if its peer is reached by a way for short messages. `None`: it is not, or
+    /// there is no room, and [`send`](Self::send) takes the message. Else returns whether there is something to transmit.
+    #[inline]
+    fn send_short(&mut self, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
+        let (session, number) = self.numbers.usual(peer)?;
+        let transmits = self.layer.send_short(peer, session, *number, bits, data)?;
+        *number = number.plus(1);
+        Some(transmits)
+    }
+
+    /// Returns whether short messages wait where they came in.
+    #[inline]
+    pub(crate) fn has_short(&self) -> bool {
+        self.layer.has_short()
+    }
+
+    /// Takes a short message where it came in, past the inbox, if it is the next of its pair. One that is not, or that
+    /// `take` refuses, goes through the inbox: then the result is false. `None`: there is no message.
+    #[inline]
+    fn take_short(&mut self, take: impl FnOnce(&Short) -> bool) -> Option<bool> {
+        if !self.layer.poll_short(&mut self.short) {
+            return None;
+        }
+        let is_taken = self.inbox.is_next(&self.short) && take(&self.short);
+        if is_taken {
+            self.inbox.skip(self.short.peer);
+            self.layer.accept_short(&self.short);
+        } else {
+            self.deliver_short();
+        }
+        Some(is_taken)
+    }
+
+    #[cold]
+    fn deliver_short(&mut self) {
+        self.layer.deliver_short(Instant::ZERO, &self.short, &mut self.inbox);
+        self.apply_releases();
+    }
+
+    /// Moves all short messages into the inbox.
+    #[inline]
+    fn deliver_all_short(&mut self) {
+        if self.layer.has_short() {
+            while self.take_short(|_| false).is_some() {}
+        }
+    }
+
+    /// This side is about to sleep, or has woken up: peers that send short messages wake it. Returns whether it may sleep.
+    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+        self.layer.set_asleep(asleep);
+        !self.layer.has_short()
     }
 
     /// Registers memory that a peer, or every peer, may write to. `None`: there are too many landings (2^20).
@@ -353,7 +418,7 @@ impl Messenger {
         self.apply_releases();
     }
 
-    /// Handles a record of a link ([`reliability::delegated`](crate::reliability::delegated)). It may be in memory that
+    /// Handles a record of a link to another process, which has the endpoint. It may be in memory that
     /// another process writes, so nothing of it is read twice.
     #[inline]
     pub fn handle_record(&mut self, now: Instant, record: Span<'_>) {

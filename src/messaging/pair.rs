@@ -6,6 +6,7 @@ use alloc::{
 };
 
 use crate::{
+    prefetch::Locate,
     reliability::{Origin, PeerId},
     wire::Seq,
 };
@@ -52,6 +53,15 @@ struct Next {
     number: Seq,
 }
 
+impl Locate<PeerId> for Numbers {
+    #[inline]
+    fn locate(&self, peer: PeerId, mut tell: impl FnMut(*const u8, usize)) {
+        if let Some(next) = self.usual.get(peer.index()) {
+            tell((&raw const *next).cast(), size_of::<Next>());
+        }
+    }
+}
+
 impl Numbers {
     /// Number of the next message of a pair; the caller uses it up by setting its successor. `None`: the pair would be
     /// one too many for the receiver.
@@ -73,12 +83,12 @@ impl Numbers {
         Some(&mut next.number)
     }
 
-    #[cfg(feature = "sim")]
-    #[inline]
-    pub(super) fn locate(&self, peer: PeerId, tell: impl FnOnce(*const u8, usize)) {
-        if let Some(next) = self.usual.get(peer.index()) {
-            tell((&raw const *next).cast(), size_of::<Next>());
-        }
+    /// The session with a peer, as far as messages of its usual pair were sent in it, and the number of the next one; the
+    /// caller uses it up by setting its successor.
+    #[inline(always)]
+    pub(super) fn usual(&mut self, peer: PeerId) -> Option<(u32, &mut Seq)> {
+        let next = self.usual.get_mut(peer.index())?;
+        Some((next.session, &mut next.number))
     }
 
     fn next_of_other(&mut self, peer: PeerId, session: u32, pair: Pair) -> Option<&mut Seq> {
@@ -95,6 +105,25 @@ impl Numbers {
         }
         Some(others.next.entry(pair).or_default())
     }
+}
+
+/// A message that may become the oldest of its pair without anything arriving for it.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate {
+    pub(super) after: u64,
+    pub(super) peer: PeerId,
+    pub(super) session: u32,
+    pub(super) pair: Pair,
+    pub(super) number: Seq,
+}
+
+/// The message that the last fragment was of, if more of it is to come.
+#[derive(Clone, Copy)]
+pub(super) struct Current {
+    /// Its peer, session, pair and number.
+    pub(super) of: (PeerId, u32, Pair, Seq),
+    /// Where it waits.
+    pub(super) index: u32,
 }
 
 /// No [`Busy`].

@@ -115,6 +115,15 @@ impl Entry {
     }
 }
 
+/// What is known of the next message before it is taken.
+#[cfg(feature = "std")]
+pub(super) struct Next {
+    pub(super) peer: PeerId,
+    pub(super) session: u32,
+    /// Its credit was returned before.
+    pub(super) promoted: bool,
+}
+
 /// The credit of an entry that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retired {
@@ -344,6 +353,17 @@ impl Ready {
             }
         };
         Some(entry.message(tag, &mut self.kept, body))
+    }
+
+    /// The next message, if none is lent or in place.
+    #[cfg(feature = "std")]
+    pub(super) fn next(&self) -> Option<Next> {
+        debug_assert!(!self.lent && !self.in_place);
+        self.entries.front().map(|entry| Next {
+            peer: entry.peer,
+            session: entry.session,
+            promoted: entry.marks.contains(Marks::PROMOTED),
+        })
     }
 
     /// The entries that have not been retired.

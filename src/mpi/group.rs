@@ -5,7 +5,7 @@
 
 use alloc::{sync::Arc, vec, vec::Vec};
 
-use super::{Rank, error::ErrorClass};
+use super::{Rank, class::ErrorClass};
 
 /// A group is kept as pieces if it has at least this many members per piece, otherwise as a list.
 const MEMBERS_PER_PIECE: usize = 4;
@@ -177,6 +177,7 @@ impl Group {
 
     /// The process of a rank; `None` if there is no such rank.
     #[must_use]
+    #[inline]
     pub fn process(&self, rank: Rank) -> Option<u32> {
         let rank = u32::try_from(rank).ok()?;
         match &self.0 {
@@ -191,6 +192,7 @@ impl Group {
 
     /// The rank of a process; `None` if it is no member (`MPI_UNDEFINED`).
     #[must_use]
+    #[inline]
     pub fn rank_of(&self, process: u32) -> Option<Rank> {
         let rank = match &self.0 {
             Members::Range(piece) => piece.rank_of(process)?,
@@ -326,12 +328,14 @@ impl Group {
 
 impl Piece {
     /// The process of a rank of the group.
+    #[inline]
     fn process(&self, rank: u32) -> Option<u32> {
         let index = rank.checked_sub(self.start).filter(|index| *index < self.len)?;
         Some((i64::from(self.first) + i64::from(index) * self.stride) as u32)
     }
 
     /// The rank in the group of a process.
+    #[inline]
     fn rank_of(&self, process: u32) -> Option<u32> {
         let distance = i64::from(process) - i64::from(self.first);
         let (index, rest) = match self.stride {

@@ -12,6 +12,8 @@ use std::{
     time::SystemTime,
 };
 
+use rustix::system::uname;
+
 use super::engine::{Communicator, Entry, Exit, Profiler, Status};
 use crate::{environment::Environment, time::Instant};
 
@@ -113,24 +115,13 @@ impl Tracer {
         Self::begin(directory, process, false)
     }
 
-    /// The same for incarnation `incarnation` (from 0) of a simulated process: incarnations after the first have
-    /// directories of their own.
-    #[cfg(feature = "sim")]
-    pub(crate) fn simulated(directory: &Path, process: u32, incarnation: u32) -> io::Result<Arc<Self>> {
-        let directory = match incarnation {
-            0 => directory.to_owned(),
-            _ => directory.join(format!("again-{incarnation}")),
-        };
-        Self::begin(&directory, process, true)
-    }
-
-    /// Takes the error that has ended the trace of a simulated process, if there is one.
-    #[cfg(feature = "sim")]
-    pub(crate) fn take_error(&self) -> Option<(PathBuf, io::Error)> {
+    /// Takes the error that has ended the trace, and the path of its file, if there is one.
+    pub fn take_error(&self) -> Option<(PathBuf, io::Error)> {
         self.lock().error.take().map(|error| (self.path.clone(), error))
     }
 
-    fn begin(directory: &Path, process: u32, simulated: bool) -> io::Result<Arc<Self>> {
+    /// As [`create`](Self::create); traces of simulated processes have no date.
+    pub(crate) fn begin(directory: &Path, process: u32, simulated: bool) -> io::Result<Arc<Self>> {
         fs::create_dir_all(directory)?;
         let path = directory.join(format!("rank-{process}.jsonl"));
         let file = File::create(&path)?;
@@ -168,16 +159,12 @@ impl Profiler for Tracer {
         )]
         let clock = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let (unix, host) = if self.simulated {
-            (now.as_nanos().into(), "simulated".into())
+            (now.as_nanos().into(), "simulated".to_owned())
         } else {
             let unix = clock().map_or(0, |since| since.as_nanos());
-            (unix, nix::unistd::gethostname().unwrap_or_default())
+            (unix, uname().nodename().to_string_lossy().into_owned())
         };
-        let host: String = host
-            .to_string_lossy()
-            .chars()
-            .filter(|c| c.is_ascii_graphic())
-            .collect();
+        let host: String = host.chars().filter(|c| c.is_ascii_graphic()).collect();
         let host = host.replace(['"', '\\'], "");
         let mut state = self.lock();
         let header = format!(

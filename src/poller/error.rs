@@ -1,99 +1,98 @@
-//! Why a poller does not start.
+//! Errors of the link to a poller.
 
 use std::{error::Error, fmt, io, path::PathBuf};
 
-use crate::{backends::dpdk::DpdkError, config::ConfigError};
-
-/// Why a poller does not start.
+/// Why the connection to a poller could not be made, or why it ended.
 #[non_exhaustive]
-pub enum StartError {
-    /// Another poller listens on the socket.
-    Running {
+pub enum PollerError {
+    /// The environment names no socket.
+    Unnamed,
+    /// No process accepts a connection at the socket.
+    Unreachable {
         /// The socket.
         path: PathBuf,
+        /// The reason.
+        source: io::Error,
     },
-    /// Another poller has the device.
-    DeviceTaken {
-        /// The device.
-        device: String,
-    },
-    /// The socket can not be created.
-    Socket {
-        /// Its path.
+    /// The poller refused this process.
+    Refused {
+        /// The socket.
         path: PathBuf,
-        /// The cause.
-        source: io::Error,
+        /// The poller's message.
+        why: String,
     },
-    /// Other users can use the folder for the socket.
-    Folder {
-        /// Its path.
+    /// The process that listens at the socket belongs neither to our user nor to root.
+    Foreign {
+        /// The socket.
         path: PathBuf,
-        /// The cause.
+        /// The number of that process's user.
+        user: u32,
+        /// The number of our user.
+        own: u32,
+    },
+    /// The process that answers is no poller of this release, or its memory can not be used.
+    Strange {
+        /// The socket.
+        path: PathBuf,
+        /// The reason.
         source: io::Error,
     },
-    /// The number of buffers is too small.
-    Buffers {
-        /// The requested number.
-        buffers: u32,
-        /// The least number.
-        least: u32,
-    },
-    /// The port can not be opened.
-    Port(DpdkError),
-    /// The port's datagrams are too small for the protocol.
-    Config(ConfigError),
-    /// Another system call has failed.
-    System {
-        /// The step that has failed.
-        doing: &'static str,
-        /// The cause.
-        source: io::Error,
-    },
+    /// The poller has ended, or has removed this process.
+    Gone,
+    /// The shared memory holds values that a poller never writes.
+    Broken,
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for PollerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Running { path } => write!(
+            Self::Unnamed => f.write_str("no poller is named: HIKYAKU_POLLER is the path of its socket"),
+            Self::Unreachable { path, source } => write!(
                 f,
-                "another poller serves {}: end it, or choose another socket (--socket)",
+                "no poller can be reached at {}: {source}. `hikyaku poller --socket {}` starts one, before its processes",
+                path.display(),
                 path.display()
             ),
-            Self::DeviceTaken { device } => write!(
+            Self::Refused { path, why } => write!(f, "the poller at {} refuses this process: {why}", path.display()),
+            Self::Foreign { path, user, own } => write!(
                 f,
-                "another poller has the device {device}: its processes come by that one's socket"
-            ),
-            Self::Socket { path, source } => write!(
-                f,
-                "the socket {} can not be made: {source}. It needs a folder in which files may be made (--socket)",
+                "the process that answers at {} runs as user {user}, neither as you ({own}) nor as root, and is not \
+                 trusted: name the socket of a poller of your own, in a folder where no other user can make files",
                 path.display()
             ),
-            Self::Folder { path, source } => write!(
-                f,
-                "the folder {} for the socket can not be used: {source}. --socket names a place of your choice",
-                path.display()
+            Self::Strange { path, source } => {
+                write!(f, "the process that answers at {} is no poller of this release: {source}", path.display())
+            }
+            Self::Gone => f.write_str(
+                "the poller is gone, and with it everything under way: it has ended, or has thrown this process out (its \
+                 output says so)",
             ),
-            Self::Buffers { buffers, least } => write!(
-                f,
-                "{buffers} buffers: it takes from {least} (for the queues, and as many for processes) to {}",
-                1 << 20
-            ),
-            Self::Port(error) => write!(f, "{error}"),
-            Self::Config(error) => write!(f, "{error}"),
-            Self::System { doing, source } => write!(f, "{doing}: {source}"),
+            Self::Broken => f.write_str("the memory shared with the poller is damaged"),
         }
     }
 }
 
-crate::debug_as_display!(StartError);
+crate::debug_as_display!(PollerError);
 
-impl Error for StartError {
+impl Error for PollerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Running { .. } | Self::DeviceTaken { .. } | Self::Buffers { .. } => None,
-            Self::Socket { source, .. } | Self::Folder { source, .. } | Self::System { source, .. } => Some(source),
-            Self::Port(error) => Some(error),
-            Self::Config(error) => Some(error),
+            Self::Unreachable { source, .. } | Self::Strange { source, .. } => Some(source),
+            Self::Unnamed | Self::Refused { .. } | Self::Foreign { .. } | Self::Gone | Self::Broken => None,
         }
+    }
+}
+
+impl From<PollerError> for io::Error {
+    fn from(error: PollerError) -> Self {
+        let kind = match &error {
+            PollerError::Unnamed => io::ErrorKind::InvalidInput,
+            PollerError::Unreachable { source, .. } | PollerError::Strange { source, .. } => source.kind(),
+            PollerError::Refused { .. } => io::ErrorKind::ConnectionRefused,
+            PollerError::Foreign { .. } => io::ErrorKind::PermissionDenied,
+            PollerError::Gone => io::ErrorKind::ConnectionAborted,
+            PollerError::Broken => io::ErrorKind::InvalidData,
+        };
+        Self::new(kind, error)
     }
 }

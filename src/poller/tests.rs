@@ -1,454 +1,328 @@
-//! A poller in a thread, and threads as its processes: correct ones, broken ones, and many that come and go.
+//! Tests of rings between two threads, and of everything that a broken side may write into a ring or into the memory to
+//! which its records point, at any time.
+
+mod double;
 
 use std::{
     env, fs,
-    io::Write,
-    os::unix::{fs::PermissionsExt, net::UnixStream},
+    os::unix::net::UnixListener,
     process,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    thread::{self, JoinHandle},
+    thread,
 };
 
-use super::*;
+use proptest::prelude::*;
+
+use self::double::{BEFORE, Double, OURS, PACKETS, delivery, packet};
+use super::{
+    PollerBackend, PollerError, ProxyEndpoint,
+    layout::{self, kind, numbered},
+};
 use crate::{
-    PeerId,
-    backends::{
-        dpdk::{self, Device},
-        poller::{PollerBackend, PollerError, trust::as_nobody},
-    },
-    transport::{Event, Transport, WaitPolicy},
+    Config,
+    backends::Backend,
+    messaging::{Access, LandingId, Messenger},
+    reliability::{Burst, Limits},
+    shm::{NOBODY, as_nobody},
+    time::Instant,
+    transport::Transport,
+    wire::{BASE_LEN, Flags, Fragment, Placement, Record},
 };
 
-const LONG: Duration = Duration::from_secs(10);
-const ADDRESS: &str = "10.99.0.1";
-
-fn options(device: &str, socket: PathBuf) -> PollerOptions {
-    let mut dpdk = DpdkOptions::new(Device::parse(device).unwrap());
-    dpdk.memory = dpdk::Memory::NoHuge;
-    dpdk.descriptors = Some(256);
-    PollerOptions::new(dpdk, ADDRESS.parse().unwrap(), socket)
+fn rank(backend: PollerBackend) -> Transport {
+    let builder = Transport::builder().processor(OURS).behind_poller(backend.path());
+    builder.backend(Box::new(backend)).unwrap()
 }
 
-/// A poller in a thread, on a port that leads nowhere: its processes talk to each other.
-struct Running {
-    socket: PathBuf,
-    stop: Arc<AtomicBool>,
-    /// Ends without waiting for its processes.
-    at_once: Arc<AtomicBool>,
-    thread: Option<JoinHandle<(PollerStats, Pools)>>,
+/// A message keeps the bytes that it had when its record was read, even if its source is overwritten later.
+#[test]
+fn what_is_handed_up_does_not_change_any_more() {
+    let (mut double, backend) = Double::new();
+    let mut rank = rank(backend);
+    double.tell_peer();
+    for (message, len) in [(0, 20), (1, 80), (2, 1_000), (3, 1_400)] {
+        let record = delivery(&packet(message, &vec![7; len], |_| {}));
+        double.push_away(4_096, &record);
+        while rank.ready() == 0 {
+            rank.progress().unwrap();
+        }
+        double.packets.write(4_096, &vec![0xff; record.len()]);
+        let message = rank.try_receive().unwrap().expect("it is ready");
+        assert!(message.data() == vec![7; len], "{len} bytes");
+    }
+    // The same for a bundle, before and after its turn. The lengths of its messages are read only once, too.
+    for (message, ready) in [(6, 0), (4, 4)] {
+        let bytes = bundle(&[&[1, 7, 20][..], &[7; 20]].concat());
+        let record = delivery(&packet(message, &bytes, |header| {
+            header.set(Flags::BUNDLE);
+        }));
+        double.push_away(4_096, &record);
+        while double.up.refresh().unwrap() < double.up.position() {
+            rank.progress().unwrap();
+        }
+        double.packets.write(4_096, &vec![0xff; record.len()]);
+        assert_eq!(rank.ready(), ready);
+    }
+    for len in [1, 20, 1, 20] {
+        assert_eq!(rank.try_receive().unwrap().expect("it is ready").data(), vec![7; len]);
+    }
+    // The same for a record that lies in the ring.
+    let record = delivery(&packet(8, &[7; 100], |_| {}));
+    double.push(kind::WHOLE, &record);
+    while rank.ready() == 0 {
+        rank.progress().unwrap();
+    }
+    double.memory.write(layout::UP.data, &[0xff; 64 << 10]);
+    assert_eq!(rank.try_receive().unwrap().expect("it is ready").data(), [7; 100]);
 }
 
-impl Running {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let socket = env::temp_dir().join(format!("hikyaku-poller-{}-{number}", process::id()));
-        // The low numbers belong to other tests.
-        let device = format!("net_null{},size=64,no-rx=1", 1_000 + number);
-        let mut poller = Poller::start(options(&device, socket.clone())).unwrap_or_else(|error| panic!("{error}"));
-        let stop = Arc::new(AtomicBool::new(false));
-        let at_once = Arc::new(AtomicBool::new(false));
-        let (seen, hurry) = (Arc::clone(&stop), Arc::clone(&at_once));
-        let thread = thread::spawn(move || {
-            poller.run(|| seen.load(Ordering::Relaxed)).unwrap();
-            // A process that has gone is noticed a moment later.
-            for _ in 0..LONG.as_millis() {
-                if poller.stats().processes == 0 || hurry.load(Ordering::Relaxed) {
-                    break;
+/// Records that are asked for as slices are copies, and stay the same until the next receive.
+#[test]
+fn slices_of_records_are_copies() {
+    let (mut double, mut backend) = Double::new();
+    let records = [1_400, 0, 300].map(|len| delivery(&packet(0, &vec![7; len], |_| {})));
+    for (n, record) in records.iter().enumerate() {
+        double.push_away(4_096 * n, record);
+    }
+    assert_eq!(backend.receive(Instant::ZERO, 8).unwrap(), 3);
+    for (index, record) in records.iter().enumerate() {
+        assert_eq!(backend.record(index).expect("a record").to_vec(), *record);
+        assert!(backend.received(index).data == record, "record {index}");
+    }
+    double.packets.write(0, &[0xff; 4 * 4_096]);
+    for (index, record) in records.iter().enumerate() {
+        assert!(backend.received(index).data == record, "record {index}");
+        assert_eq!(backend.received(index).stride, record.len());
+        assert_eq!(backend.take(index), record);
+    }
+}
+
+/// The other side changes the lengths and flags of a header between any two reads of it.
+#[test]
+fn headers_that_change_meanwhile_are_read_once() {
+    const AT: usize = 4_096;
+    const LEN: usize = 1_000;
+    /// Bytes of the message if the packet has match bits, which take the first 8 bytes.
+    const SHORTER: usize = LEN - 8;
+    const TRIES: u32 = 100_000;
+    let (mut double, backend) = Double::new();
+    let mut rank = rank(backend);
+    double.tell_peer();
+    let record = delivery(&packet(0, &[7; LEN], |_| {}));
+    double.packets.write(AT, &record);
+    let first = u64::from_be_bytes(record[BEFORE..BEFORE + 8].try_into().unwrap());
+    let packets = Arc::clone(&double.packets);
+    let (number, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    let mut taken = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let put = |at: usize, word: u64| packets.atomic(AT + BEFORE + at).store(word.to_be(), Ordering::Relaxed);
+            while !stop.load(Ordering::Relaxed) {
+                let message = u64::from(number.load(Ordering::Relaxed));
+                for len in [LEN, 0, SHORTER, 60_000, LEN + 1, LEN] {
+                    for flags in [
+                        Flags::BUNDLE,
+                        Flags::MATCH,
+                        Flags::FRAGMENT,
+                        Flags::SACK,
+                        Flags::empty(),
+                    ] {
+                        put(0, first | u64::from(flags.bits()) << 32);
+                        put(BASE_LEN - 8, (len as u64) << 48 | message);
+                    }
                 }
-                let mut looks = 0;
-                poller
-                    .run(|| {
-                        looks += 1;
-                        looks > 1
-                    })
-                    .unwrap();
             }
-            (poller.stats(), poller.pools())
         });
-        Self {
-            socket,
-            stop,
-            at_once,
-            thread: Some(thread),
+        for _ in 0..TRIES {
+            double.push(kind::AWAY, &numbered(AT, record.len()));
+            rank.progress().unwrap();
+            while let Some(message) = rank.try_receive().unwrap() {
+                assert!(matches!(message.len(), LEN | SHORTER), "{} bytes", message.len());
+                assert!(message.iter().all(|byte| *byte == 7));
+                taken += 1;
+                number.store(taken, Ordering::Relaxed);
+            }
+            while rank.next_event().is_some() {}
         }
-    }
-
-    fn rank(&self, processor: u32) -> Transport {
-        let backend = PollerBackend::connect(&self.socket, 0).unwrap_or_else(|error| panic!("{error}"));
-        let builder = Transport::builder().processor(processor).wait(WaitPolicy::Block);
-        builder.backend(Box::new(backend)).unwrap()
-    }
-
-    /// Two ranks that have each other as peers.
-    fn pair(&self) -> [(Transport, PeerId); 2] {
-        let (mut a, mut b) = (self.rank(1), self.rank(2));
-        let to_b = a.add_peer(2, b.local_addr()).unwrap();
-        let to_a = b.add_peer(1, a.local_addr()).unwrap();
-        [(a, to_b), (b, to_a)]
-    }
-
-    /// Stops the poller when all processes are gone.
-    fn finish(mut self) -> PollerStats {
-        self.stop.store(true, Ordering::Relaxed);
-        let (stats, pools) = self.thread.take().unwrap().join().unwrap();
-        assert_eq!((stats.processes, stats.on_loan), (0, 0));
-        assert_eq!((pools.receive().in_use, pools.send().in_use), (0, 0), "{pools:?}");
-        let mut lock = self.socket.clone().into_os_string();
-        lock.push(".lock");
-        assert!(
-            !self.socket.exists() && !PathBuf::from(lock).exists(),
-            "files are left behind"
-        );
-        stats
-    }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(taken > 0);
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+/// An act of a broken poller.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Writes a number anywhere into the ring to the process, or into its control block.
+    Write { at: usize, word: u64 },
+    /// Writes a record into the ring.
+    Push { kind: u32, bytes: Vec<u8> },
+    /// Writes a record into the memory for packets, and points to it in the ring.
+    PushAway { at: usize, bytes: Vec<u8> },
+    /// Writes a record of the ring that points to an arbitrary place.
+    Point { kind: u32, at: u64, len: u64 },
+    /// Overwrites part of the memory for packets.
+    Smear { at: usize, byte: u8 },
+}
+
+/// A number near one of the limits, or any number.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        3 => 0_u64..256,
+        3 => (prop_oneof![Just(PACKETS as u64), Just(layout::MEMORY as u64), Just(4_096), Just(u64::MAX)], 0_u64..64)
+            .prop_map(|(limit, less)| limit - less),
+        1 => any::<u64>(),
+    ]
+}
+
+/// Messages that share a packet. Each message's first byte is taken from `bytes` as its length.
+fn bundle(mut bytes: &[u8]) -> Vec<u8> {
+    let mut bundle = vec![];
+    while let Some((&len, rest)) = bytes.split_first() {
+        let (data, rest) = rest.split_at(rest.len().min(len.into()));
+        let match_bits = (len % 2 == 0).then_some(len.into());
+        let mut record = vec![0; Record { match_bits, data }.len()];
+        Record { match_bits, data }.emit(&mut record);
+        bundle.extend(record);
+        bytes = rest;
     }
+    bundle
 }
 
-/// Exchanges messages in both directions.
-fn talk(pair: &mut [(Transport, PeerId); 2]) {
-    let [(a, to_b), (b, to_a)] = pair;
-    for len in [0, 1, 100, 3_000, 100_000] {
-        let data: Vec<u8> = (0..len).map(|i: u32| (i * 7) as u8).collect();
-        a.send(*to_b, &data).unwrap();
-        let message = b.receive(Some(LONG)).unwrap().into_vec();
-        assert!(message == data, "{len} octets");
-        b.send(*to_a, &message).unwrap();
-        assert!(a.receive(Some(LONG)).unwrap().data() == data, "{len} octets");
-    }
-}
-
-#[test]
-fn processes_of_one_poller_talk_to_each_other() {
-    let running = Running::new();
-    let mut pair = running.pair();
-    talk(&mut pair);
-    let [(a, _), (mut b, _)] = pair;
-    a.close(LONG).unwrap();
-    assert!(matches!(b.wait_event(Some(LONG)).unwrap(), Some(Event::PeerUp { .. })));
-    assert!(matches!(
-        b.wait_event(Some(LONG)).unwrap(),
-        Some(Event::PeerClosed { .. })
-    ));
-    drop(b);
-    let stats = running.finish();
-    assert_eq!((stats.came, stats.left), (2, 2));
-}
-
-/// As long as the receiver takes them: what they lie in meanwhile has room for two of the longest that there are.
-#[test]
-fn messages_of_hundreds_of_megabytes() {
-    let running = Running::new();
-    let [(mut a, to_b), (mut b, _)] = running.pair();
-    let data: bytes::Bytes = (0..300_u32 << 20).map(|i| (i >> 8) as u8 ^ i as u8).collect();
-    a.send_bytes(to_b, data.clone()).unwrap();
-    let message = b.receive(Some(6 * LONG)).unwrap();
-    assert!(message.data() == data, "other octets");
-    drop((a, b));
-    running.finish();
-}
-
-/// Open descriptors of this process.
-fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-#[test]
-fn thousands_come_and_go() {
-    const ROUNDS: u32 = 1_500;
-    let running = Running::new();
-    let mut steady = running.rank(1);
-    let mut before = 0;
-    for round in 0..ROUNDS {
-        if round == 50 {
-            before = descriptors();
-        }
-        let mut guest = running.rank(2);
-        let to_guest = steady.add_peer(2, guest.local_addr()).unwrap();
-        let to_steady = guest.add_peer(1, steady.local_addr()).unwrap();
-        guest.send(to_steady, &[7; 5_000]).unwrap();
-        assert_eq!(steady.receive(Some(LONG)).unwrap().len(), 5_000);
-        steady.send(to_guest, b"welcome").unwrap();
-        // Some end without having received, some with a goodbye.
-        if round % 3 == 0 {
-            assert_eq!(guest.receive(Some(LONG)).unwrap().data(), b"welcome");
-        }
-        if round % 3 == 1 {
-            guest.close(LONG).unwrap();
-        }
-    }
-    // Descriptors of other tests come and go, too.
-    assert!(
-        descriptors() < before + 200,
-        "{before} descriptors, then {}",
-        descriptors()
+/// A record as a poller writes it, with up to two bytes overwritten.
+fn record() -> impl Strategy<Value = Vec<u8>> {
+    let report = (64_u8..76, prop::collection::vec(any::<u8>(), 47), 0_u8..3, 0_u8..4).prop_map(
+        |(kind, mut rest, peer, session)| {
+            rest.insert(0, kind);
+            rest[4..16].copy_from_slice(&[peer, 0, 0, 0, session, 0, 0, 0, 1, 0, 0, 0]);
+            rest
+        },
     );
-    drop(steady);
-    let stats = running.finish();
-    assert_eq!(stats.came, u64::from(ROUNDS) + 1);
-    assert_eq!((stats.thrown_out, stats.refused), (0, 0));
+    let of_peer = Just(double::peer().to_vec());
+    let extensions = (any::<Option<u64>>(), any::<Option<u64>>(), 0_u8..5, number(), number());
+    let brought = (0_u32..6, extensions, prop::collection::vec(any::<u8>(), 0..300)).prop_map(
+        |(message, (bits, immediate, what, one, other), payload)| {
+            let payload = if what == 4 { bundle(&payload) } else { payload };
+            let packet = packet(message, &payload, |header| {
+                if what == 4 {
+                    header.set(Flags::BUNDLE);
+                }
+                if let Some(bits) = bits.filter(|_| what != 4) {
+                    header.match_bits(bits);
+                }
+                if let Some(immediate) = immediate.filter(|_| what != 4) {
+                    header.immediate(immediate);
+                }
+                match what {
+                    1 => {
+                        let (offset, total) = (one as u32, other as u32);
+                        header.fragment(Fragment { offset, total });
+                    }
+                    2 | 3 => {
+                        let landing = if what == 2 { 1 << 20 } else { one as u32 };
+                        header.placement(Placement { landing, offset: other });
+                    }
+                    _ => {}
+                }
+            });
+            delivery(&packet)
+        },
+    );
+    let bytes = prop_oneof![2 => report, 1 => of_peer, 4 => brought, 1 => prop::collection::vec(any::<u8>(), 0..200)];
+    let spoils = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+    (bytes, spoils).prop_map(|(mut bytes, spoils)| {
+        for (at, byte) in spoils {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+        }
+        bytes
+    })
 }
 
-#[test]
-fn the_end_of_the_poller_is_an_error() {
-    for policy in [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::default()] {
-        let running = Running::new();
-        let backend = PollerBackend::connect(&running.socket, 0).unwrap();
-        let builder = Transport::builder().processor(1).wait(policy);
-        let mut rank = builder.backend(Box::new(backend)).unwrap();
-        running.at_once.store(true, Ordering::Relaxed);
-        running.stop.store(true, Ordering::Relaxed);
-        let error = rank.wait_event(Some(LONG)).unwrap_err();
-        let inner = error.get_ref().and_then(|error| error.downcast_ref::<PollerError>());
-        assert!(matches!(inner, Some(PollerError::Gone)), "{error:?}");
-        assert!(rank.progress().is_err(), "it stays so");
+fn act() -> impl Strategy<Value = Act> {
+    let places = prop_oneof![0_usize..24, 512..1_024_usize];
+    prop_oneof![
+        1 => (places, number()).prop_map(|(word, value)| Act::Write { at: 8 * word, word: value }),
+        6 => (prop_oneof![8 => Just(kind::WHOLE), 1 => 0_u32..6], record())
+            .prop_map(|(kind, bytes)| Act::Push { kind, bytes }),
+        6 => (0_usize..PACKETS - 1_000, record()).prop_map(|(at, bytes)| Act::PushAway { at, bytes }),
+        2 => (0_u32..6, number(), number()).prop_map(|(kind, at, len)| Act::Point { kind, at, len }),
+        1 => (0_usize..PACKETS - 100, any::<u8>()).prop_map(|(at, byte)| Act::Smear { at, byte }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever the rings and the places to which they point contain, the process accepts it, ignores it, or finds that
+    /// its poller is broken.
+    #[test]
+    fn nothing_that_a_poller_writes_does_harm(acts in prop::collection::vec(act(), 1..60), landing: bool) {
+        /// The most records of one round. None may be longer than the bytes that were written.
+        const MOST: usize = layout::REPORTS / 16;
+        let (mut double, mut backend) = Double::new();
+        let proxy = ProxyEndpoint::new(Config::default(), Limits::from(&backend.capabilities()), &[OURS]).unwrap();
+        let mut messenger = Messenger::new(Box::new(proxy), &[OURS]);
+        if landing {
+            let LandingId { landing, .. } = messenger.grant(Access::Lasting, Box::new(vec![0; 100])).unwrap();
+            prop_assert_eq!(landing, 1 << 20);
+        }
+        let mut burst = Burst::default();
+        double.tell_peer();
+        for act in acts {
+            match act {
+                Act::Write { at, word } => double.memory.atomic(at).store(word, Ordering::Release),
+                Act::Push { kind, bytes } if double.up.has_room(bytes.len()) == Ok(true) => double.push(kind, &bytes),
+                Act::PushAway { at, bytes } if double.up.has_room(16) == Ok(true) => double.push_away(at, &bytes),
+                Act::Point { kind, at, len } if double.up.has_room(16) == Ok(true) => {
+                    double.push(kind, &numbered(at as usize, len as usize));
+                }
+                Act::Smear { at, byte } => double.packets.write(at, &[byte; 100]),
+                // The double has damaged its own ring.
+                _ => {}
+            }
+            let mut records = 0;
+            while let Ok(count @ 1..) = backend.receive(Instant::ZERO, 64) {
+                for index in 0..count {
+                    let record = backend.record(index).expect("all of a link is records");
+                    prop_assert!(record.len() <= layout::REPORTS.max(PACKETS));
+                    messenger.handle_record(Instant::ZERO, record);
+                }
+                records += count;
+                prop_assert!(records <= MOST, "it never ends");
+            }
+            while messenger.receive().is_some() {}
+            while messenger.poll_event().is_some() {}
+            while messenger.poll_transmit(Instant::ZERO, &mut burst) {}
+        }
     }
 }
 
+/// Another user was the first to make a socket of that name, in a folder where every user may make files.
 #[test]
-fn strangers_and_other_releases_are_refused() {
-    let running = Running::new();
-    let mut steady = running.pair();
-    // An unknown message, none at all, and half of one.
-    for octets in [&[0_u8; hello::LEN][..], &[], &[1; 100]] {
-        let mut socket = UnixStream::connect(&running.socket).unwrap();
-        socket.write_all(octets).unwrap();
-    }
-    let old = Hello {
-        release: "0.0.7".to_owned(),
-        ..Hello::new(0)
+fn a_socket_of_somebody_else_is_not_believed() {
+    let path = env::temp_dir().join(format!("hikyaku-foreign-{}", process::id()));
+    let _ = fs::remove_file(&path);
+    let Some(listener) = as_nobody(|| UnixListener::bind(&path).unwrap()) else {
+        println!("left out: it needs root");
+        return;
     };
-    let socket = UnixStream::connect(&running.socket).unwrap();
-    hello::send(&socket, &old.octets(), &[]).unwrap();
-    let (octets, _) = hello::receive(&socket).unwrap();
-    let Some(Answer::Refused(why)) = Answer::read(&octets) else {
-        panic!("it was let in");
-    };
-    assert!(why.contains("0.0.7"), "{why}");
-    // A UDP port that is in use.
-    let taken = steady[0].0.local_addr().port();
-    let error = PollerBackend::connect(&running.socket, taken).unwrap_err().to_string();
+    let error = PollerBackend::connect(&path, 0).unwrap_err();
+    drop(listener);
+    fs::remove_file(&path).unwrap();
     assert!(
-        error.contains(&format!("another process has UDP port {taken}")),
+        matches!(
+            error,
+            PollerError::Foreign {
+                user: NOBODY,
+                own: 0,
+                ..
+            }
+        ),
         "{error}"
     );
-    talk(&mut steady);
-    drop(steady);
-    let stats = running.finish();
-    assert_eq!((stats.came, stats.refused, stats.strangers), (2, 2, 3));
-}
-
-/// Each break writes something else into the shared memory.
-#[test]
-fn broken_processes_are_thrown_out_and_others_do_not_notice() {
-    use crate::backends::poller::{hello::DOWN, numbered, ring::kind};
-    type Break = fn(&Memory);
-    fn record(memory: &Memory, kind: u32, octets: &[u8]) {
-        memory
-            .atomic(DOWN.data)
-            .store(u64::from(kind) << 32 | octets.len() as u64, Ordering::Relaxed);
-        memory.write(DOWN.data + 8, octets);
-        let taken = (8 + octets.len() as u64).next_multiple_of(16);
-        memory.atomic(DOWN.control).store(taken, Ordering::Release);
-    }
-    let breaks: [(&str, Break); 13] = [
-        ("a head beyond the ring", |memory| {
-            memory.atomic(DOWN.control).store(1 << 40, Ordering::Release);
-        }),
-        ("a head that fits nothing", |memory| {
-            memory.atomic(DOWN.control).store(24, Ordering::Release)
-        }),
-        ("a record longer than what there is", |memory| {
-            memory.atomic(DOWN.data).store(1 << 32 | 4_000, Ordering::Relaxed);
-            memory.atomic(DOWN.control).store(32, Ordering::Release);
-        }),
-        ("a tail beyond the head", |memory| {
-            memory.atomic(64).store(1 << 20, Ordering::Release)
-        }),
-        ("a kind that there is not", |memory| record(memory, 99, &[0; 16])),
-        ("octets beyond the memory", |memory| {
-            record(memory, kind::AWAY, &numbered(hello::MEMORY - 8, 64));
-        }),
-        ("octets around the end of numbers", |memory| {
-            record(memory, kind::AWAY, &numbered(usize::MAX - 8, 64));
-        }),
-        ("octets of a ring", |memory| {
-            record(memory, kind::AWAY, &numbered(4_096, 64))
-        }),
-        ("a record that is too long for the ring", |memory| {
-            record(memory, kind::WHOLE, &[1; 5_000]);
-        }),
-        ("no place at all", |memory| record(memory, kind::AWAY, &[0; 3])),
-        ("no command", |memory| record(memory, kind::WHOLE, &[0; 48])),
-        ("a command before the settings", |memory| {
-            let mut octets = [0; 48];
-            octets[0] = 2;
-            record(memory, kind::WHOLE, &octets);
-        }),
-        ("settings that are none", |memory| {
-            let mut octets = [0xff; 400];
-            octets[0] = 1;
-            record(memory, kind::WHOLE, &octets);
-        }),
-    ];
-    let running = Running::new();
-    let mut steady = running.pair();
-    let count = breaks.len() as u64;
-    for (what, break_it) in breaks {
-        let mut broken = PollerBackend::connect(&running.socket, 0).unwrap();
-        break_it(broken.memory());
-        // The poller closes its socket.
-        let mut gone = false;
-        for _ in 0..1_000 {
-            // (A ring that it has damaged itself may be what it sees first.)
-            gone = broken.wait(Some(Duration::from_millis(20))).is_err();
-            if gone {
-                break;
-            }
-        }
-        assert!(gone, "{what}: it is still there");
-        talk(&mut steady);
-    }
-    drop(steady);
-    let stats = running.finish();
-    assert_eq!((stats.came, stats.thrown_out), (2 + count, count));
-}
-
-#[test]
-fn a_flooded_process_that_does_not_look_is_bounded_and_harms_nobody() {
-    let running = Running::new();
-    let mut steady = running.pair();
-    let [(mut source, to_sink), (sink, _)] = running.pair();
-    let data = vec![1; 2_000];
-    let mut sent = 0_u64;
-    for _ in 0..30_000 {
-        match source.send(to_sink, &data) {
-            Ok(()) => sent += 1,
-            Err(_) => {
-                source.progress().unwrap();
-            }
-        }
-        if sent.is_multiple_of(5_000) {
-            talk(&mut steady);
-        }
-    }
-    talk(&mut steady);
-    drop(sink);
-    // Either its goodbye has arrived, or the session is lost.
-    let end = source.wait_event(Some(LONG)).unwrap();
-    assert!(end.is_some());
-    drop((source, steady));
-    let stats = running.finish();
-    assert_eq!(stats.thrown_out, 0);
-}
-
-#[test]
-fn processes_of_other_users_are_refused() {
-    let running = Running::new();
-    let mut steady = running.pair();
-    fs::set_permissions(&running.socket, fs::Permissions::from_mode(0o666)).unwrap();
-    let refused = as_nobody(|| PollerBackend::connect(&running.socket, 0).unwrap_err().to_string());
-    talk(&mut steady);
-    drop(steady);
-    let stats = running.finish();
-    match refused {
-        None => println!("left out: it needs root"),
-        Some(why) => {
-            assert!(why.contains("it is of user 65534"), "{why}");
-            assert_eq!((stats.came, stats.refused), (2, 1));
-        }
-    }
-}
-
-/// The commands of a process that has hung up are executed in turns, as those of others; later writes to its memory (a
-/// child process may have it) are not read.
-#[test]
-fn a_process_that_hangs_up_does_not_keep_the_poller_busy() {
-    use crate::backends::poller::{hello::DOWN, ring::kind};
-    const RECORD: u64 = 64;
-    const RECORDS: u64 = 5_000;
-    /// `RequestAcks`, which needs no peer.
-    const COMMAND: u8 = 7;
-    let path = env::temp_dir().join(format!("hikyaku-poller-{}-hangs-up", process::id()));
-    let mut poller = Poller::start(options("net_null80,size=64,no-rx=1", path.clone())).unwrap();
-    let mut now = Instant::from_nanos(1 << 40);
-    let mut turn = |poller: &mut Poller| {
-        now += Duration::from_nanos(LOOK);
-        poller.turn(now).unwrap();
-    };
-    let coming = thread::spawn(move || PollerBackend::connect(&path, 0).unwrap());
-    while !coming.is_finished() {
-        turn(&mut poller);
-    }
-    let backend = coming.join().unwrap();
-    let memory = Arc::clone(backend.memory());
-    // It connects, and is gone.
-    let rank = Transport::builder().processor(1).backend(Box::new(backend)).unwrap();
-    drop(rank);
-    let head = || memory.atomic(DOWN.control).load(Ordering::Acquire);
-    let tail = || memory.atomic(DOWN.control + 64).load(Ordering::Acquire);
-    let write = |records: u64| {
-        let mut octets = [0; 48];
-        octets[0] = COMMAND;
-        for _ in 0..records {
-            let at = DOWN.data + head() as usize;
-            let header = u64::from(kind::WHOLE) << 32 | octets.len() as u64;
-            memory.atomic(at).store(header, Ordering::Relaxed);
-            memory.write(at + 8, &octets);
-            memory.atomic(DOWN.control).store(head() + RECORD, Ordering::Release);
-        }
-    };
-    write(RECORDS);
-    let end = head();
-    turn(&mut poller);
-    assert!(tail() < end / 10, "it was busy with {} of {end} octets", tail());
-    write(RECORDS);
-    let mut turns = 0;
-    while poller.stats().processes > 0 {
-        assert!(turns < RECORDS, "it never goes");
-        turns += 1;
-        turn(&mut poller);
-    }
-    assert_eq!(tail(), end, "what was said before it went, and no more");
-    assert_eq!((poller.stats().left, poller.stats().thrown_out), (1, 0));
-}
-
-#[test]
-fn one_poller_has_a_socket_and_a_device() {
-    let running = Running::new();
-    let again = |socket: PathBuf, device: &str| {
-        Poller::start(options(device, socket))
-            .err()
-            .unwrap_or_else(|| panic!("there are two"))
-    };
-    let error = again(running.socket.clone(), "net_null77");
-    assert!(matches!(error, StartError::Running { .. }), "{error}");
-    // The lock of the device goes by its name.
-    let first = env::temp_dir().join(format!("hikyaku-poller-{}-device", process::id()));
-    let device = format!("net_null78,size={}", 64 + process::id() % 1000);
-    let poller = Poller::start(options(&device, first.clone())).unwrap();
-    let error = again(first.with_extension("2"), &device);
-    assert!(matches!(error, StartError::DeviceTaken { .. }), "{error}");
-    drop(poller);
-    running.finish();
-}
-
-#[test]
-fn settings_that_can_not_be_say_what_can() {
-    let mut options = options("net_null79", PathBuf::from("/nowhere/at/all"));
-    let error = Poller::start(options.clone()).unwrap_err();
-    assert!(matches!(error, StartError::Socket { .. }), "{error}");
-    options.buffers = 600;
-    let error = Poller::start(options).unwrap_err().to_string();
-    assert!(error.contains("from 1024"), "{error}");
-    let error = PollerBackend::connect(&PathBuf::from("/nowhere/at/all"), 0).unwrap_err();
-    assert!(error.to_string().contains("hikyaku poller --socket"), "{error}");
 }

@@ -1,9 +1,13 @@
-//! How a driver closes the sessions with all peers.
+//! How a driver closes the sessions with all peers, and writes its counters at the end.
 
-use std::{io, time::Duration};
+use std::{
+    fmt::{Display, Write as _},
+    io, process,
+    time::Duration,
+};
 
-use super::{Acks, Driver};
-use crate::reliability::PeerId;
+use super::{Acks, Driver, report::Report};
+use crate::{error::DropReason, reliability::PeerId};
 
 impl Driver {
     /// Begins to say goodbye to every peer. Returns the number of sessions that [have ended](Self::ended) once every
@@ -26,11 +30,68 @@ impl Driver {
         self.ended
     }
 
-    /// Waits, for at most `linger`, until `ends` sessions have ended. Returns the number of sessions that have not.
-    pub(crate) fn wait_ended(&mut self, ends: u64, linger: Duration) -> io::Result<u64> {
-        let ended = self.run(Some(linger), Acks::Now, |driver| driver.ended >= ends);
+    /// Waits, not longer than `linger`, until `ends` sessions have ended. Returns the number of sessions that have not.
+    pub(crate) fn wait_ended(&mut self, ends: u64, linger: Option<Duration>) -> io::Result<u64> {
+        let ended = self.run(linger, Acks::Now, |driver| driver.ended >= ends);
         // This sends the answer to a goodbye that arrived last.
         self.transmit_now();
         ended.map(|_| ends.saturating_sub(self.ended))
     }
+
+    /// From now on, [`write_report`](Self::write_report) has something to do.
+    pub(crate) fn set_report(&mut self, mut report: Report) {
+        report.begun = self.read_clock();
+        self.report = Some(report);
+    }
+
+    /// Writes the counters if somebody has asked for them: once, when nothing more is sent. `more` are those of the
+    /// layer above, if it has any.
+    pub(crate) fn write_report(&mut self, more: Option<(&str, &[(&'static str, u64)])>) {
+        let Some(mut report) = self.report.take() else { return };
+        let nanos = self.read_clock().nanos_since(report.begun);
+        let stats = self.messenger.layer().stats();
+        let mut line = format!(
+            r#"{{"processor":{},"pid":{},"backend":"{}","address":"{}","seconds":{:.6}"#,
+            report.processor,
+            process::id(),
+            self.backend.name(),
+            self.backend.local_addr(),
+            nanos as f64 / 1e9,
+        );
+        object(&mut line, "stats", stats.fields());
+        let dropped = stats.dropped.iter().map(|(reason, count)| (name_of(reason), count));
+        object(&mut line, "dropped", dropped);
+        object(&mut line, "backend_stats", self.backend.stats().fields());
+        if let Some((name, fields)) = more {
+            object(&mut line, name, fields.iter().copied());
+        }
+        line.push_str("}\n");
+        if let Err(error) = report.write(&line) {
+            // There is nobody left to return it to, and a file that silently ends short would be worse.
+            eprintln!("hikyaku: HIKYAKU_STATS: {error}");
+        }
+    }
+}
+
+/// `WrongSession` as `wrong_session`.
+fn name_of(reason: DropReason) -> String {
+    let mut name = String::new();
+    for letter in format!("{reason:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(letter.to_lowercase());
+    }
+    name
+}
+
+/// Adds a member that is an object of counters. Names are words of this software: nothing is escaped.
+fn object<N: Display>(line: &mut String, name: &str, fields: impl IntoIterator<Item = (N, u64)>) {
+    let _ = write!(line, r#","{name}":{{"#);
+    let mut between = "";
+    for (name, count) in fields {
+        let _ = write!(line, r#"{between}"{name}":{count}"#);
+        between = ",";
+    }
+    line.push('}');
 }

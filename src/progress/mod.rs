@@ -15,6 +15,7 @@
 //!
 //! Between passes, a waiting driver spins (or yields), sleeps, or spins a little and then sleeps: [`WaitPolicy`].
 
+mod aside;
 mod chance;
 mod clock;
 mod closing;
@@ -25,10 +26,11 @@ mod policy;
 mod report;
 #[cfg(all(test, feature = "loopback"))]
 mod tests;
+mod transmit;
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use std::hint::spin_loop as relax;
-use std::{fmt, hint, io, io::IoSlice, mem, net::SocketAddr, thread, time::Duration};
+use std::{fmt, hint, io, mem, net::SocketAddr, thread, time::Duration};
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use self::counter::relax;
@@ -43,7 +45,7 @@ use self::{
     events::{Events, MAX_SENT},
 };
 use crate::{
-    backends::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake},
+    backends::{Backend, BackendStats, Capabilities, Wake},
     error::{AddPeerError, PeerError, SendError},
     messaging::{Message, Messenger, SendOptions},
     reliability::{Burst, Event, Limits, LostMessages, Payload, PeerId, SendToken},
@@ -66,11 +68,6 @@ const BUSY_PASSES: u32 = 8;
 const SHORT: u64 = 2_000;
 /// How long to sleep at most while a burst waits for room in the backend.
 const BUSY_WAIT: Duration = Duration::from_micros(100);
-/// Slices that suffice for most bursts: header and payload of a few datagrams.
-const FEW_SLICES: usize = 8;
-/// Slices that suffice for a full batch: header and payload of each datagram.
-const MANY_SLICES: usize = 128;
-
 /// A messenger, a backend, a clock and a way to wait. See the module's documentation.
 pub struct Driver {
     messenger: Messenger,
@@ -94,6 +91,8 @@ pub struct Driver {
     last: usize,
     /// Passes in a row that had something to receive while a deadline was due.
     overdue: u32,
+    /// Passes in a row that did not poll the backend.
+    postponed: u32,
     passes: u64,
     /// When the backend was last polled for received datagrams.
     looked: Instant,
@@ -119,23 +118,24 @@ impl fmt::Debug for Driver {
 }
 
 /// The properties of a backend that the protocol must know.
-#[must_use]
-pub fn limits_of(capabilities: &Capabilities) -> Limits {
-    Limits {
-        max_datagram: capabilities.max_datagram,
-        max_segments: capabilities.max_segments,
-        max_batch: capabilities.max_batch,
-        receive_buffer: capabilities.receive_buffer,
-        holds_references: capabilities.holds_references,
-        ack_bytes: capabilities.ack_bytes,
-        receive_port: capabilities.receive_port,
+impl From<&Capabilities> for Limits {
+    fn from(capabilities: &Capabilities) -> Self {
+        Self {
+            max_datagram: capabilities.max_datagram,
+            max_segments: capabilities.max_segments,
+            max_batch: capabilities.max_batch,
+            receive_buffer: capabilities.receive_buffer,
+            holds_references: capabilities.holds_references,
+            ack_bytes: capabilities.ack_bytes,
+            receive_port: capabilities.receive_port,
+        }
     }
 }
 
 /// Getters.
 impl Driver {
     /// Joins `messenger` and `backend`. The endpoint in `messenger` must have been made with the limits of the backend
-    /// ([`limits_of`]).
+    /// (`Limits::from`).
     #[must_use]
     pub fn new(messenger: Messenger, backend: Box<dyn Backend>, policy: WaitPolicy) -> Self {
         let clock = Clock::new();
@@ -153,6 +153,7 @@ impl Driver {
             backlog: false,
             last: 0,
             overdue: 0,
+            postponed: 0,
             passes: 0,
             looked: clock.now(),
             events: Events::default(),
@@ -321,23 +322,6 @@ impl Driver {
         Ok(token)
     }
 
-    /// Transmits a message at once if it is small and no other waits before it. Returns `false` if nothing was done.
-    #[inline]
-    fn send_inline(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> bool {
-        if self.held {
-            return false;
-        }
-        let now = self.read_clock();
-        if !self.messenger.send_inline(now, peer, options, data, &mut self.burst) {
-            return false;
-        }
-        match self.transmit_burst(now) {
-            Ok(sent) => _ = self.note_sent(sent),
-            Err(error) => self.failure = Some(error),
-        }
-        true
-    }
-
     /// Transmits while a full batch is queued. The rest waits for further messages: alone it would be a burst of its
     /// own.
     fn transmit_batches(&mut self, peer: PeerId, channel: u8) {
@@ -445,6 +429,25 @@ impl Driver {
         (&mut self.messenger, self.now)
     }
 
+    /// The messenger, the time for commands to it, and the datagram at whose end a message may still lie
+    /// ([`Messenger::is_in_place`]).
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(crate) fn parts_in_place(&mut self) -> (&mut Messenger, Instant, &[u8]) {
+        let datagram = match self.messenger.is_in_place() {
+            true => &*self.backend.received(self.last).data,
+            false => &[],
+        };
+        (&mut self.messenger, self.now, datagram)
+    }
+
+    /// The messenger, for what takes no time and does not receive: a message that lies in a receive buffer stays there.
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(crate) fn messenger_mut(&mut self) -> &mut Messenger {
+        &mut self.messenger
+    }
+
     /// The clock from which the driver reads the time.
     #[cfg(feature = "mpi")]
     pub(crate) fn clock(&self) -> Clock {
@@ -476,8 +479,10 @@ impl Driver {
         self.looked = now;
         self.begin(now)?;
         self.backlog = true;
+        // The clock was read just now.
+        let mut fresh = true;
         for _ in 0..BURSTS {
-            if self.receive_burst(self.now, false)? == 0 {
+            if self.receive_burst(self.now, mem::take(&mut fresh))? == 0 {
                 self.backlog = false;
                 self.idle()?;
             }
@@ -606,7 +611,12 @@ impl Driver {
             hint::spin_loop();
             return Ok(Wake::TimedOut);
         }
-        self.backend.wait(left.map(Duration::from_nanos))
+        let waited = match self.messenger.set_asleep(true) {
+            true => self.backend.wait(left.map(Duration::from_nanos)),
+            false => Ok(Wake::Readable),
+        };
+        self.messenger.set_asleep(false);
+        waited
     }
 
     #[inline]
@@ -629,6 +639,9 @@ impl Driver {
     #[inline]
     fn receive_burst(&mut self, now: Instant, fresh: bool) -> io::Result<usize> {
         self.settle();
+        if self.messenger.has_short() && self.postpone() {
+            return Ok(1);
+        }
         let count = self.backend.receive(now, BUDGET)?;
         if count == 0 {
             return Ok(0);
@@ -651,6 +664,13 @@ impl Driver {
             .handle_datagrams_in_place(now, received.source, received.data, received.stride);
         self.collect_events();
         Ok(count)
+    }
+
+    /// Returns whether the backend can be polled later, as messages wait that came in beside it: for so many passes.
+    #[inline]
+    fn postpone(&mut self) -> bool {
+        self.postponed = (self.postponed + 1) % BUSY_PASSES;
+        self.postponed != 0
     }
 
     /// Hands in a burst that may hold records of a link.
@@ -708,114 +728,6 @@ impl Driver {
         any
     }
 
-    /// Transmits until there is nothing more to transmit, or the backend is busy.
-    #[inline]
-    fn transmit(&mut self, now: Instant) -> io::Result<()> {
-        if self.capabilities.holds_references {
-            let messenger = &mut self.messenger;
-            self.backend.reclaim(&mut |token| messenger.handle_released(token));
-        }
-        while self.transmit_next(now)? {}
-        Ok(())
-    }
-
-    /// Transmits the next burst. Returns `false` if there is none, or if the backend is busy.
-    #[inline]
-    fn transmit_next(&mut self, now: Instant) -> io::Result<bool> {
-        let sent = if self.held {
-            self.transmit_held(now)?
-        } else if self.messenger.poll_transmit(now, &mut self.burst) {
-            self.transmit_burst(now)?
-        } else {
-            return Ok(false);
-        };
-        Ok(self.note_sent(sent))
-    }
-
-    /// Notes what happened to the burst. Returns `false` if the burst waits for room in the backend.
-    #[inline]
-    fn note_sent(&mut self, sent: Sent) -> bool {
-        if sent == Sent::Busy {
-            self.hold();
-            return false;
-        }
-        self.held = false;
-        if sent == Sent::Dropped {
-            self.dropped();
-        }
-        true
-    }
-
-    /// Keeps the burst for later.
-    #[cold]
-    fn hold(&mut self) {
-        // (With a backend that holds references, the endpoint keeps the memory until the backend releases it.)
-        if !self.held && !self.capabilities.holds_references {
-            self.kept.clear();
-            let kept = &mut self.kept;
-            self.messenger
-                .gather(&self.burst, |octets| kept.extend_from_slice(octets));
-        }
-        self.held = true;
-    }
-
-    #[cold]
-    fn transmit_held(&mut self, now: Instant) -> io::Result<Sent> {
-        if self.capabilities.holds_references {
-            return self.transmit_burst(now);
-        }
-        let slices = [IoSlice::new(&self.kept)];
-        self.backend.transmit(now, &transmit_of(&self.burst, &slices))
-    }
-
-    #[inline]
-    fn transmit_burst(&mut self, now: Instant) -> io::Result<Sent> {
-        let mut slices = [IoSlice::new(&[]); FEW_SLICES];
-        let mut count = 0;
-        self.messenger.gather(&self.burst, |octets| {
-            if let Some(slice) = slices.get_mut(count) {
-                *slice = IoSlice::new(octets);
-            }
-            count += 1;
-        });
-        match slices.get(..count) {
-            Some(slices) => self.backend.transmit(now, &transmit_of(&self.burst, slices)),
-            None => self.transmit_large(now),
-        }
-    }
-
-    #[inline(never)]
-    fn transmit_large(&mut self, now: Instant) -> io::Result<Sent> {
-        let mut slices = [IoSlice::new(&[]); MANY_SLICES];
-        let mut count = 0;
-        self.messenger.gather(&self.burst, |octets| {
-            if let Some(slice) = slices.get_mut(count) {
-                *slice = IoSlice::new(octets);
-            }
-            count += 1;
-        });
-        if let Some(slices) = slices.get(..count) {
-            return self.backend.transmit(now, &transmit_of(&self.burst, slices));
-        }
-        let mut slices = Vec::with_capacity(count);
-        self.messenger
-            .gather(&self.burst, |octets| slices.push(IoSlice::new(octets)));
-        self.backend.transmit(now, &transmit_of(&self.burst, &slices))
-    }
-
-    /// Handles a burst that the backend dropped. The backend may have lost some of its abilities.
-    #[cold]
-    fn dropped(&mut self) {
-        if self.capabilities.holds_references {
-            self.messenger.handle_released(self.burst.token());
-        }
-        let capabilities = self.backend.capabilities();
-        if capabilities != self.capabilities {
-            self.capabilities = capabilities;
-            self.messenger.set_limits(limits_of(&capabilities));
-        }
-    }
-
     #[inline]
     fn collect_events(&mut self) {
         if self.messenger.has_events() {
@@ -840,17 +752,5 @@ fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
-    }
-}
-
-#[inline]
-fn transmit_of<'a>(burst: &Burst, slices: &'a [IoSlice<'a>]) -> Transmit<'a> {
-    Transmit {
-        destination: burst.destination(),
-        segment_size: burst.segment_size(),
-        len: burst.len(),
-        slices,
-        dont_fragment: burst.dont_fragment(),
-        token: burst.token(),
     }
 }

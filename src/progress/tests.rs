@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    backends::{BindOptions, Received, bind},
+    backends::{BindOptions, Received, Sent, Transmit, bind},
     config::Config,
     forward_backend,
     reliability::Endpoint,
@@ -85,7 +85,7 @@ fn loopback() -> Box<dyn Backend> {
 }
 
 fn driver(processor: u32, backend: Box<dyn Backend>) -> Driver {
-    let limits = limits_of(&backend.capabilities());
+    let limits = Limits::from(&backend.capabilities());
     let seed = u64::from(processor);
     let endpoint = Endpoint::new(Config::default(), limits, seed, seed.into()).unwrap();
     Driver::new(Messenger::new(endpoint, &[processor]), backend, WaitPolicy::Spin)
@@ -298,7 +298,7 @@ fn waiting_ends_under_a_flood() {
         // No peer answers the goodbye.
         a.send(to_b, &SendOptions::default(), Payload::Copy(b"x")).unwrap();
         let ends = a.close_all();
-        assert_eq!(a.wait_ended(ends, limit).unwrap(), 1);
+        assert_eq!(a.wait_ended(ends, Some(limit)).unwrap(), 1);
     }
 }
 

@@ -567,13 +567,13 @@ impl Endpoint {
     }
 
     /// From now on, peers whose credit changes are listed for [`poll_credit`](Self::poll_credit).
-    pub(super) fn note_credit(&mut self) {
+    pub(crate) fn note_credit(&mut self) {
         self.credit_news = Some(Vec::new());
     }
 
     /// The next peer whose credit has changed since this was last called for it: its session, and the limit of the
     /// credit in it.
-    pub(super) fn poll_credit(&mut self) -> Option<(PeerId, u32, u64)> {
+    pub(crate) fn poll_credit(&mut self) -> Option<(PeerId, u32, u64)> {
         loop {
             let peer = self.credit_news.as_mut()?.pop()?;
             let p = &self.peers[peer as usize];
@@ -584,7 +584,7 @@ impl Endpoint {
     }
 
     /// At most half of the send queue's bytes for copies are in use for this peer.
-    pub(super) fn has_room(&self, peer: PeerId) -> bool {
+    pub(crate) fn has_room(&self, peer: PeerId) -> bool {
         self.flows_of(peer.0).all(|flow| {
             self.actives
                 .get(self.flows[flow as usize].active as usize)
@@ -593,7 +593,7 @@ impl Endpoint {
     }
 
     /// [`Event::Writable`] tells when there is room for copies to this peer; at once, if there is.
-    pub(super) fn tell_when_writable(&mut self, peer: PeerId) {
+    pub(crate) fn tell_when_writable(&mut self, peer: PeerId) {
         let room = self.has_room(peer);
         if let Some(p) = self.peers.get_mut(peer.index()) {
             p.blocked = true;
@@ -604,18 +604,18 @@ impl Endpoint {
     }
 
     /// A goodbye has not been answered yet.
-    pub(super) fn is_parting(&self) -> bool {
+    pub(crate) fn is_parting(&self) -> bool {
         let mut phases = self.peers.iter().map(|p| p.phase);
         phases.any(|phase| matches!(phase, Phase::Closing | Phase::Goodbye))
     }
 
     /// There is a session that has begun (the peer has answered) and has not ended.
-    pub(super) fn has_sessions(&self) -> bool {
+    pub(crate) fn has_sessions(&self) -> bool {
         self.peers.iter().any(|p| p.phase == Phase::Open)
     }
 
     /// Ends the session of a peer that has sent something that no correct peer sends.
-    pub(super) fn expel(&mut self, peer: PeerId, error: PeerError) {
+    pub(crate) fn expel(&mut self, peer: PeerId, error: PeerError) {
         if peer.index() < self.peers.len() {
             self.end_session(peer.0, error);
         }
@@ -634,7 +634,7 @@ impl Endpoint {
     }
 
     /// Number of events that have not been polled.
-    pub(super) fn untaken_events(&self) -> usize {
+    pub(crate) fn untaken_events(&self) -> usize {
         self.events.len()
     }
 
@@ -658,7 +658,7 @@ impl Endpoint {
 
     /// Like [`gather`](Self::gather), for payloads that may be in memory that no slice can refer to.
     #[inline]
-    pub(super) fn gather_spans<'a>(&'a self, burst: &'a Burst, each: impl FnMut(Span<'a>)) {
+    pub(crate) fn gather_spans<'a>(&'a self, burst: &'a Burst, each: impl FnMut(Span<'a>)) {
         burst.each(Span::new, |source, range| self.sources.span(source).part(range), each);
     }
 

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     config::Config,
+    prefetch::Locate,
     wire::{Flags, Seq, Timestamp},
 };
 
@@ -282,19 +283,6 @@ impl Sender {
         *self.record_mut(seq) = record;
     }
 
-    /// Passes the addresses of the records in flight and of the queue to `tell`, if `next` is the next to be sent.
-    #[cfg(feature = "sim")]
-    #[inline]
-    pub(super) fn locate(&self, next: Seq, mut tell: impl FnMut(*const u8, usize)) {
-        if self.records.is_empty() {
-            return;
-        }
-        tell((&raw const *self.record(self.una)).cast(), size_of::<Record>());
-        tell((&raw const *self.record(next)).cast(), size_of::<Record>());
-        let queue = self.queue.as_slices().0;
-        tell(queue.as_ptr().cast(), size_of::<Queued>());
-    }
-
     #[cold]
     fn grow(&mut self) {
         let old_len = self.records.len();
@@ -442,6 +430,20 @@ pub(crate) struct Active {
     pub(crate) busy: bool,
     /// The search for the path MTU (channel 0).
     pub(crate) probe: super::mtu::Search,
+}
+
+/// The records in flight and the queue, if this number is the next to be sent.
+impl Locate<Seq> for Sender {
+    #[inline]
+    fn locate(&self, next: Seq, mut tell: impl FnMut(*const u8, usize)) {
+        if self.records.is_empty() {
+            return;
+        }
+        tell((&raw const *self.record(self.una)).cast(), size_of::<Record>());
+        tell((&raw const *self.record(next)).cast(), size_of::<Record>());
+        let queue = self.queue.as_slices().0;
+        tell(queue.as_ptr().cast(), size_of::<Queued>());
+    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,14 @@
 //! The packet layer: what a messenger stands on.
 //!
-//! A [`PacketLayer`] delivers packets exactly once, in any order, to a [`Sink`]. An [`Endpoint`] is one, and so is a
-//! stand-in for an endpoint in another process ([`delegated`](super::delegated)). A [`Layer`] is any of them.
+//! A [`PacketLayer`] delivers packets exactly once, in any order, to a [`Sink`]. An [`Endpoint`] is one. A [`Layer`] is an
+//! endpoint or any other of them.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{
-    Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target,
-    delegated::{Remote, Split},
-};
+use super::{Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Short, Sink, Target};
 use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
@@ -19,6 +16,7 @@ use crate::{
     span::Span,
     stats::{PeerStats, Stats},
     time::Instant,
+    wire::Seq,
 };
 
 /// Passes the methods that every packet layer must have to the macro `$with`: getters, then commands.
@@ -140,6 +138,46 @@ macro_rules! declare {
                 let _ = (now, record, sink);
             }
 
+            /// Sends a message of this session and of the usual pair of processors by a way for short messages that is no packet. `None`:
+            /// [`send`](PacketLayer::send) takes it, or says why not. Else returns whether there is something to transmit.
+            fn send_short(&mut self, peer: PeerId, session: u32, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+                let _ = (peer, session, number, bits, data);
+                None
+            }
+
+            /// Returns whether [`send_short`](PacketLayer::send_short) may ever take something.
+            fn takes_short(&self) -> bool {
+                false
+            }
+
+            /// Returns whether [`poll_short`](PacketLayer::poll_short) would find a message.
+            fn has_short(&self) -> bool {
+                false
+            }
+
+            /// Takes the next message that came by the way of [`send_short`](PacketLayer::send_short), and returns whether
+            /// there was one. It has then to be [accepted](PacketLayer::accept_short) or
+            /// [delivered](PacketLayer::deliver_short).
+            fn poll_short(&mut self, short: &mut Short) -> bool {
+                let _ = short;
+                false
+            }
+
+            /// Takes note that a message was received where it came in: its credit is free again.
+            fn accept_short(&mut self, short: &Short) {
+                let _ = short;
+            }
+
+            /// Delivers a message as the packet that it would have been.
+            fn deliver_short(&mut self, now: Instant, short: &Short, sink: &mut dyn Sink) {
+                let _ = (now, short, sink);
+            }
+
+            /// Says to peers whether this side sleeps, and has to be woken by a packet.
+            fn set_asleep(&mut self, asleep: bool) {
+                let _ = asleep;
+            }
+
             /// Delivers packets that the layer has kept because there was no room for them, or that have come to it by
             /// itself. It is called at the time of [`poll_timeout`](PacketLayer::poll_timeout).
             fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {
@@ -193,30 +231,45 @@ methods!(implement!(Endpoint {
         Some(self)
     }
 }));
-methods!(implement!(Remote {
-    #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        Self::handle_record(self, now, record, sink);
-    }
-}));
 methods!(implement!(MemoryLayer {
+    fn takes_short(&self) -> bool {
+        Self::takes_short(self)
+    }
+
+    #[inline]
+    fn send_short(&mut self, peer: PeerId, session: u32, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
+        Self::send_short(self, peer, session, number, bits, data)
+    }
+
+    #[inline]
+    fn has_short(&self) -> bool {
+        Self::has_short(self)
+    }
+
+    #[inline]
+    fn poll_short(&mut self, short: &mut Short) -> bool {
+        Self::poll_short(self, short)
+    }
+
+    #[inline]
+    fn accept_short(&mut self, short: &Short) {
+        Self::accept_short(self, short);
+    }
+
+    fn deliver_short(&mut self, now: Instant, short: &Short, sink: &mut dyn Sink) {
+        Self::deliver_short(self, now, short, sink);
+    }
+
+    fn set_asleep(&mut self, asleep: bool) {
+        Self::set_asleep(self, asleep);
+    }
+
     fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {
         Self::deliver_waiting(self, now, sink);
     }
 }));
-methods!(implement!(Split {
-    fn as_endpoint(&self) -> Option<&Endpoint> {
-        Some(self.bulk())
-    }
 
-    #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        Self::handle_record(self, now, record, sink);
-    }
-}));
-
-/// Any packet layer. Calls of an [`Endpoint`] and of a [`Remote`] are static: by way of a pointer a small message by way
-/// of a poller takes 4 % more instructions.
+/// Any packet layer. Calls of an [`Endpoint`] are static, all others go by way of a pointer.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -225,8 +278,6 @@ methods!(implement!(Split {
 pub enum Layer {
     /// An endpoint in this process.
     Endpoint(Endpoint),
-    /// A stand-in for one in another process.
-    Remote(Box<Remote>),
     /// Another layer.
     Other(Box<dyn PacketLayer>),
 }
@@ -234,12 +285,6 @@ pub enum Layer {
 impl From<Endpoint> for Layer {
     fn from(endpoint: Endpoint) -> Self {
         Self::Endpoint(endpoint)
-    }
-}
-
-impl From<Remote> for Layer {
-    fn from(remote: Remote) -> Self {
-        Self::Remote(Box::new(remote))
     }
 }
 
@@ -260,7 +305,6 @@ macro_rules! dispatch {
                 pub fn $get(&self $(, $a: $A)*) $(-> $G)? {
                     match self {
                         Self::Endpoint(endpoint) => endpoint.$get($($a),*),
-                        Self::Remote(remote) => remote.$get($($a),*),
                         Self::Other(layer) => layer.$get($($a),*),
                     }
                 }
@@ -271,7 +315,6 @@ macro_rules! dispatch {
                 pub(crate) fn $do(&mut self $(, $b: $B)*) $(-> $D)? {
                     match self {
                         Self::Endpoint(endpoint) => endpoint.$do($($b),*),
-                        Self::Remote(remote) => remote.$do($($b),*),
                         Self::Other(layer) => layer.$do($($b),*),
                     }
                 }
@@ -287,7 +330,6 @@ impl Layer {
     pub fn as_endpoint(&self) -> Option<&Endpoint> {
         match self {
             Self::Endpoint(endpoint) => Some(endpoint),
-            Self::Remote(_) => None,
             Self::Other(layer) => layer.as_endpoint(),
         }
     }
@@ -305,7 +347,7 @@ impl Layer {
     ) -> bool {
         match self {
             Self::Endpoint(endpoint) => endpoint.send_inline(now, peer, channel, message, data, burst),
-            Self::Remote(_) | Self::Other(_) => false,
+            Self::Other(_) => false,
         }
     }
 
@@ -320,7 +362,6 @@ impl Layer {
     ) {
         match self {
             Self::Endpoint(endpoint) => endpoint.handle_datagrams(now, source, data, stride, sink),
-            Self::Remote(remote) => remote.handle_datagrams(now, source, data, stride, sink),
             Self::Other(layer) => layer.handle_datagrams(now, source, data, stride, sink),
         }
     }
@@ -330,8 +371,68 @@ impl Layer {
         match self {
             // It has no link.
             Self::Endpoint(_) => {}
-            Self::Remote(remote) => remote.handle_record(now, record, sink),
             Self::Other(layer) => layer.handle_record(now, record, sink),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn send_short(
+        &mut self,
+        peer: PeerId,
+        session: u32,
+        number: Seq,
+        bits: u64,
+        data: &[u8],
+    ) -> Option<bool> {
+        match self {
+            Self::Endpoint(_) => None,
+            Self::Other(layer) => layer.send_short(peer, session, number, bits, data),
+        }
+    }
+
+    /// Returns whether some peers may be reached by a way for short messages.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn takes_short(&self) -> bool {
+        match self {
+            Self::Endpoint(_) => false,
+            Self::Other(layer) => layer.takes_short(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_short(&self) -> bool {
+        match self {
+            Self::Endpoint(_) => false,
+            Self::Other(layer) => layer.has_short(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn poll_short(&mut self, short: &mut Short) -> bool {
+        match self {
+            Self::Endpoint(_) => false,
+            Self::Other(layer) => layer.poll_short(short),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn accept_short(&mut self, short: &Short) {
+        if let Self::Other(layer) = self {
+            layer.accept_short(short);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn deliver_short<S: Sink>(&mut self, now: Instant, short: &Short, sink: &mut S) {
+        if let Self::Other(layer) = self {
+            layer.deliver_short(now, short, sink);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set_asleep(&mut self, asleep: bool) {
+        if let Self::Other(layer) = self {
+            layer.set_asleep(asleep);
         }
     }
 
@@ -348,7 +449,6 @@ impl Layer {
     pub(crate) fn gather<'a>(&'a self, burst: &'a Burst, mut each: impl FnMut(&'a [u8])) {
         match self {
             Self::Endpoint(endpoint) => endpoint.gather(burst, each),
-            Self::Remote(remote) => remote.gather(burst, each),
             Self::Other(layer) => layer.gather(burst, &mut each),
         }
     }

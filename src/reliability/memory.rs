@@ -8,6 +8,7 @@
 //! counts its sessions with this peer, the secret is its epoch.
 
 mod queue;
+mod short;
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -17,7 +18,10 @@ use core::net::SocketAddr;
 
 use bytes::Bytes;
 
-use self::queue::{Queue, Queued};
+use self::{
+    queue::{Queue, Queued},
+    short::Rings,
+};
 use super::{
     Burst, Event, Limits, LostMessages, Origin, Outgoing, Payload, Sink, Target, Verdict,
     input::cost_of,
@@ -28,6 +32,7 @@ use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
+    ring::Producer,
     stats::{PeerStats, Stats},
     time::Instant,
     wire::{Flags, Kind, Packet, Token},
@@ -67,6 +72,8 @@ struct Peer {
     put_off: VecDeque<Vec<u8>>,
     /// When the peer was last sent something because it is watched.
     watched: Option<Instant>,
+    /// The ring for short messages to it.
+    outward: Option<Producer>,
 }
 
 impl Peer {
@@ -87,6 +94,7 @@ impl Peer {
             limit_told: INITIAL_CREDIT,
             put_off: VecDeque::new(),
             watched: None,
+            outward: None,
         }
     }
 
@@ -114,6 +122,8 @@ pub struct MemoryLayer {
     config: Config,
     limits: Limits,
     epoch: u64,
+    /// The number of this side.
+    processor: u32,
     now: Instant,
     peers: Vec<Peer>,
     addresses: BTreeMap<SocketAddr, u32>,
@@ -128,6 +138,7 @@ pub struct MemoryLayer {
     in_burst: Option<(u32, SourceId)>,
     events: VecDeque<Event>,
     next_token: u64,
+    rings: Rings,
     stats: Stats,
 }
 
@@ -143,6 +154,7 @@ impl MemoryLayer {
             config,
             limits,
             epoch,
+            processor: 0,
             now: Instant::ZERO,
             peers: Vec::new(),
             addresses: BTreeMap::new(),
@@ -153,6 +165,7 @@ impl MemoryLayer {
             in_burst: None,
             events: VecDeque::new(),
             next_token: 0,
+            rings: Rings::default(),
             stats: Stats::default(),
         })
     }
@@ -262,8 +275,9 @@ impl MemoryLayer {
 
 /// Commands.
 impl MemoryLayer {
-    /// The source of a message is named by each message.
-    pub(super) fn set_processor(&mut self, _processor: u32) {}
+    pub(super) fn set_processor(&mut self, processor: u32) {
+        self.processor = processor;
+    }
 
     pub(super) fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         if let Some(&peer) = self.addresses.get(&address) {
@@ -448,6 +462,8 @@ impl MemoryLayer {
         p.down = Some(error);
         p.has_sent = false;
         p.put_off.clear();
+        self.close_rings(peer);
+        let p = &mut self.peers[peer as usize];
         let lost = p.queue.clear(&mut self.sources);
         self.waiting.retain(|other| *other != peer);
         self.ready.retain(|other| *other != peer);
@@ -598,6 +614,8 @@ impl MemoryLayer {
         p.theirs = token;
         p.is_up = true;
         let session = p.session;
+        self.open_rings(peer);
+        let p = &mut self.peers[peer as usize];
         self.stats.sessions_opened += 1;
         self.events.push_back(Event::Up {
             peer: PeerId(peer),
@@ -621,6 +639,8 @@ impl MemoryLayer {
         match packet.kind() {
             Kind::Data => {}
             Kind::Goodbye => {
+                // What it sent before lies in its ring.
+                self.deliver_rings(Some(peer), sink);
                 self.end_session(peer, PeerError::Closed);
                 return Ok(());
             }

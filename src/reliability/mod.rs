@@ -10,17 +10,15 @@ mod bits;
 mod burst;
 pub mod congestion;
 mod control;
-pub mod delegated;
 mod endpoint;
 mod flow;
 mod inline;
 mod input;
 mod layer;
 mod liveness;
+mod locate;
 mod memory;
 mod mtu;
-#[cfg(feature = "sim")]
-mod near;
 mod peer;
 mod plan;
 mod predicted;
@@ -42,6 +40,7 @@ use bytes::Bytes;
 
 use crate::{
     error::PeerError,
+    ring::Record,
     span::Span,
     wire::{Head, Packet, Plain, Seq},
 };
@@ -51,10 +50,10 @@ pub use burst::Burst;
 pub use endpoint::Endpoint;
 pub use layer::{Layer, PacketLayer};
 pub use memory::MemoryLayer;
-#[cfg(feature = "sim")]
-pub(crate) use near::{Part, named_peer};
-pub(crate) use peer::MESSAGE_COST;
+pub(crate) use peer::{INITIAL_CREDIT, MESSAGE_COST};
 pub use reconnect::LostMessages;
+pub(crate) use send::Source;
+pub(crate) use source::Sources;
 
 pub use crate::id::{PeerId, SendToken};
 
@@ -186,6 +185,30 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     fn deliver_apart(&mut self, origin: Origin, head: Head<'_>, payload: Span<'_>) -> Verdict {
         (**self).deliver_apart(origin, head, payload)
     }
+}
+
+/// A message that has come by a [ring](crate::ring), and not as a packet. It has match bits, and is of the usual pair of
+/// processors: the peer's and our first one.
+#[derive(Clone, Copy, Debug)]
+pub struct Short {
+    /// The peer.
+    pub peer: PeerId,
+    /// The peer's processor.
+    pub source: u32,
+    /// Which session with this peer, counted from 1.
+    pub session: u32,
+    /// Match bits, number and bytes.
+    pub record: Record,
+}
+
+impl Short {
+    /// A place for one.
+    pub const NONE: Self = Self {
+        peer: PeerId(u32::MAX),
+        source: 0,
+        session: 0,
+        record: Record::EMPTY,
+    };
 }
 
 /// An event of an endpoint.

@@ -59,7 +59,7 @@ impl Endpoint {
     }
 
     /// Resets a peer that is down to the state of a new one. `false`: it is not down, or has left.
-    pub(super) fn revive(&mut self, peer: PeerId) -> bool {
+    pub(crate) fn revive(&mut self, peer: PeerId) -> bool {
         let Some(p) = self.peers.get_mut(peer.index()) else {
             return false;
         };

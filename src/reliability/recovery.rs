@@ -283,7 +283,7 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn count_drop(&mut self, reason: DropReason) {
+    pub(crate) fn count_drop(&mut self, reason: DropReason) {
         self.stats.dropped.count(reason);
     }
 }

@@ -18,13 +18,13 @@ use crate::{
 };
 
 /// A [`Payload`] that may lie where no slice can.
-pub(super) enum Source<'a, R> {
+pub(crate) enum Source<'a, R> {
     Copy(Span<'a>),
     Shared(R),
 }
 
 /// A payload that is referenced until all of it is acknowledged.
-pub(super) trait Referred {
+pub(crate) trait Referred {
     fn octets(&self) -> usize;
 
     /// Puts it where it stays.
@@ -80,7 +80,7 @@ impl Endpoint {
 
     /// Like [`send`](Self::send), for a payload that may be in memory that no slice can refer to.
     #[inline(always)]
-    pub(super) fn send_from<R: Referred>(
+    pub(crate) fn send_from<R: Referred>(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -164,7 +164,7 @@ impl Endpoint {
     }
 
     /// Like [`place`](Self::place), for a payload that may be in memory that no slice can refer to.
-    pub(super) fn place_from(
+    pub(crate) fn place_from(
         &mut self,
         now: Instant,
         peer: PeerId,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::SendToken;
 use crate::{
+    prefetch::Locate,
     span::{Foreign, Span},
     wire::{Placement, checksum::Crc32c},
 };
@@ -128,25 +129,6 @@ impl Sources {
     pub(crate) const BURST: usize = SIZES[1];
     /// Largest length for [`Self::block`].
     pub(crate) const MAX_BLOCK: usize = SIZES[SIZES.len() - 1];
-
-    /// Passes the address and the length of a source's descriptor to `tell`, if there is such a source.
-    #[cfg(feature = "sim")]
-    #[inline]
-    pub(super) fn locate(&self, id: SourceId, tell: impl FnOnce(*const u8, usize)) {
-        if let Some(source) = self.slots.get(id as usize) {
-            tell((&raw const *source).cast(), size_of::<Source>());
-        }
-    }
-
-    /// The bytes of a source that is a copy.
-    #[cfg(feature = "sim")]
-    #[inline]
-    pub(super) fn copied(&self, id: SourceId) -> &[u8] {
-        match self.slots.get(id as usize).map(|source| &source.data) {
-            Some(Data::Block(block)) => block,
-            _ => &[],
-        }
-    }
 
     /// Shared memory with one reference.
     #[inline(always)]
@@ -291,4 +273,28 @@ impl Sources {
 #[inline(never)]
 fn is_foreign() -> ! {
     panic!("bytes of another process's memory have no slice")
+}
+
+/// The descriptor of a source.
+impl Locate<SourceId> for Sources {
+    #[inline]
+    fn locate(&self, id: SourceId, mut tell: impl FnMut(*const u8, usize)) {
+        if let Some(source) = self.slots.get(id as usize) {
+            tell((&raw const *source).cast(), size_of::<Source>());
+        }
+    }
+}
+
+/// The bytes of a source, if it is a copy.
+pub(super) struct CopyOf(pub(super) SourceId);
+
+impl Locate<CopyOf> for Sources {
+    #[inline]
+    fn locate(&self, CopyOf(id): CopyOf, mut tell: impl FnMut(*const u8, usize)) {
+        if let Some(Data::Block(block)) = self.slots.get(id as usize).map(|source| &source.data)
+            && !block.is_empty()
+        {
+            tell(block.as_ptr(), block.len());
+        }
+    }
 }

@@ -3,8 +3,7 @@
 mod guesses;
 mod inline;
 mod liveness;
-#[cfg(feature = "sim")]
-mod near;
+mod locate;
 mod predicted;
 mod strangers;
 mod windows;

@@ -7,11 +7,12 @@
 use std::{
     any::Any,
     cell::{Cell, RefCell},
-    io,
+    fmt, io,
     mem::ManuallyDrop,
     ptr::NonNull,
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use corosensei::{
@@ -20,14 +21,20 @@ use corosensei::{
 };
 
 use super::heap;
-use crate::mpi::engine::Engine;
+use crate::mpi::engine::{Engine, FabricError};
 
 type Suspender = Yielder<(), ()>;
 
+/// A process whose program may compute in virtual time.
+pub(super) trait Computes {
+    /// Lets `time` pass as if the program computed without calling MPI.
+    fn compute(&self, time: Duration) -> Result<(), FabricError>;
+}
+
 /// A simulated rank, as seen from its own program.
-#[derive(Debug)]
 pub struct Rank {
     engine: Arc<Engine>,
+    process: Arc<dyn Computes>,
     home: usize,
     host: u32,
     incarnation: u32,
@@ -50,6 +57,10 @@ impl Rank {
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
+    }
+
+    pub(super) fn compute(&self, time: Duration) -> Result<(), FabricError> {
+        self.process.compute(time)
     }
 
     /// The number of its host, from 0: see [`Network::per_host`](super::Network::per_host).
@@ -78,6 +89,22 @@ impl Rank {
             *own = Some(Rc::clone(&new) as Rc<dyn Any>);
         }
         new
+    }
+}
+
+impl fmt::Debug for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            engine,
+            host,
+            incarnation,
+            ..
+        } = self;
+        f.debug_struct("Rank")
+            .field("engine", engine)
+            .field("host", host)
+            .field("incarnation", incarnation)
+            .finish_non_exhaustive()
     }
 }
 
@@ -121,7 +148,7 @@ impl Program {
     /// It starts with the first [`resume`](Self::resume). It may never end, so it owns all it uses.
     pub(super) fn new(
         stack: usize,
-        engine: Arc<Engine>,
+        (engine, process): (Arc<Engine>, Arc<dyn Computes>),
         Place {
             home,
             host,
@@ -131,6 +158,7 @@ impl Program {
     ) -> io::Result<Self> {
         let rank = Rc::new(Rank {
             engine,
+            process,
             home,
             host,
             incarnation,

@@ -17,9 +17,10 @@ use std::{
 
 use super::{
     condition::Condition,
-    coroutine::{runs, suspend},
+    coroutine::{Computes, runs, suspend},
     heap,
-    world::{Node, World},
+    node::Node,
+    scheduler::Scheduler,
 };
 use crate::{
     messaging::Messenger,
@@ -36,32 +37,32 @@ struct Home {
     /// The thread that runs the simulation; 0: it is over.
     thread: AtomicU64,
     lock: Mutex<()>,
-    world: RefCell<World>,
+    scheduler: RefCell<Scheduler>,
 }
 
-// SAFETY: `Shared::lock` is the only way to `world`: for one thread until `Shared::end`, then for the holder of `lock`.
+// SAFETY: `Shared::lock` is the only way to `scheduler`: for one thread until `Shared::end`, then for the holder of `lock`.
 // The store in `end` and the load in `lock` are a release and an acquire.
-unsafe impl Sync for Home where World: Send {}
+unsafe impl Sync for Home where Scheduler: Send {}
 
 /// Exclusive access to the state.
 pub(super) struct Guard<'a> {
-    world: RefMut<'a, World>,
+    scheduler: RefMut<'a, Scheduler>,
     _lock: Option<MutexGuard<'a, ()>>,
 }
 
 impl Deref for Guard<'_> {
-    type Target = World;
+    type Target = Scheduler;
 
     #[inline]
-    fn deref(&self) -> &World {
-        &self.world
+    fn deref(&self) -> &Scheduler {
+        &self.scheduler
     }
 }
 
 impl DerefMut for Guard<'_> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut World {
-        &mut self.world
+    fn deref_mut(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
     }
 }
 
@@ -80,11 +81,11 @@ fn thread() -> u64 {
 
 impl Shared {
     /// A simulation that runs in this thread.
-    pub(super) fn new(world: World) -> Self {
+    pub(super) fn new(scheduler: Scheduler) -> Self {
         Self(Arc::new(Home {
             thread: AtomicU64::new(thread()),
             lock: Mutex::default(),
-            world: RefCell::new(world),
+            scheduler: RefCell::new(scheduler),
         }))
     }
 
@@ -111,9 +112,9 @@ impl Shared {
             }
         };
         Guard {
-            world: self
+            scheduler: self
                 .0
-                .world
+                .scheduler
                 .try_borrow_mut()
                 .expect("in a simulation operations of reductions call nothing of MPI, nor its clock"),
             _lock: lock,
@@ -137,83 +138,107 @@ pub(super) struct Simulated {
 const STAYS: u64 = 32;
 
 impl Simulated {
-    fn node<'a>(&self, world: &'a mut World) -> &'a mut Node {
-        &mut world.nodes[self.index as usize]
+    /// The program does something else for so long.
+    fn away(&self, delay: Duration) -> Result<(), FabricError> {
+        let mut scheduler = self.shared.lock();
+        loop {
+            if let Some(failure) = &scheduler.failure {
+                return Err(failure.clone());
+            }
+            self.check_place(&mut scheduler)?;
+            self.node(&mut scheduler).pump();
+            scheduler.transmit(self.index);
+            let (again, woken) = self.wake_first(scheduler);
+            scheduler = again;
+            if !woken {
+                break;
+            }
+        }
+        scheduler.leave(self.index, delay);
+        self.suspend(scheduler)?;
+        if self.polls {
+            self.keep_deadlines();
+        }
+        Ok(())
+    }
+
+    fn node<'a>(&self, scheduler: &'a mut Scheduler) -> &'a mut Node {
+        &mut scheduler.nodes[self.index as usize]
     }
 
     /// Releases the lock, and wakes the tasks that may go on.
     #[inline(always)]
-    fn unlock(&self, mut world: Guard<'_>) {
-        if self.node(&mut world).core.has_tasks() || !world.wakers.is_empty() {
-            self.wake(world);
+    fn unlock(&self, mut scheduler: Guard<'_>) {
+        if self.node(&mut scheduler).core.has_tasks() || !scheduler.wakers.is_empty() {
+            self.wake(scheduler);
         }
     }
 
     #[cold]
-    fn wake(&self, mut world: Guard<'_>) {
-        let woken = self.take_woken(&mut world);
-        drop(world);
+    fn wake(&self, mut scheduler: Guard<'_>) {
+        let woken = self.take_woken(&mut scheduler);
+        drop(scheduler);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    fn take_woken(&self, world: &mut World) -> Vec<Waker> {
-        let mut woken = self.node(world).core.take_woken();
-        woken.append(&mut world.wakers);
+    fn take_woken(&self, scheduler: &mut Scheduler) -> Vec<Waker> {
+        let mut woken = self.node(scheduler).core.take_woken();
+        woken.append(&mut scheduler.wakers);
         woken
     }
 
     /// Wakes the tasks that may go on before the program waits, since they may do anything. Gives whether there were
     /// some.
     #[inline]
-    fn wake_first<'a>(&'a self, mut world: Guard<'a>) -> (Guard<'a>, bool) {
-        if !self.node(&mut world).core.has_tasks() && world.wakers.is_empty() {
-            return (world, false);
+    fn wake_first<'a>(&'a self, mut scheduler: Guard<'a>) -> (Guard<'a>, bool) {
+        if !self.node(&mut scheduler).core.has_tasks() && scheduler.wakers.is_empty() {
+            return (scheduler, false);
         }
-        let woken = self.take_woken(&mut world);
+        let woken = self.take_woken(&mut scheduler);
         if woken.is_empty() {
-            return (world, false);
+            return (scheduler, false);
         }
-        drop(world);
+        drop(scheduler);
         woken.into_iter().for_each(Waker::wake);
         (self.shared.lock(), true)
     }
 
     /// Handles deadlines that became due while the program computed: it may compute again before they are scheduled.
     fn keep_deadlines(&self) {
-        let mut world = self.shared.lock();
-        if world.failure.is_some() {
+        let mut scheduler = self.shared.lock();
+        if scheduler.failure.is_some() {
             return;
         }
-        let node = self.node(&mut world);
+        let node = self.node(&mut scheduler);
         let now = node.now();
         if node.messenger.poll_timeout().is_some_and(|at| at <= now) {
             node.messenger.handle_timeout(now);
             node.pump();
         }
-        self.unlock(world);
+        self.unlock(scheduler);
     }
 
     /// Only a process's own program can wait for it. Otherwise the simulation has failed: the caller takes back the
     /// memory that was lent, so nothing may refer to it any more.
     #[inline]
-    fn check_place(&self, world: &mut World) -> Result<(), FabricError> {
+    fn check_place(&self, scheduler: &mut Scheduler) -> Result<(), FabricError> {
         match runs(self.shared.home(), self.index) {
             true => Ok(()),
-            false => Err(self.misplaced(world)),
+            false => Err(self.misplaced(scheduler)),
         }
     }
 
     #[cold]
-    fn misplaced(&self, world: &mut World) -> FabricError {
+    fn misplaced(&self, scheduler: &mut Scheduler) -> FabricError {
         let why = FabricError(OWN_PROGRAM.into());
-        world.misplaced.get_or_insert(self.index);
-        world.fail(why.clone());
+        scheduler.misplaced.get_or_insert(self.index);
+        scheduler.fail(why.clone());
         why
     }
 
     /// Lets the others run until this node is resumed.
-    fn suspend(&self, world: Guard<'_>) -> Result<(), FabricError> {
-        drop(world);
+    fn suspend(&self, scheduler: Guard<'_>) -> Result<(), FabricError> {
+        drop(scheduler);
         let here = 0_u8;
         heap::suspend_at(std::hint::black_box(&raw const here));
         if suspend() {
@@ -225,16 +250,16 @@ impl Simulated {
 
     /// Waits until `done` gives true, at most until `end`. Gives whether it did; `done` is not called again after that.
     fn wait_until(&self, end: Option<u64>, done: &mut dyn FnMut(&mut Node) -> bool) -> Result<bool, FabricError> {
-        let mut world = self.shared.lock();
+        let mut scheduler = self.shared.lock();
         loop {
-            let failure = world.failure.clone();
-            let node = self.node(&mut world);
+            let failure = scheduler.failure.clone();
+            let node = self.node(&mut scheduler);
             if failure.is_none() {
                 node.pump();
             }
             // Queued packets go when the program waits, computes or ends, and no time passes before.
             if done(node) {
-                self.unlock(world);
+                self.unlock(scheduler);
                 return Ok(true);
             }
             if let Some(failure) = failure {
@@ -243,31 +268,31 @@ impl Simulated {
                 return Err(failure);
             }
             node.core.forget_touched();
-            world.watch(self.index);
-            if world.push_out(self.index, done) {
-                self.unlock(world);
+            scheduler.watch(self.index);
+            if scheduler.push_out(self.index, done) {
+                self.unlock(scheduler);
                 return Ok(true);
             }
-            if end.is_some_and(|end| end <= self.node(&mut world).local) {
-                self.unlock(world);
+            if end.is_some_and(|end| end <= self.node(&mut scheduler).local) {
+                self.unlock(scheduler);
                 return Ok(false);
             }
-            let (again, woken) = self.wake_first(world);
-            world = again;
+            let (again, woken) = self.wake_first(scheduler);
+            scheduler = again;
             if woken {
                 continue;
             }
-            self.check_place(&mut world)?;
+            self.check_place(&mut scheduler)?;
             // SAFETY: it is taken back below as soon as the program is resumed, which does nothing before that.
             let condition = unsafe { Condition::new(done) };
-            world.wait(self.index, end, condition);
-            let suspended = self.suspend(world);
-            world = self.shared.lock();
-            let condition = self.node(&mut world).condition.take();
+            scheduler.wait(self.index, end, condition);
+            let suspended = self.suspend(scheduler);
+            scheduler = self.shared.lock();
+            let condition = self.node(&mut scheduler).condition.take();
             suspended?;
             if condition.is_none() {
                 // The condition was met, and must not be evaluated again.
-                self.unlock(world);
+                self.unlock(scheduler);
                 return Ok(true);
             }
         }
@@ -276,17 +301,17 @@ impl Simulated {
 
 impl Fabric for Simulated {
     fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant)) {
-        let mut world = self.shared.lock();
-        let failed = world.failure.is_some();
-        let node = self.node(&mut world);
+        let mut scheduler = self.shared.lock();
+        let failed = scheduler.failure.is_some();
+        let node = self.node(&mut scheduler);
         let now = node.now();
         f(&mut node.core, &mut node.messenger, now);
         if failed {
             node.core.abandon(&node.messenger);
         } else if node.core.wants_transmit(&node.messenger) {
-            world.transmit(self.index);
+            scheduler.transmit(self.index);
         }
-        self.unlock(world);
+        self.unlock(scheduler);
     }
 
     fn now(&self) -> Instant {
@@ -296,14 +321,14 @@ impl Fabric for Simulated {
     fn progress(&self) -> Result<(), FabricError> {
         let look = self.shared.lock().cpu.look;
         self.away(Duration::from_nanos(look.round() as u64))?;
-        let mut world = self.shared.lock();
-        if let Some(failure) = &world.failure {
+        let mut scheduler = self.shared.lock();
+        if let Some(failure) = &scheduler.failure {
             return Err(failure.clone());
         }
-        self.node(&mut world).pump();
-        world.watch(self.index);
-        world.transmit(self.index);
-        self.unlock(world);
+        self.node(&mut scheduler).pump();
+        scheduler.watch(self.index);
+        scheduler.transmit(self.index);
+        self.unlock(scheduler);
         Ok(())
     }
 
@@ -333,43 +358,27 @@ impl Fabric for Simulated {
     }
 
     fn note(&self, call: Option<Called>) {
-        let mut world = self.shared.lock();
-        let node = self.node(&mut world);
+        let mut scheduler = self.shared.lock();
+        let node = self.node(&mut scheduler);
         node.call = call.map(|call| (node.local, call));
     }
 
-    fn away(&self, delay: Duration) -> Result<(), FabricError> {
-        let mut world = self.shared.lock();
-        loop {
-            if let Some(failure) = &world.failure {
-                return Err(failure.clone());
-            }
-            self.check_place(&mut world)?;
-            self.node(&mut world).pump();
-            world.transmit(self.index);
-            let (again, woken) = self.wake_first(world);
-            world = again;
-            if !woken {
-                break;
-            }
-        }
-        world.leave(self.index, delay);
-        self.suspend(world)?;
-        if self.polls {
-            self.keep_deadlines();
-        }
-        Ok(())
-    }
-
     fn close(&self, linger: Duration) -> Result<(), FabricError> {
-        let mut world = self.shared.lock();
-        if let Some(failure) = &world.failure {
+        let mut scheduler = self.shared.lock();
+        if let Some(failure) = &scheduler.failure {
             return Err(failure.clone());
         }
-        let done = world.close(self.index);
-        let end = self.node(&mut world).local.saturating_add(nanos(linger));
-        drop(world);
+        let done = scheduler.close(self.index);
+        let end = self.node(&mut scheduler).local.saturating_add(nanos(linger));
+        drop(scheduler);
         self.wait_until(Some(end), &mut |node| node.ended_sessions >= done)?;
         Ok(())
+    }
+}
+
+impl Computes for Simulated {
+    fn compute(&self, time: Duration) -> Result<(), FabricError> {
+        self.note(None);
+        self.away(time)
     }
 }

@@ -11,9 +11,9 @@ use std::{
 
 use super::{
     network::RangeError,
+    node::address_of,
     queue::{Event, Queue},
     wires::{Packet, Wires},
-    world::address_of,
 };
 use crate::{
     backends::pcapng,
@@ -126,6 +126,11 @@ impl Impairment {
 }
 
 impl Faults {
+    pub(super) fn has_crashes(&self) -> bool {
+        let is_crash = |(_, fault): &(Duration, Fault)| matches!(fault, Fault::Crash { .. });
+        self.plan.iter().any(is_crash)
+    }
+
     const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// Checks every range, for a job of `processes` processes.

@@ -45,28 +45,32 @@
 //! still wait when no packet is in flight any more, they are in a deadlock, and [`SimulationError::Deadlock`] says
 //! which process waits for which.
 
+mod arrivals;
 mod condition;
 mod coroutine;
+mod cpu;
 mod ethernet;
 mod fabric;
 mod faults;
 mod heap;
 mod network;
+mod node;
 mod optics;
 mod paths;
 mod polling;
+mod prefetch;
 mod queue;
+mod scheduler;
 mod simulation;
 mod wires;
-mod world;
 
 pub use self::{
     coroutine::Rank,
+    cpu::Cpu,
     faults::{Fault, FaultStats, Faults, Impairment},
     heap::Heap,
     network::{Network, NetworkStats, RangeError, Relays, Topology},
     optics::{Available, Change, Handling, Optics, OpticsStats, Unconnected},
     polling::{Polling, Queues},
     simulation::{Outcome, Simulation, SimulationError, Waiting, compute},
-    world::Cpu,
 };

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     faults::Trouble,
+    node::{Doing, Node},
     optics::{Available, Change, Optics, OpticsStats, Unconnected},
     queue::{Event, Queue},
     wires::Wires,
-    world::{Doing, Node},
 };
 use crate::{
-    mpi::engine::{Links, Wish},
+    mpi::engine::{Links, simulated::Wish},
     prng::Prng,
     reliability::PeerId,
     time::nanos,
@@ -256,7 +256,7 @@ impl Paths {
         };
         match &mut node.core.links {
             Links::Planned(before, _) => *before = planning,
-            links => *links = Links::Planned(planning, VecDeque::new()),
+            links => *links = planning.into(),
         }
     }
 

@@ -4,33 +4,38 @@ use std::{
     cell::RefCell,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 use super::{
-    coroutine::{Place, Program, Rank},
+    coroutine::{Computes, Place, Program, Rank},
+    cpu::Cpu,
     fabric::{Shared, Simulated},
     faults::{FaultStats, Faults, Trouble},
     heap::{self, Regions},
     network::{Network, NetworkStats, RangeError},
+    node::{Doing, Node, address_of},
     optics::{Optics, OpticsStats},
     paths::Paths,
     polling::{Polling, Queues},
+    scheduler::{Next, Scheduler},
     wires::{LATEST, Wires},
-    world::{Cpu, Doing, Next, Node, World, address_of},
 };
 use crate::{
     config::{Config, ConfigError},
     messaging::Messenger,
     mpi::{
-        engine::{ANY_SOURCE, ANY_TAG, Core, Engine, Entry, FabricError, Links, Options, Peers, Profiler},
+        engine::{
+            ANY_SOURCE, ANY_TAG, Core, Engine, Entry, Fabric, FabricError, Links, Options, Peers, Profiler,
+            simulated::Met,
+        },
         trace::Tracer,
     },
     prng::{Prng, mix},
-    reliability::{Endpoint, Limits},
+    reliability::{Beside, Endpoint, Layer, Limits, MemoryLayer},
     time::nanos,
 };
 
@@ -55,6 +60,10 @@ pub struct Simulation {
     pub polling: Polling,
     /// The receive queues of processes that compute, and of pollers.
     pub queues: Queues,
+    /// Processes of the same host reach each other through memory, which loses nothing and keeps the order
+    /// ([`MemoryLayer`]); [`faults`](Self::faults) concern the network only, and there are no crashes. Default: no, as
+    /// over the network.
+    pub shared_memory: bool,
     /// Settings of the protocol. Datagram sizes are set by the network.
     pub config: Config,
     /// Settings of MPI. The wait policy and the helper thread have no effect: the protocol goes on while a program
@@ -91,6 +100,7 @@ impl Simulation {
             cpu: Cpu::default(),
             polling: Polling::Helper,
             queues: Queues::default(),
+            shared_memory: false,
             config: Config {
                 path_mtu_discovery: false,
                 ..Config::default()
@@ -123,6 +133,11 @@ impl Simulation {
                 self.optics.is_none() || self.network.per_host == 1,
                 "per_host",
                 "1 where there are light paths",
+            ),
+            (
+                !self.shared_memory || self.polling == Polling::Helper && !self.faults.has_crashes(),
+                "shared_memory",
+                "only where helpers poll and no process crashes",
             ),
             (self.receive_buffer >= 1_500, "receive_buffer", "at least 1500 octets"),
             (
@@ -173,7 +188,7 @@ impl Simulation {
         let results = (0..self.processes).map(|_| None).collect::<Vec<_>>();
         let shared = Rc::new((program, RefCell::new(results)));
         let home = job.shared.home();
-        let spawn = |process: u32, engine: Arc<Engine>, incarnation| {
+        let spawn = |process: u32, (engine, computes): Started, incarnation| {
             let shared = Rc::clone(&shared);
             let body = move |engine: &Arc<Engine>| {
                 let (program, results) = &*shared;
@@ -186,7 +201,7 @@ impl Simulation {
                 host,
                 incarnation,
             };
-            Program::new(self.stack, engine, place, body).map_err(SimulationError::Stack)
+            Program::new(self.stack, (engine, computes), place, body).map_err(SimulationError::Stack)
         };
         let mut programs = Vec::with_capacity(self.processes as usize);
         let ran = job.run(&mut programs, &spawn);
@@ -412,8 +427,11 @@ impl Drop for Job<'_> {
     }
 }
 
+/// An engine, and what lets its program compute.
+type Started = (Arc<Engine>, Arc<dyn Computes>);
+
 /// Makes the program of an incarnation of a process.
-type Spawn<'a> = dyn Fn(u32, Arc<Engine>, u32) -> Result<Program, SimulationError> + 'a;
+type Spawn<'a> = dyn Fn(u32, Started, u32) -> Result<Program, SimulationError> + 'a;
 
 impl<'a> Job<'a> {
     fn new(simulation: &'a Simulation) -> Result<Self, SimulationError> {
@@ -441,19 +459,20 @@ impl<'a> Job<'a> {
             source,
         })?;
         let polls = (simulation.polling, simulation.queues);
-        let world = World::new(
+        let mut scheduler = Scheduler::new(
             wires,
             simulation.cpu,
             simulation.receive_buffer,
             polls,
             (trouble, &faults.plan),
         );
+        scheduler.shared_memory = simulation.shared_memory;
         Ok(Self {
             simulation,
             config,
             limits,
             rng,
-            shared: Shared::new(world),
+            shared: Shared::new(scheduler),
             tracers: vec![None; simulation.processes as usize],
             trace_error: None,
             incarnations: vec![0; simulation.processes as usize],
@@ -465,19 +484,26 @@ impl<'a> Job<'a> {
     fn node(&mut self, process: u32) -> Result<(Messenger, Core), SimulationError> {
         let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
         let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed.into());
-        let messenger = Messenger::new(endpoint.map_err(SimulationError::Config)?, &[process]);
-        let peers = Peers::met(process, self.simulation.processes, address_of);
+        let mut layer = Layer::from(endpoint.map_err(SimulationError::Config)?);
+        if self.simulation.shared_memory {
+            let memory = MemoryLayer::new(self.config.clone(), self.limits, epoch).map_err(SimulationError::Config)?;
+            let per_host = self.simulation.network.per_host;
+            let is_near = move |_, other: u32| other / per_host == process / per_host;
+            layer = Layer::from(Box::new(Beside::new(layer, memory, is_near)));
+        }
+        let messenger = Messenger::new(layer, &[process]);
+        let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
         let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
         core.links = Links::of(&self.simulation.options);
         Ok((messenger, core))
     }
 
     /// An engine on the node of a process.
-    fn engine(&mut self, process: u32) -> Result<Arc<Engine>, SimulationError> {
+    fn engine(&mut self, process: u32) -> Result<Started, SimulationError> {
         let (simulation, index) = (self.simulation, process as usize);
         let mut options = simulation.options.clone();
         if let Some(path) = &simulation.trace {
-            let tracer = Tracer::simulated(path, process, self.incarnations[index]);
+            let tracer = Tracer::begin(&trace_directory(path, self.incarnations[index]), process, true);
             let tracer = tracer.map_err(|source| SimulationError::File {
                 path: path.clone(),
                 source,
@@ -485,18 +511,19 @@ impl<'a> Job<'a> {
             options.profiler = Some(Arc::clone(&tracer) as Arc<dyn Profiler>);
             self.tracers[index] = Some(tracer);
         }
-        let fabric = Simulated {
+        let fabric = Arc::new(Simulated {
             shared: self.shared.clone(),
             index: process,
             polls: self.simulation.polling == Polling::Process,
             stays: AtomicU64::new(0),
-        };
-        Ok(Arc::new(Engine::on_fabric(
-            Arc::new(fabric),
+        });
+        let engine = Engine::on_fabric(
+            Arc::clone(&fabric) as Arc<dyn Fabric>,
             process,
             simulation.processes,
             options,
-        )))
+        );
+        Ok((Arc::new(engine), fabric))
     }
 
     /// Runs all programs until they are over. Gives the time when the last one was.
@@ -651,19 +678,22 @@ impl<'a> Job<'a> {
             waiting.push(Waiting {
                 process,
                 since: Duration::from_nanos(node.call.map_or(node.local, |(since, _)| since)),
-                call: node.call.map(|(_, called)| Entry {
-                    call: called.call,
-                    context: called.context,
-                    peer: called.peer,
-                    tag: called.tag,
-                    ..Entry::default()
-                }),
+                call: node.call.map(|(_, called)| called.into()),
                 on,
             });
         }
         let error = error(waiting);
         world.fail(FabricError(error.to_string()));
         error
+    }
+}
+
+/// Where incarnation `incarnation` (from 0) of a process writes its trace: each after the first has a directory of its
+/// own.
+fn trace_directory(path: &Path, incarnation: u32) -> PathBuf {
+    match incarnation {
+        0 => path.to_owned(),
+        _ => path.join(format!("again-{incarnation}")),
     }
 }
 
@@ -675,6 +705,6 @@ impl<'a> Job<'a> {
 pub fn compute(time: Duration) -> Result<(), FabricError> {
     match Rank::current() {
         None => Ok(()),
-        Some(rank) => rank.engine().away(time),
+        Some(rank) => rank.compute(time),
     }
 }

@@ -1,25 +1,25 @@
 //! A helper thread that makes progress while the application computes.
 //!
 //! The thread sleeps on a timer. If no other thread has made a pass by the time it wakes up, and none holds the lock,
-//! it makes one pass. It never waits for the lock and never sleeps with it, so it can not be part of a deadlock. It
+//! it makes one pass. It never waits for the lock and never sleeps with it, so it cannot be part of a deadlock. It
 //! takes nothing from the application: messages and events stay until the program asks for them.
 
 use std::{
-    fmt, io,
+    fmt,
     ops::{Deref, DerefMut},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError},
     thread::JoinHandle,
     time::Duration,
 };
 
-use super::{CloseError, Transport};
+use super::{AssistedError, CloseError, Transport};
 use crate::helper;
 
 struct Shared {
     /// `None` once closed.
     transport: Mutex<Option<Transport>>,
     /// Why the helper stopped, until it has been told.
-    failure: Mutex<Option<io::Error>>,
+    failure: Mutex<Option<AssistedError>>,
     end: Mutex<bool>,
     bell: Condvar,
 }
@@ -86,8 +86,17 @@ impl DerefMut for Guard<'_> {
     }
 }
 
+impl Transport {
+    /// Starts a helper thread that makes progress whenever the program has made none for `interval`, so that peers get
+    /// answers while the program computes.
+    #[must_use]
+    pub fn assisted(self, interval: Duration) -> Assisted {
+        Assisted::new(self, interval)
+    }
+}
+
 impl Assisted {
-    pub(super) fn new(transport: Transport, interval: Duration) -> Self {
+    fn new(transport: Transport, interval: Duration) -> Self {
         let shared = Arc::new(Shared {
             transport: Mutex::new(Some(transport)),
             failure: Mutex::new(None),
@@ -101,7 +110,7 @@ impl Assisted {
         let helper = match helper {
             Ok(helper) => Some(helper),
             Err(error) => {
-                *lock(&shared.failure) = Some(error);
+                *lock(&shared.failure) = Some(AssistedError::Thread(error));
                 None
             }
         };
@@ -113,7 +122,7 @@ impl Assisted {
     /// # Errors
     /// The helper had to stop: its thread could not be started, or the backend has failed. The error is returned once;
     /// the transport can be locked again after that.
-    pub fn lock(&self) -> io::Result<Guard<'_>> {
+    pub fn lock(&self) -> Result<Guard<'_>, AssistedError> {
         let guard = lock(&self.shared.transport);
         match lock(&self.shared.failure).take() {
             Some(failure) => Err(failure),
@@ -125,21 +134,30 @@ impl Assisted {
     ///
     /// # Errors
     /// The helper had to stop, see [`lock`](Self::lock).
-    pub fn into_inner(mut self) -> io::Result<Transport> {
+    pub fn into_inner(mut self) -> Result<Transport, AssistedError> {
         self.end();
         let transport = lock(&self.shared.transport).take();
         match (lock(&self.shared.failure).take(), transport) {
+            (Some(failure), _) => Err(failure),
             (None, Some(transport)) => Ok(transport),
-            (failure, _) => Err(failure.unwrap_or_else(|| io::Error::other("the transport is closed"))),
+            (None, None) => unreachable!("nothing but this takes it"),
         }
     }
 
-    /// Ends the helper and closes the transport: see [`Transport::close`].
+    /// Ends the helper and closes the transport: see [`Transport::close`]. Whether there was a helper makes no
+    /// difference.
     ///
     /// # Errors
     /// See [`Transport::close`].
-    pub fn close(self, linger: Duration) -> Result<(), CloseError> {
-        self.into_inner().map_err(CloseError::Backend)?.close(linger)
+    pub fn close(mut self, linger: impl Into<Option<Duration>>) -> Result<(), CloseError> {
+        self.end();
+        if let Some(AssistedError::Backend(error)) = lock(&self.shared.failure).take() {
+            return Err(error.into());
+        }
+        match lock(&self.shared.transport).take() {
+            Some(transport) => transport.close(linger),
+            None => unreachable!("nothing but this takes it"),
+        }
     }
 
     fn end(&mut self) {
@@ -184,7 +202,7 @@ fn help(shared: &Shared, interval: Duration) {
         if seen == Some(transport.passes())
             && let Err(error) = transport.assist()
         {
-            *lock(&shared.failure) = Some(error);
+            *lock(&shared.failure) = Some(AssistedError::Backend(error));
             return;
         }
         seen = Some(transport.passes());

@@ -4,7 +4,7 @@
     reason = "tokio asks for a promise about the descriptor that it watches"
 )]
 
-use std::{fmt, future, io, os::fd::OwnedFd, time::Duration};
+use std::{fmt, future, os::fd::OwnedFd, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
@@ -14,7 +14,8 @@ use tokio::{
 };
 
 use super::{
-    CloseError, Event, FlushError, Incoming, Message, SendBlockingError, SendOptions, Transport, error::AsyncError,
+    BackendError, CloseError, Event, FlushError, Incoming, Message, SendBlockingError, SendOptions, Transport,
+    WaitError, error::AsyncError,
 };
 use crate::{
     error::SendError,
@@ -30,11 +31,11 @@ use crate::{
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use hikyaku::transport::{AsyncTransport, Transport};
 ///
-/// let alice = Transport::builder().processor(1).bind("udp", "127.0.0.1:0")?;
-/// let bob = Transport::builder().processor(2).bind("udp", "127.0.0.1:0")?;
+/// let alice = Transport::builder().processor(1).bind_udp("127.0.0.1:0")?;
+/// let bob = Transport::builder().processor(2).bind_udp("127.0.0.1:0")?;
 /// let (mut alice, mut bob) = (AsyncTransport::new(alice)?, AsyncTransport::new(bob)?);
-/// let to_bob = alice.get_mut().add_peer(2, bob.get_ref().local_addr())?;
-/// bob.get_mut().add_peer(1, alice.get_ref().local_addr())?;
+/// let to_bob = alice.get_mut().add_peer(bob.get_ref().local_addr(), 2)?;
+/// bob.get_mut().add_peer(alice.get_ref().local_addr(), 1)?;
 ///
 /// alice.send(to_bob, b"hello").await?;
 /// assert_eq!(&*bob.receive().await?, b"hello");
@@ -55,7 +56,7 @@ use crate::{
 /// # Cancellation
 ///
 /// Every future may be dropped before it is ready, as `tokio::select!` does. [`receive`](Self::receive),
-/// [`wait_any`](Self::wait_any) and [`wait_event`](Self::wait_event) take something only when they return it, so nothing
+/// [`receive_from`](Self::receive_from), [`wait_any`](Self::wait_any) and [`wait_event`](Self::wait_event) take something only when they return it, so nothing
 /// is lost. [`send`](Self::send) and its relatives take the message whole when they return `Ok`, and nothing of it before
 /// that. [`flush`](Self::flush) changes nothing. [`close`](Self::close) leaves a transport that has said goodbye without
 /// waiting for an answer, like a transport that is dropped.
@@ -79,14 +80,12 @@ impl AsyncTransport {
     ///
     /// # Errors
     /// The backend has no descriptor to watch ([`AsyncError::NoDescriptor`]: DPDK's, and the in-process one), or the
-    /// runtime can not watch it.
+    /// runtime cannot watch it.
     ///
     /// # Panics
     /// Outside of a tokio runtime, as everything of tokio does.
     pub fn new(transport: Transport) -> Result<Self, AsyncError> {
-        let Some(descriptor) = transport.as_fd() else {
-            return Err(AsyncError::NoDescriptor(transport.backend_name()));
-        };
+        let descriptor = transport.descriptor().map_err(AsyncError::NoDescriptor)?;
         let descriptor = descriptor.try_clone_to_owned().map_err(AsyncError::Watch)?;
         // SAFETY: `descriptor` is open, and stays so and the same until the `AsyncFd` drops it.
         let descriptor = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
@@ -146,11 +145,10 @@ impl AsyncTransport {
     ) -> Result<Option<SendToken>, SendBlockingError> {
         let mut result = self.transport.send_with(peer, payload.clone(), options);
         while let Err(SendError::WouldBlock(_)) = result {
-            let passed = self.transport.driver.progress(Acks::Now);
-            passed.map_err(SendBlockingError::Backend)?;
+            self.transport.pass(Acks::Now)?;
             result = self.transport.send_with(peer, payload.clone(), options);
             if let Err(SendError::WouldBlock(_)) = result {
-                self.wait().await.map_err(SendBlockingError::Backend)?;
+                self.wait().await?;
             }
         }
         Ok(result?)
@@ -159,8 +157,8 @@ impl AsyncTransport {
     /// Waits for the next message. The message is lent until the next call.
     ///
     /// # Errors
-    /// The backend has failed: the transport can not be used any more.
-    pub async fn receive(&mut self) -> io::Result<Message<'_>> {
+    /// The backend has failed: the transport cannot be used any more.
+    pub async fn receive(&mut self) -> Result<Message<'_>, BackendError> {
         self.advance_until(Acks::Later, |transport| transport.ready() > 0)
             .await?;
         match self.transport.try_receive()? {
@@ -169,11 +167,29 @@ impl AsyncTransport {
         }
     }
 
+    /// Waits for the next message of `peer`: see [`Transport::receive_from`].
+    ///
+    /// # Errors
+    /// A message of another peer is too large to be set aside ([`WaitError::InTheWay`]), or the backend has failed.
+    pub async fn receive_from(&mut self, peer: PeerId) -> Result<Message<'_>, WaitError> {
+        let mut found = self.transport.pass_over(peer);
+        while found == Ok(false) {
+            let more = |transport: &Transport| transport.driver.ready() > 0;
+            self.advance_until(Acks::Later, more).await?;
+            found = self.transport.pass_over(peer);
+        }
+        found.map_err(WaitError::InTheWay)?;
+        match self.transport.next_of(peer) {
+            Some(message) => Ok(message),
+            None => unreachable!("a message is ready"),
+        }
+    }
+
     /// Waits for the next event.
     ///
     /// # Errors
-    /// The backend has failed: the transport can not be used any more.
-    pub async fn wait_event(&mut self) -> io::Result<Event> {
+    /// The backend has failed: the transport cannot be used any more.
+    pub async fn wait_event(&mut self) -> Result<Event, BackendError> {
         self.advance_until(Acks::Now, |transport| transport.driver.has_event())
             .await?;
         match self.transport.next_event() {
@@ -185,8 +201,8 @@ impl AsyncTransport {
     /// Waits for the next message or event, messages first.
     ///
     /// # Errors
-    /// The backend has failed: the transport can not be used any more.
-    pub async fn wait_any(&mut self) -> io::Result<Incoming<'_>> {
+    /// The backend has failed: the transport cannot be used any more.
+    pub async fn wait_any(&mut self) -> Result<Incoming<'_>, BackendError> {
         self.advance_until(Acks::Later, Transport::has_incoming).await?;
         match self.transport.next_incoming() {
             Some(incoming) => Ok(incoming),
@@ -204,7 +220,7 @@ impl AsyncTransport {
         flushing.0.transport.driver.request_acks();
         let all_idle = |transport: &Transport| transport.driver.messenger().layer().all_idle();
         let flushed = flushing.0.advance_until(Acks::Now, all_idle).await;
-        flushed.map_err(FlushError::Backend)?;
+        flushed?;
         match flushing.0.transport.driver.losses().first() {
             Some(&(peer, error)) => Err(FlushError::Peer(peer, error)),
             None => Ok(()),
@@ -217,20 +233,24 @@ impl AsyncTransport {
     /// # Errors
     /// A peer was lost before it had acknowledged everything, the time is over, or the backend has failed. The
     /// transport is gone all the same.
-    pub async fn close(mut self, linger: Duration) -> Result<(), CloseError> {
+    pub async fn close(mut self, linger: impl Into<Option<Duration>>) -> Result<(), CloseError> {
+        let linger = linger.into();
         let ends = self.transport.begin_close();
         let closing = self.advance_until(Acks::Now, |transport| transport.driver.ended() >= ends);
-        let closed = timeout(linger, closing).await.unwrap_or(Ok(()));
-        let left = closed.and_then(|()| self.transport.driver.wait_ended(ends, Duration::ZERO));
+        match linger {
+            Some(linger) => timeout(linger, closing).await.unwrap_or(Ok(()))?,
+            None => closing.await?,
+        }
+        let left = self.transport.driver.wait_ended(ends, Some(Duration::ZERO));
         self.transport.end_close(left, linger)
     }
 
     /// Makes progress until `done`.
-    async fn advance_until(&mut self, acks: Acks, done: impl Fn(&Transport) -> bool) -> io::Result<()> {
+    async fn advance_until(&mut self, acks: Acks, done: impl Fn(&Transport) -> bool) -> Result<(), BackendError> {
         // A task that always finds something must let others run.
         consume_budget().await;
         while !done(&self.transport) {
-            self.transport.driver.progress(acks)?;
+            self.transport.pass(acks)?;
             if done(&self.transport) {
                 break;
             }
@@ -240,7 +260,7 @@ impl AsyncTransport {
     }
 
     /// Waits until a pass may find something to do.
-    async fn wait(&mut self) -> io::Result<()> {
+    async fn wait(&mut self) -> Result<(), BackendError> {
         let deadline = self.transport.next_deadline();
         let deadline = async {
             match deadline {
@@ -251,7 +271,7 @@ impl AsyncTransport {
         tokio::select! {
             readable = self.descriptor.readable() => {
                 // The next pass takes all that is there, or leaves a deadline that is due at once.
-                readable?.clear_ready();
+                readable.map_err(|error| self.transport.failed(error))?.clear_ready();
             }
             () = deadline => {}
         }

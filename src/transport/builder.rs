@@ -8,26 +8,30 @@ use std::{
 };
 
 use super::{
-    Transport,
+    Transport, descriptor,
     environment::{Settings, refuse_stats},
-    error::{BuildError, ResolveError},
+    error::BuildError,
+    resolve::resolve,
 };
+#[cfg(all(feature = "poller", target_os = "linux"))]
+use crate::poller::{self, Path};
 use crate::{
-    backends::{self, Backend, BindOptions},
-    config::Config,
+    backends::{self, Backend, BindError, BindOptions},
+    config::{Config, ConfigError},
     environment::Environment,
     events::event,
     messaging::Messenger,
-    progress::{Driver, Report, WaitPolicy, limits_of, random, random_key},
-    reliability::{
-        Endpoint, Layer, Limits,
-        delegated::{Remote, Split},
-    },
+    progress::{Driver, Report, WaitPolicy, random, random_key},
+    reliability::{Endpoint, Layer, Limits},
+    wire::ANY_PROCESSOR,
 };
 
-/// Makes the packet layer of a transport from its endpoint.
+/// Makes a packet layer by the settings, the limits of the backend, and the numbers of the processors.
+type Make = dyn Fn(Config, Limits, &[u32]) -> Result<Layer, ConfigError> + Send + Sync;
+
+/// Makes the packet layer of a transport.
 #[derive(Clone)]
-pub(super) struct MakeLayer(Arc<dyn Fn(Endpoint, Limits) -> Layer + Send + Sync>);
+pub(super) struct MakeLayer(Arc<Make>);
 
 impl Debug for MakeLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +72,7 @@ impl Builder {
         self
     }
 
-    /// Number of this transport's processor. Default 0.
+    /// Number of this transport's processor, below [`ANY_PROCESSOR`]. Default 0.
     pub fn processor(self, processor: u32) -> Self {
         self.processors(&[processor])
     }
@@ -100,10 +104,20 @@ impl Builder {
     }
 
     /// Makes the packet layer from an endpoint and the limits of the backend, for example a
-    /// [`Beside`](crate::reliability::Beside). Default: the endpoint. Has no effect with a backend that is a link.
+    /// [`Beside`](crate::reliability::Beside). Default: the endpoint.
     pub fn layer<L: Into<Layer>>(mut self, make: impl Fn(Endpoint, Limits) -> L + Send + Sync + 'static) -> Self {
-        self.layer = Some(MakeLayer(Arc::new(move |endpoint, limits| {
-            make(endpoint, limits).into()
+        self.layer = Some(MakeLayer(Arc::new(move |config, limits, _| {
+            Ok(make(endpoint(config, limits)?, limits).into())
+        })));
+        self
+    }
+
+    /// Makes the packet layer of a process behind a poller, for a backend that is, or wraps, the
+    /// [`PollerBackend`](crate::poller::PollerBackend) or [`Joined`](crate::poller::Joined) from which `path` comes.
+    #[cfg(all(feature = "poller", target_os = "linux"))]
+    pub fn behind_poller(mut self, path: Path) -> Self {
+        self.layer = Some(MakeLayer(Arc::new(move |config, limits, processors| {
+            path.layer(config, limits, processors)
         })));
         self
     }
@@ -134,11 +148,48 @@ impl Builder {
     /// Opens the backend called `name` ([`backends::available`] lists them) at `address`; port 0 takes a free port.
     ///
     /// # Errors
-    /// A setting is out of its range, a variable of the environment has no valid value, the address can not be resolved
+    /// A setting is out of its range, a variable of the environment has no valid value, the address cannot be resolved
     /// or bound, or this build has no such backend.
     pub fn bind(self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
         let processors = self.processors.clone();
         Ok(Transport::new(self.bind_driver(name, address)?, &processors))
+    }
+
+    /// Opens a UDP socket at `address`; port 0 takes a free port. Unlike [`bind`](Self::bind), the backend is the one
+    /// named here even if the environment names another.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `udp`, and on other systems than Linux, always.
+    pub fn bind_udp(self, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.bind_only("udp", address)
+    }
+
+    /// Opens the backend for threads of one process, at a free address
+    /// ([`local_addr`](Transport::local_addr)). The environment cannot change that.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `loopback`, always.
+    pub fn bind_loopback(self) -> Result<Transport, BuildError> {
+        self.bind_only("loopback", SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Opens the DPDK device called `device` (`memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`; see the guide
+    /// `docs/dpdk.md`) at `address`. The environment cannot change that.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind); without the feature `dpdk`, always.
+    pub fn bind_dpdk(mut self, device: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.options.device = Some(device.to_owned());
+        self.bind_only("dpdk", address)
+    }
+
+    fn bind_only(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
+        self.read_environment()?;
+        self.config.validate()?;
+        let address = resolve(&address, |_| true)?;
+        let backend = backends::bind(name, address, &self.options)?;
+        let processors = self.processors.clone();
+        Ok(Transport::new(self.driver(backend)?, &processors))
     }
 
     /// Makes the driver that [`bind`](Self::bind) puts into a transport.
@@ -147,6 +198,11 @@ impl Builder {
         let name = settings.backend.as_deref().unwrap_or(name);
         self.config.validate()?;
         let address = resolve(&address, |_| true)?;
+        #[cfg(all(feature = "poller", target_os = "linux"))]
+        if name == poller::NAME {
+            let (backend, path) = poller::open(address, &self.options)?;
+            return self.behind_poller(path).driver(backend);
+        }
         let backend = backends::bind(name, address, &self.options)?;
         self.driver(backend)
     }
@@ -180,11 +236,22 @@ impl Builder {
         if self.processors.is_empty() {
             return Err(BuildError::NoProcessor);
         }
+        if self.processors.contains(&ANY_PROCESSOR) {
+            return Err(BuildError::ReservedProcessor);
+        }
         let messenger = messenger(self.config, &*backend, &self.processors, self.layer.as_ref())?;
         event!(
             INFO, processor = self.processors[0], backend = backend.name(), address = %backend.local_addr(),
             "transport opened"
         );
+        if backend.as_fd().is_none() {
+            let opened = descriptor::prepare();
+            opened.map_err(|source| BindError::Io {
+                name: backend.name(),
+                addr: backend.local_addr(),
+                source,
+            })?;
+        }
         let mut driver = Driver::new(messenger, backend, self.wait);
         if let Some(path) = &self.stats {
             let report = Report::open(path, self.processors[0]);
@@ -194,48 +261,39 @@ impl Builder {
     }
 }
 
-pub(super) fn messenger(
+impl Transport {
+    /// Begins to build a transport.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// A new messenger on `backend` takes the place of what there was. Its peers are gone.
+    pub(super) fn start_anew_on(&mut self, backend: Box<dyn Backend>) {
+        let config = self.driver.messenger().layer().config().clone();
+        if let Ok(messenger) = messenger(config, &*backend, &self.processors, None) {
+            self.driver.replace(messenger, backend);
+        }
+    }
+}
+
+fn messenger(
     config: Config,
     backend: &dyn Backend,
     processors: &[u32],
     layer: Option<&MakeLayer>,
-) -> Result<Messenger, crate::config::ConfigError> {
-    let limits = limits_of(&backend.capabilities());
-    let mut messenger = if backend.is_link() {
-        Messenger::new(Remote::new(config, limits, processors)?, processors)
-    } else {
-        // Beside another way to the same peers, sessions begin as they do there.
-        let own = Config {
-            reconnect: config.reconnect && backend.link_beside().is_none(),
-            ..config.clone()
-        };
-        let endpoint = Endpoint::new(own, limits, random(), random_key())?;
-        match backend.link_beside() {
-            Some(link) => {
-                let remote = Remote::new(config, limits_of(&link), processors)?;
-                Messenger::new(Box::new(Split::new(remote, endpoint)), processors)
-            }
-            None => match layer {
-                Some(MakeLayer(make)) => Messenger::new(make(endpoint, limits), processors),
-                None => Messenger::new(endpoint, processors),
-            },
-        }
+) -> Result<Messenger, ConfigError> {
+    let limits = Limits::from(&backend.capabilities());
+    let layer = match layer {
+        Some(MakeLayer(make)) => make(config, limits, processors)?,
+        None => endpoint(config, limits)?.into(),
     };
+    let mut messenger = Messenger::new(layer, processors);
     messenger.seed_keys(random());
     Ok(messenger)
 }
 
-/// Returns the first address of `name` that `fits`.
-pub(super) fn resolve<A: ToSocketAddrs + Debug>(
-    name: &A,
-    fits: impl Fn(&SocketAddr) -> bool,
-) -> Result<SocketAddr, ResolveError> {
-    let failed = |source| ResolveError {
-        name: format!("{name:?}"),
-        source,
-    };
-    let mut addresses = name.to_socket_addrs().map_err(|error| failed(Some(error)))?;
-    addresses.find(fits).ok_or_else(|| failed(None))
+fn endpoint(config: Config, limits: Limits) -> Result<Endpoint, ConfigError> {
+    Endpoint::new(config, limits, random(), random_key())
 }
 
 #[cfg(all(test, feature = "loopback"))]

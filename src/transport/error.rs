@@ -23,11 +23,13 @@ pub enum BuildError {
     Bind(BindError),
     /// No processor was named.
     NoProcessor,
+    /// A processor of this transport was to have the number [`ANY_PROCESSOR`](crate::wire::ANY_PROCESSOR).
+    ReservedProcessor,
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("can not build a transport: ")?;
+        f.write_str("cannot build a transport: ")?;
         match self {
             Self::Config(error) => write!(f, "{error}"),
             Self::Environment(error) => write!(f, "{error}"),
@@ -45,6 +47,7 @@ impl fmt::Display for BuildError {
                 }
             }
             Self::NoProcessor => f.write_str("it needs the number of at least one processor"),
+            Self::ReservedProcessor => f.write_str("no processor can have the number 0xffffffff, which means any"),
         }
     }
 }
@@ -58,7 +61,7 @@ impl Error for BuildError {
             Self::Environment(error) => Some(error),
             Self::Resolve(error) => Some(error),
             Self::Bind(error) => Some(error),
-            Self::NoProcessor => None,
+            Self::NoProcessor | Self::ReservedProcessor => None,
         }
     }
 }
@@ -78,6 +81,10 @@ from! {
     EnvironmentError => BuildError::Environment,
     ResolveError => BuildError::Resolve,
     BindError => BuildError::Bind,
+    BackendError => WaitError::Backend,
+    BackendError => FlushError::Backend,
+    BackendError => SendBlockingError::Backend,
+    SendError => SendBlockingError::Send,
 }
 
 /// A host name has no address that can be used.
@@ -88,7 +95,7 @@ pub struct ResolveError {
 
 impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the address {} can not be resolved: ", self.name)?;
+        write!(f, "the address {} cannot be resolved: ", self.name)?;
         match &self.source {
             Some(error) => write!(f, "{error} (write it as HOST:PORT, IPv6 as [ADDRESS]:PORT)"),
             None => f.write_str("it has no address of the right kind (IPv4 or IPv6)"),
@@ -104,13 +111,31 @@ impl Error for ResolveError {
     }
 }
 
-/// Why tokio can not watch a transport.
+/// The backend of this name has no descriptor that becomes readable.
+pub struct NoDescriptor(pub &'static str);
+
+impl fmt::Display for NoDescriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the backend {} has no descriptor to watch: use the backend udp, or share a Transport::assisted with a \
+             thread of its own",
+            self.0
+        )
+    }
+}
+
+crate::debug_as_display!(NoDescriptor);
+
+impl Error for NoDescriptor {}
+
+/// Why tokio cannot watch a transport.
 #[cfg(feature = "tokio")]
 #[non_exhaustive]
 pub enum AsyncError {
     /// This backend has no descriptor that becomes readable.
-    NoDescriptor(&'static str),
-    /// The runtime can not watch the descriptor.
+    NoDescriptor(NoDescriptor),
+    /// The runtime cannot watch the descriptor.
     Watch(io::Error),
 }
 
@@ -118,12 +143,8 @@ pub enum AsyncError {
 impl fmt::Display for AsyncError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoDescriptor(backend) => write!(
-                f,
-                "the backend {backend} has no descriptor that tokio could watch: use the backend udp, or share a \
-                 Transport::assisted with a thread of its own"
-            ),
-            Self::Watch(error) => write!(f, "tokio can not watch the transport's descriptor: {error}"),
+            Self::NoDescriptor(error) => write!(f, "{error}"),
+            Self::Watch(error) => write!(f, "tokio cannot watch the transport's descriptor: {error}"),
         }
     }
 }
@@ -135,38 +156,135 @@ crate::debug_as_display!(AsyncError);
 impl Error for AsyncError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::NoDescriptor(_) => None,
+            Self::NoDescriptor(error) => Some(error),
             Self::Watch(error) => Some(error),
         }
     }
 }
 
-/// Why no message was received.
-#[non_exhaustive]
-pub enum ReceiveError {
-    /// No message arrived within this time.
-    TimedOut(Duration),
-    /// The backend has failed: the transport can not be used any more.
-    Backend(io::Error),
+/// The backend has failed: the transport cannot be used any more.
+pub struct BackendError {
+    backend: &'static str,
+    source: io::Error,
 }
 
-impl fmt::Display for ReceiveError {
+impl BackendError {
+    pub(super) fn new(backend: &'static str, source: io::Error) -> Self {
+        Self { backend, source }
+    }
+
+    /// Name of the backend.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    /// What the backend said.
+    #[must_use]
+    pub fn io_error(&self) -> &io::Error {
+        &self.source
+    }
+}
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { backend, source } = self;
+        write!(
+            f,
+            "the backend {backend} has failed and cannot be used any more: {source}"
+        )
+    }
+}
+
+crate::debug_as_display!(BackendError);
+
+impl Error for BackendError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl From<BackendError> for io::Error {
+    fn from(error: BackendError) -> Self {
+        Self::new(error.source.kind(), error)
+    }
+}
+
+/// Why the helper of an [`super::Assisted`] had to stop.
+#[non_exhaustive]
+pub enum AssistedError {
+    /// Its thread could not be started.
+    Thread(io::Error),
+    /// The backend has failed: the transport cannot be used any more.
+    Backend(BackendError),
+}
+
+impl fmt::Display for AssistedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TimedOut(timeout) => write!(f, "no message in {timeout:?}"),
-            Self::Backend(error) => backend(f, error),
+            Self::Thread(error) => write!(f, "the helper thread cannot be started: {error}"),
+            Self::Backend(error) => write!(f, "{error}"),
         }
     }
 }
 
-crate::debug_as_display!(ReceiveError);
+crate::debug_as_display!(AssistedError);
 
-impl Error for ReceiveError {
+impl Error for AssistedError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Thread(error) => Some(error),
+            Self::Backend(error) => Some(error),
+        }
+    }
+}
+
+/// Why a wait ended without a message or event.
+#[non_exhaustive]
+pub enum WaitError {
+    /// Nothing arrived within this time.
+    TimedOut(Duration),
+    /// [`super::Transport::receive_from`] has met a message of this other peer which is larger than half of
+    /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes), too large to be set aside: receive it first.
+    InTheWay(PeerId),
+    /// The backend has failed: the transport cannot be used any more.
+    Backend(BackendError),
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(timeout) => write!(f, "nothing arrived in {timeout:?}"),
+            Self::InTheWay(peer) => {
+                write!(
+                    f,
+                    "a message of {peer} is in the way, too large to be set aside: receive it first"
+                )
+            }
+            Self::Backend(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+crate::debug_as_display!(WaitError);
+
+impl Error for WaitError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Backend(error) => Some(error),
-            Self::TimedOut(_) => None,
+            Self::TimedOut(_) | Self::InTheWay(_) => None,
         }
+    }
+}
+
+impl From<WaitError> for io::Error {
+    fn from(error: WaitError) -> Self {
+        let kind = match &error {
+            WaitError::TimedOut(_) => io::ErrorKind::TimedOut,
+            WaitError::InTheWay(_) => io::ErrorKind::Other,
+            WaitError::Backend(error) => error.source.kind(),
+        };
+        Self::new(kind, error)
     }
 }
 
@@ -182,8 +300,8 @@ pub enum FlushError {
     },
     /// A peer was lost before it had acknowledged everything; all others have everything.
     Peer(PeerId, PeerError),
-    /// The backend has failed: the transport can not be used any more.
-    Backend(io::Error),
+    /// The backend has failed: the transport cannot be used any more.
+    Backend(BackendError),
 }
 
 /// Why [`super::Transport::close`] could not make sure that everything has arrived.
@@ -196,7 +314,7 @@ impl fmt::Display for FlushError {
                 write!(f, "{peers} peers have not acknowledged everything in {timeout:?}")
             }
             Self::Peer(peer, error) => write!(f, "{peer} was lost with what was on its way to it: {error}"),
-            Self::Backend(error) => backend(f, error),
+            Self::Backend(error) => write!(f, "{error}"),
         }
     }
 }
@@ -218,15 +336,15 @@ impl Error for FlushError {
 pub enum SendBlockingError {
     /// It would never succeed.
     Send(SendError),
-    /// The backend has failed: the transport can not be used any more.
-    Backend(io::Error),
+    /// The backend has failed: the transport cannot be used any more.
+    Backend(BackendError),
 }
 
 impl fmt::Display for SendBlockingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Send(error) => write!(f, "{error}"),
-            Self::Backend(error) => backend(f, error),
+            Self::Backend(error) => write!(f, "{error}"),
         }
     }
 }
@@ -240,14 +358,4 @@ impl Error for SendBlockingError {
             Self::Backend(error) => Some(error),
         }
     }
-}
-
-impl From<SendError> for SendBlockingError {
-    fn from(error: SendError) -> Self {
-        Self::Send(error)
-    }
-}
-
-fn backend(f: &mut fmt::Formatter<'_>, error: &io::Error) -> fmt::Result {
-    write!(f, "the backend has failed and can not be used any more: {error}")
 }

@@ -6,13 +6,13 @@
 //! use std::time::Duration;
 //! use hikyaku::transport::Transport;
 //!
-//! let mut alice = Transport::builder().processor(1).bind("udp", "127.0.0.1:0")?;
-//! let mut bob = Transport::builder().processor(2).bind("udp", "127.0.0.1:0")?;
-//! let to_bob = alice.add_peer(2, bob.local_addr())?;
-//! bob.add_peer(1, alice.local_addr())?;
+//! let mut alice = Transport::builder().processor(1).bind_udp("127.0.0.1:0")?;
+//! let mut bob = Transport::builder().processor(2).bind_udp("127.0.0.1:0")?;
+//! let to_bob = alice.add_peer(bob.local_addr(), 2)?;
+//! bob.add_peer(alice.local_addr(), 1)?;
 //!
 //! alice.send(to_bob, b"hello")?;
-//! let message = bob.receive(Some(Duration::from_secs(5)))?;
+//! let message = bob.receive(Duration::from_secs(5))?;
 //! assert_eq!((message.source(), &message[..]), (1, &b"hello"[..]));
 //! # Ok(())
 //! # }
@@ -30,8 +30,23 @@
 //! | names processors, a channel, a tag or immediate data | [`send_with`](Transport::send_with), [`send_blocking_with`](Transport::send_blocking_with) | as above | as above |
 //! | runs on tokio (feature `tokio`) | `AsyncTransport::send`, `send_bytes`, `send_with` | copied or referred to | is a future that waits for room |
 //!
-//! And what waits: [`receive`](Transport::receive) for a message, [`wait_event`](Transport::wait_event) for an event,
-//! [`wait_any`](Transport::wait_any) for whichever comes first.
+//! # Which receive do I use?
+//!
+//! | A program that… | calls | when nothing is there |
+//! |---|---|---|
+//! | takes each message as it comes | [`receive`](Transport::receive) | waits |
+//! | asked one peer and wants its answer next | [`receive_from`](Transport::receive_from) | waits |
+//! | does something else when there is no message | [`try_receive`](Transport::try_receive) | returns `None` |
+//! | waits for a peer or for [`Event::Sent`] | [`wait_event`](Transport::wait_event) | waits |
+//! | serves peers that come and go | [`wait_any`](Transport::wait_any): a message or an event | waits |
+//! | has an event loop of its own | [`descriptor`](Transport::descriptor), [`next_deadline`](Transport::next_deadline), [`progress`](Transport::progress) | |
+//!
+//! # Time limits
+//!
+//! A method that waits takes its time limit last, as a [`Duration`] or as an `Option`: `None` waits without limit. When
+//! the time is over before the method has what it waited for, that is an error with the name `TimedOut`
+//! ([`WaitError`], [`FlushError`]), and nothing is lost by it. A method that never waits returns `None` when there is
+//! nothing. A limit of zero makes one pass.
 //!
 //! # Progress
 //!
@@ -56,30 +71,36 @@ mod assisted;
 mod asynchronous;
 mod borrow;
 mod builder;
+mod descriptor;
 pub mod environment;
 mod error;
+mod resolve;
 
 use std::{
     fmt::{self, Debug},
     io,
     net::{SocketAddr, ToSocketAddrs},
-    os::fd::BorrowedFd,
     process,
     time::Duration,
 };
 
 use bytes::Bytes;
 
+use self::resolve::resolve;
 pub use self::{
     assisted::{Assisted, Guard},
     builder::Builder,
-    error::{BuildError, CloseError, FlushError, ReceiveError, ResolveError, SendBlockingError},
+    error::{
+        AssistedError, BackendError, BuildError, CloseError, FlushError, NoDescriptor, ResolveError, SendBlockingError,
+        WaitError,
+    },
 };
 #[cfg(feature = "tokio")]
 pub use self::{asynchronous::AsyncTransport, error::AsyncError};
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},
+    messaging::Aside,
     progress::{Acks, Driver},
     reliability::{self, Payload, PeerId, SendToken},
     stats::{PeerStats, Stats},
@@ -154,6 +175,8 @@ pub enum Incoming<'a> {
 /// Messages between processes. See the module's documentation.
 pub struct Transport {
     driver: Driver,
+    /// Messages that [`receive_from`](Transport::receive_from) has passed over.
+    aside: Aside,
     processors: Vec<u32>,
     /// The process that may use the transport.
     process: u32,
@@ -171,14 +194,26 @@ impl Debug for Transport {
 
 /// Getters.
 impl Transport {
-    /// Begins to build a transport.
-    pub fn builder() -> Builder {
-        Builder::new()
+    /// Opens a transport of processor 0 with default settings on a UDP socket: see [`Builder::bind_udp`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn bind_udp(address: impl ToSocketAddrs + Debug) -> Result<Self, BuildError> {
+        Self::builder().bind_udp(address)
+    }
+
+    /// Opens a transport of processor 0 with default settings within this process: see [`Builder::bind_loopback`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn bind_loopback() -> Result<Self, BuildError> {
+        Self::builder().bind_loopback()
     }
 
     fn new(driver: Driver, processors: &[u32]) -> Self {
         Self {
             driver,
+            aside: Aside::default(),
             processors: processors.to_vec(),
             process: process::id(),
             closed: false,
@@ -211,8 +246,9 @@ impl Transport {
 
     /// Messages that can be received without waiting.
     #[must_use]
+    #[inline]
     pub fn ready(&self) -> usize {
-        self.driver.ready()
+        self.aside.len() + self.driver.ready()
     }
 
     /// Counters of the protocol.
@@ -239,14 +275,6 @@ impl Transport {
         self.driver.backend().name()
     }
 
-    /// A descriptor that an event loop watches for readability, if the backend has one. When it is readable, or
-    /// [`next_deadline`](Self::next_deadline) has come, call [`progress`](Self::progress) and receive messages until it
-    /// returns 0. (That suits level-triggered and edge-triggered loops.)
-    #[must_use]
-    pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.driver.backend().as_fd()
-    }
-
     /// The time at which to call [`progress`](Self::progress) even if the descriptor has not become readable. Ask again
     /// after every other call.
     #[must_use]
@@ -260,7 +288,7 @@ impl Transport {
     /// `name` has no such address.
     pub fn resolve(&self, name: impl ToSocketAddrs + Debug) -> Result<SocketAddr, ResolveError> {
         let ours = self.local_addr();
-        builder::resolve(&name, |address| address.is_ipv4() == ours.is_ipv4())
+        resolve(&name, |address| address.is_ipv4() == ours.is_ipv4())
     }
 }
 
@@ -272,7 +300,7 @@ impl Transport {
     ///
     /// # Errors
     /// There are too many peers, or one with this address exists.
-    pub fn add_peer(&mut self, processor: u32, address: SocketAddr) -> Result<PeerId, AddPeerError> {
+    pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.driver.add_peer(address, processor)
     }
 
@@ -348,10 +376,8 @@ impl Transport {
                 let token = transport.send_waiting(peer, options, move || Payload::Shared(bytes.clone()))?;
                 // Nobody else waits for this acknowledgement, so it would come late.
                 transport.driver.request_acks();
-                transport
-                    .driver
-                    .run(None, Acks::Now, |_| loan.is_returned())
-                    .map_err(SendBlockingError::Backend)?;
+                let returned = transport.driver.run(None, Acks::Now, |_| loan.is_returned());
+                returned.map_err(|error| transport.failed(error))?;
                 // Either all of it was acknowledged, and the peer may have closed since; or the session has ended and it
                 // was given up.
                 if token.is_some_and(|token| !transport.driver.is_sent(token)) {
@@ -370,10 +396,7 @@ impl Transport {
     fn recall(&mut self, loan: &borrow::Loan<'_>) {
         if self.driver.run(None, Acks::Now, |_| loan.is_returned()).is_err() {
             let backend: Box<dyn Backend> = Box::new(Gone(self.local_addr(), self.backend_name()));
-            let config = self.driver.messenger().layer().config().clone();
-            if let Ok(messenger) = builder::messenger(config, &*backend, &self.processors, None) {
-                self.driver.replace(messenger, backend);
-            }
+            self.start_anew_on(backend);
         }
     }
 
@@ -387,12 +410,11 @@ impl Transport {
         if !matches!(result, Err(SendError::WouldBlock(_))) {
             return Ok(result?);
         }
-        self.driver
-            .run(None, Acks::Now, |driver| {
-                result = driver.send_untold(peer, options, payload());
-                !matches!(result, Err(SendError::WouldBlock(_)))
-            })
-            .map_err(SendBlockingError::Backend)?;
+        let ran = self.driver.run(None, Acks::Now, |driver| {
+            result = driver.send_untold(peer, options, payload());
+            !matches!(result, Err(SendError::WouldBlock(_)))
+        });
+        ran.map_err(|error| self.failed(error))?;
         Ok(result?)
     }
 
@@ -429,22 +451,23 @@ impl Transport {
     /// Makes one pass: sends and receives as much as it can now. Returns the number of messages that are ready.
     ///
     /// # Errors
-    /// The backend has failed: the transport can not be used any more.
-    pub fn progress(&mut self) -> io::Result<usize> {
-        self.driver.progress(Acks::Later)
+    /// The backend has failed: the transport cannot be used any more.
+    pub fn progress(&mut self) -> Result<usize, BackendError> {
+        self.pass(Acks::Later)?;
+        Ok(self.ready())
     }
 
     /// Returns the next message, if there is one. Makes progress once if none is ready, and never waits. The message is
     /// lent until the next call.
     ///
     /// # Errors
-    /// The backend has failed: the transport can not be used any more.
+    /// The backend has failed: the transport cannot be used any more.
     #[inline]
-    pub fn try_receive(&mut self) -> io::Result<Option<Message<'_>>> {
-        if self.driver.ready() == 0 {
-            self.driver.progress(Acks::Later)?;
+    pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, BackendError> {
+        if self.ready() == 0 {
+            self.pass(Acks::Later)?;
         }
-        Ok(self.driver.receive())
+        Ok(self.next_message())
     }
 
     /// Waits for the next message, not longer than `timeout`, and returns it. The message is lent until the next call.
@@ -452,11 +475,61 @@ impl Transport {
     /// # Errors
     /// No message arrived within this time, or the backend has failed.
     #[inline]
-    pub fn receive(&mut self, timeout: Option<Duration>) -> Result<Message<'_>, ReceiveError> {
-        let ready = self.driver.wait_ready(timeout).map_err(ReceiveError::Backend)?;
-        match self.driver.receive() {
-            Some(message) if ready => Ok(message),
-            _ => Err(ReceiveError::TimedOut(timeout.unwrap_or_default())),
+    pub fn receive(&mut self, timeout: impl Into<Option<Duration>>) -> Result<Message<'_>, WaitError> {
+        let timeout = timeout.into();
+        if self.aside.is_empty() {
+            let ready = self.driver.wait_ready(timeout);
+            ready.map_err(|error| self.failed(error))?;
+        }
+        self.next_message().ok_or_else(|| timed_out(timeout))
+    }
+
+    /// Waits for the next message of `peer`, not longer than `timeout`, and returns it. The message is lent until the
+    /// next call. Messages of other peers are set aside: [`receive`](Self::receive) and all others return them later,
+    /// in their order. They count as unreceived, so each peer can send only as much as
+    /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes) allows.
+    ///
+    /// Meant for an answer that is due. A program that selects among many messages by source and tag uses
+    /// [`Tagged`](crate::messaging::tagged::Tagged), or MPI.
+    ///
+    /// # Errors
+    /// No message of this peer arrived within this time; a message of another peer is too large to be set aside
+    /// ([`WaitError::InTheWay`]); or the backend has failed.
+    pub fn receive_from(
+        &mut self,
+        peer: PeerId,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Message<'_>, WaitError> {
+        let timeout = timeout.into();
+        let mut found = self.pass_over(peer);
+        if found == Ok(false) {
+            let aside = &mut self.aside;
+            let ran = self.driver.run(timeout, Acks::Later, |driver| {
+                found = driver.set_aside(aside, peer);
+                found != Ok(false)
+            });
+            ran.map_err(|error| self.failed(error))?;
+        }
+        match found.map_err(WaitError::InTheWay)? {
+            true => self.next_of(peer).ok_or_else(|| timed_out(timeout)),
+            false => Err(timed_out(timeout)),
+        }
+    }
+
+    /// Passes over messages of other peers. Returns whether a message of `peer` is ready, or which other peer's message
+    /// is in the way.
+    fn pass_over(&mut self, peer: PeerId) -> Result<bool, PeerId> {
+        match self.aside.find(peer) {
+            Some(_) => Ok(true),
+            None => self.driver.set_aside(&mut self.aside, peer),
+        }
+    }
+
+    /// Takes the message that [`pass_over`](Self::pass_over) has found.
+    fn next_of(&mut self, peer: PeerId) -> Option<Message<'_>> {
+        match self.aside.find(peer) {
+            Some(index) => self.driver.take_aside(&mut self.aside, index),
+            None => self.driver.receive(),
         }
     }
 
@@ -489,59 +562,87 @@ impl Transport {
         })
     }
 
-    /// Waits for the next event, making progress, not longer than `timeout`. Returns `None` when the time is over.
+    /// Waits for the next event, making progress, not longer than `timeout`.
     ///
     /// # Errors
-    /// The backend has failed: the transport can not be used any more.
-    pub fn wait_event(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event>> {
-        let mut event = self.next_event();
-        if event.is_none() {
-            self.driver.run(timeout, Acks::Now, |driver| driver.has_event())?;
-            event = self.next_event();
+    /// There was no event within this time, or the backend has failed.
+    pub fn wait_event(&mut self, timeout: impl Into<Option<Duration>>) -> Result<Event, WaitError> {
+        let timeout = timeout.into();
+        if let Some(event) = self.next_event() {
+            return Ok(event);
         }
-        Ok(event)
+        let ran = self.driver.run(timeout, Acks::Now, |driver| driver.has_event());
+        ran.map_err(|error| self.failed(error))?;
+        self.next_event().ok_or_else(|| timed_out(timeout))
     }
 
-    /// Waits for the next message or event, messages first, not longer than `timeout`. Returns `None` when the time is
-    /// over. All messages of a session come before the event that it has ended.
+    /// Waits for the next message or event, messages first, not longer than `timeout`. All messages of a session come
+    /// before the event that it has ended.
     ///
     /// # Errors
-    /// The backend has failed: the transport can not be used any more.
-    pub fn wait_any(&mut self, timeout: Option<Duration>) -> io::Result<Option<Incoming<'_>>> {
+    /// There was neither within this time, or the backend has failed.
+    pub fn wait_any(&mut self, timeout: impl Into<Option<Duration>>) -> Result<Incoming<'_>, WaitError> {
+        let timeout = timeout.into();
         if !self.has_incoming() {
-            self.driver
-                .run(timeout, Acks::Later, |driver| driver.ready() > 0 || driver.has_event())?;
+            let ran = self
+                .driver
+                .run(timeout, Acks::Later, |driver| driver.ready() > 0 || driver.has_event());
+            ran.map_err(|error| self.failed(error))?;
         }
-        Ok(self.next_incoming())
+        self.next_incoming().ok_or_else(|| timed_out(timeout))
     }
 
     fn has_incoming(&self) -> bool {
-        self.driver.ready() > 0 || self.driver.has_event()
+        self.ready() > 0 || self.driver.has_event()
     }
 
     fn next_incoming(&mut self) -> Option<Incoming<'_>> {
-        if self.driver.ready() > 0 {
-            return self.driver.receive().map(Incoming::Message);
+        if self.ready() > 0 {
+            return self.next_message().map(Incoming::Message);
         }
         self.next_event().map(Incoming::Event)
+    }
+
+    /// The next message, one that was set aside first.
+    #[inline]
+    fn next_message(&mut self) -> Option<Message<'_>> {
+        if self.aside.is_empty() {
+            return self.driver.receive();
+        }
+        self.driver.take_aside(&mut self.aside, 0)
+    }
+
+    #[inline]
+    fn pass(&mut self, acks: Acks) -> Result<(), BackendError> {
+        match self.driver.progress(acks) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, source: io::Error) -> BackendError {
+        BackendError::new(self.backend_name(), source)
     }
 
     /// Waits until all peers have acknowledged everything sent so far.
     ///
     /// # Errors
     /// A peer was lost before it had acknowledged everything, the time is over, or the backend has failed.
-    pub fn flush(&mut self, timeout: Duration) -> Result<(), FlushError> {
+    pub fn flush(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), FlushError> {
+        let timeout = timeout.into();
         self.driver.watch_losses(true);
         self.driver.request_acks();
         let flushed = self
             .driver
-            .run(Some(timeout), Acks::Now, |driver| driver.messenger().layer().all_idle());
+            .run(timeout, Acks::Now, |driver| driver.messenger().layer().all_idle());
         let losses = self.driver.watch_losses(false);
         match flushed {
-            Err(error) => Err(FlushError::Backend(error)),
+            Err(error) => Err(self.failed(error).into()),
             Ok(false) => {
                 let endpoint = self.driver.messenger().layer();
                 let peers = self.all_peers().filter(|&peer| !endpoint.is_idle(peer)).count();
+                let timeout = timeout.unwrap_or_default();
                 Err(FlushError::TimedOut { timeout, peers })
             }
             Ok(true) => match losses.first() {
@@ -557,7 +658,8 @@ impl Transport {
     /// # Errors
     /// A peer was lost before it had acknowledged everything, the time is over, or the backend has failed. The
     /// transport is gone all the same.
-    pub fn close(mut self, linger: Duration) -> Result<(), CloseError> {
+    pub fn close(mut self, linger: impl Into<Option<Duration>>) -> Result<(), CloseError> {
+        let linger = linger.into();
         let ends = self.begin_close();
         let left = self.driver.wait_ended(ends, linger);
         self.end_close(left, linger)
@@ -571,22 +673,16 @@ impl Transport {
     }
 
     /// The result of a goodbye that `left` peers have not heard in time.
-    fn end_close(&self, left: io::Result<u64>, linger: Duration) -> Result<(), CloseError> {
-        match (left.map_err(FlushError::Backend)?, self.driver.losses().first()) {
+    fn end_close(&self, left: io::Result<u64>, linger: Option<Duration>) -> Result<(), CloseError> {
+        let left = left.map_err(|error| self.failed(error))?;
+        match (left, self.driver.losses().first()) {
             (0, None) => Ok(()),
             (0, Some(&(peer, error))) => Err(FlushError::Peer(peer, error)),
             (left, _) => Err(FlushError::TimedOut {
-                timeout: linger,
+                timeout: linger.unwrap_or_default(),
                 peers: left as usize,
             }),
         }
-    }
-
-    /// Starts a helper thread that makes progress whenever the program has made none for `interval`, so that peers get
-    /// answers while the program computes.
-    #[must_use]
-    pub fn assisted(self, interval: Duration) -> Assisted {
-        Assisted::new(self, interval)
     }
 
     fn all_peers(&self) -> impl Iterator<Item = PeerId> + use<> {
@@ -594,9 +690,8 @@ impl Transport {
     }
 
     /// A pass of the helper.
-    fn assist(&mut self) -> io::Result<()> {
-        self.driver.progress(Acks::Now)?;
-        Ok(())
+    fn assist(&mut self) -> Result<(), BackendError> {
+        self.pass(Acks::Now)
     }
 
     fn passes(&self) -> u64 {
@@ -618,6 +713,12 @@ impl Drop for Transport {
         }
         self.driver.write_report(None);
     }
+}
+
+/// The error of a wait whose time is over. (Without a limit, a wait ends only with what it waited for.)
+#[cold]
+fn timed_out(timeout: Option<Duration>) -> WaitError {
+    WaitError::TimedOut(timeout.unwrap_or_default())
 }
 
 /// Stands in for a backend that has failed.

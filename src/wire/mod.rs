@@ -289,6 +289,7 @@
 
 mod builder;
 pub mod checksum;
+mod error;
 mod header;
 mod packet;
 mod plain;
@@ -298,12 +299,13 @@ mod seq;
 mod value;
 
 pub use builder::Builder;
+pub use error::Error;
 pub use header::{
     ANY_PROCESSOR, BASE_LEN, Base, Credit, Features, Flags, Fragment, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open,
     Placement, Seal, Timestamp, Token, VERSION,
 };
 pub(crate) use header::{CHECKSUM_LEN, OPEN_LEN};
-pub use packet::{Error, Head, Packet, Quoted};
+pub use packet::{Head, Packet, Quoted};
 pub use plain::Plain;
 pub(crate) use plain::write as write_plain;
 pub use record::{RECORD_LEN, Record, Records};

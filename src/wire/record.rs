@@ -4,7 +4,7 @@
 //! Records follow each other without gaps; the i-th, counted from 0, is message number `message + i` of its pair of
 //! processors.
 
-use super::packet::Error;
+use super::error::Error;
 
 /// Bytes of a record's header without match bits.
 pub const RECORD_LEN: usize = 4;

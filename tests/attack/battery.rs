@@ -42,7 +42,7 @@ fn newcomer(server: SocketAddrV4) -> Result<(), String> {
     let transport = Transport::builder().processor(7).bind("udp", "127.2.0.1:0");
     let mut transport = transport.map_err(|error| error.to_string())?;
     let peer = transport
-        .add_peer(0, server.into())
+        .add_peer(server.into(), 0)
         .map_err(|error| error.to_string())?;
     transport
         .send(peer, b"is anybody there?")

@@ -309,7 +309,7 @@ impl Talk {
 
     fn end(&self, mut transport: Transport, side: usize) -> End {
         let peer = transport
-            .add_peer(processor(1 - side), self.setup.addresses[1 - side].into())
+            .add_peer(self.setup.addresses[1 - side].into(), processor(1 - side))
             .expect("the first peer");
         End {
             transport,

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
 mod layers;
+mod short;
 mod support;
 
 #[path = "../mpi/arrays.rs"]

@@ -17,6 +17,7 @@ use hikyaku::{
         engine::{Communicator, Engine, Options, Unconnected},
     },
     reliability::{Beside, MemoryLayer},
+    ring::Exchange,
     transport::{Transport, WaitPolicy},
 };
 
@@ -50,7 +51,9 @@ pub(crate) fn job_on<T: Send>(
 }
 
 /// Loopback carries the packets of both layers: it drops nothing and keeps the order, which the layer in memory needs.
-fn rank_of(process: u32) -> (Unconnected, SocketAddr) {
+/// Short messages go by rings, which the ranks find in `rings`.
+fn rank_of(process: u32, rings: &Exchange) -> (Unconnected, SocketAddr) {
+    let rings = rings.clone();
     let options = LoopbackOptions {
         busy_when_full: true,
         ..LoopbackOptions::default()
@@ -58,7 +61,8 @@ fn rank_of(process: u32) -> (Unconnected, SocketAddr) {
     let backend = Box::new(LoopbackBackend::bind_with(([127, 0, 0, 1], 0).into(), options).unwrap());
     let address = backend.local_addr();
     let builder = Transport::builder().layer(move |endpoint, limits| {
-        let memory = MemoryLayer::new(endpoint.config().clone(), limits, u64::from(process) + 1).unwrap();
+        let memory = MemoryLayer::new(endpoint.config().clone(), limits, u64::from(process) + 1);
+        let memory = memory.unwrap().with_rings(rings.clone());
         Box::new(Beside::new(endpoint, memory, move |_, peer| peer % 2 != process % 2))
     });
     (Engine::on(builder, backend, process).unwrap(), address)
@@ -72,13 +76,13 @@ pub(crate) fn processes<T: Send>(
     program: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
     let addresses: Mutex<Vec<SocketAddr>> = Mutex::new(vec![([0, 0, 0, 0], 0).into(); size as usize]);
-    let bound = Barrier::new(size as usize);
+    let (bound, rings) = (Barrier::new(size as usize), Exchange::default());
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..size)
             .map(|process| {
-                let (addresses, bound, program) = (&addresses, &bound, &program);
+                let (addresses, bound, rings, program) = (&addresses, &bound, &rings, &program);
                 scope.spawn(move || {
-                    let (engine, address) = rank_of(process);
+                    let (engine, address) = rank_of(process, rings);
                     addresses.lock().unwrap()[process as usize] = address;
                     bound.wait();
                     let all = addresses.lock().unwrap().clone();

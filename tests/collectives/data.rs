@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hikyaku::prng::Prng;
+use hikyaku::internals::prng::Prng;
 
 use crate::{
     case::{Arguments, BLOCK, OwnBlocks, Part},

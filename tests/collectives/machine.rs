@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use hikyaku::{
+    internals::prng::Prng,
     mpi::collectives::{Region, Schedule, Span, Step},
-    prng::Prng,
 };
 
 /// What data is made of. An element of a datatype is a few of these.

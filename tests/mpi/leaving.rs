@@ -1,7 +1,11 @@
 //! A rank ends MPI while the others still need it, or contributes less to a collective than the others: no rank that
 //! depends on it gets a result as if all were well.
 
-use std::{sync::Barrier, thread, time::Duration};
+use std::{
+    sync::{Arc, Barrier},
+    thread,
+    time::Duration,
+};
 
 use hikyaku::mpi::{
     collectives::{Algorithm, Blocks, Call, Collective, Counts},
@@ -360,7 +364,8 @@ fn messages_that_are_held_back_when_their_sender_leaves_are_received() {
         helper: None,
         ..options()
     };
-    processes("loopback", 2, &alone, |world| {
+    let all_sent = Arc::new(Barrier::new(2));
+    processes("loopback", 2, &alone, move |world| {
         let letters = vec![0_u8; MESSAGES * LEN].leak().chunks_exact_mut(LEN);
         let (byte, len) = (byte(), LEN as u64);
         if world.rank() == 0 {
@@ -369,11 +374,18 @@ fn messages_that_are_held_back_when_their_sender_leaves_are_received() {
                 // SAFETY: the buffer is leaked.
                 drop(unsafe { world.isend(Mode::Standard, letter.as_ptr(), len, &byte, 1, 7) }.unwrap());
             }
+            if THREADS {
+                all_sent.wait();
+            }
         } else {
             // SAFETY: as above.
             let receive = |letter: &mut [u8]| unsafe { world.ireceive(letter.as_mut_ptr(), len, &byte, 0, 7) }.unwrap();
             let requests: Vec<_> = letters.map(receive).collect();
             world.barrier().unwrap();
+            if THREADS {
+                // It makes no progress meanwhile, so most of them are held back when their sender leaves.
+                all_sent.wait();
+            }
             for (n, request) in requests.into_iter().enumerate() {
                 assert_eq!(request.wait().map(|status| status.len), Ok(len), "message {n}");
             }

@@ -13,7 +13,6 @@ use hikyaku::{
     Config,
     backends::{
         Backend, BackendStats, Sent, Transmit,
-        poller::Joined,
         udp::{UdpBackend, UdpOptions},
     },
     forward_backend,
@@ -21,6 +20,7 @@ use hikyaku::{
         engine::{Communicator, Engine},
         error::ErrorClass,
     },
+    poller::{Joined, Path},
     time::Instant,
 };
 
@@ -73,16 +73,19 @@ struct Pair {
 }
 
 impl Pair {
-    fn open(&self) -> Box<dyn Backend> {
+    fn open(&self) -> (Box<dyn Backend>, Path) {
         let udp = UdpBackend::bind_with("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
         let own = Watching {
             inner: udp,
             watched: Arc::clone(&self.own),
         };
-        Box::new(Watching {
-            inner: Joined::new(connect(), Box::new(own)),
+        let joined = Joined::new(connect(), Box::new(own));
+        let path = joined.path();
+        let both = Watching {
+            inner: joined,
             watched: Arc::clone(&self.both),
-        })
+        };
+        (Box::new(both), path)
     }
 
     /// Octets sent by way of the poller, and by the rank itself.

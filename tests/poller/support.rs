@@ -16,10 +16,9 @@ use hikyaku::{
     backends::{
         Backend,
         dpdk::{Device, DpdkOptions, Memory},
-        poller::PollerBackend,
     },
     mpi::engine::{Communicator, Engine, Options},
-    poller::{Poller, PollerOptions},
+    poller::{Path, Poller, PollerBackend, PollerOptions},
     transport::Transport,
 };
 
@@ -73,7 +72,12 @@ pub(crate) fn processes<T: Send>(
     options: &Options,
     program: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
-    processes_on(size, options, &Config::default(), |_| Box::new(connect()), program)
+    let open = |_| {
+        let backend = connect();
+        let path = backend.path();
+        (Box::new(backend) as Box<dyn Backend>, path)
+    };
+    processes_on(size, options, &Config::default(), open, program)
 }
 
 /// Connects to the poller.
@@ -86,7 +90,7 @@ pub(crate) fn processes_on<T: Send>(
     size: u32,
     options: &Options,
     config: &Config,
-    open: impl Fn(u32) -> Box<dyn Backend> + Sync,
+    open: impl Fn(u32) -> (Box<dyn Backend>, Path) + Sync,
     program: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
     let said: Mutex<BTreeMap<u32, (SocketAddr, Vec<u8>)>> = Mutex::default();
@@ -96,8 +100,9 @@ pub(crate) fn processes_on<T: Send>(
             .map(|process| {
                 let (said, bound, open, program) = (&said, &bound, &open, &program);
                 scope.spawn(move || {
-                    let builder = Transport::builder().config(config.clone());
-                    let mut engine = Engine::on(builder, open(process), process).unwrap();
+                    let (backend, path) = open(process);
+                    let builder = Transport::builder().config(config.clone()).behind_poller(path);
+                    let mut engine = Engine::on(builder, backend, process).unwrap();
                     let own = (engine.local_addr(), engine.link_address());
                     said.lock().unwrap().insert(process, own);
                     bound.wait();

@@ -10,6 +10,9 @@ mod pinned;
 mod programs;
 mod support;
 
+/// All ranks are on the network.
+const SHARED_MEMORY: bool = false;
+
 // The tests of the engine, with simulated processes instead of threads.
 #[path = "../mpi/arrays.rs"]
 mod arrays;

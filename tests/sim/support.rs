@@ -38,10 +38,14 @@ pub(crate) fn processes<T: 'static>(
     options: &Options,
     program: impl Fn(Communicator) -> T + 'static,
 ) -> Vec<T> {
-    let simulation = Simulation {
+    let mut simulation = Simulation {
         options: options.clone(),
+        shared_memory: crate::SHARED_MEMORY,
         ..Simulation::new(size, 1)
     };
+    if crate::SHARED_MEMORY {
+        simulation.network.per_host = size.div_ceil(2);
+    }
     let outcome = simulation.run(move |engine| program(Communicator::world(engine)));
     outcome.unwrap_or_else(|error| panic!("{error}")).results
 }

@@ -63,9 +63,25 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     )?;
     packages::build(steps)?;
     no_std::run(steps)?;
+    semver(steps)?;
     steps.run_unless(
         shell::missing(&["cargo-deny"]),
         "licences",
         &Cmd::parse("cargo deny --log-level error check licenses bans sources"),
     )
+}
+
+/// Whether the version says what has changed since the last published one. (`tests/public_items.rs` shows what has.)
+fn semver(steps: &mut Steps) -> Result<(), String> {
+    let name = "semantic versions";
+    let mut obstacle = shell::which("cargo-semver-checks")
+        .is_none()
+        .then(|| "not installed (cargo install --locked cargo-semver-checks)".to_owned());
+    if obstacle.is_none() {
+        let published = Cmd::parse("cargo info hikyaku --registry crates-io --quiet").limit_s(60);
+        let is_published = published.output().is_ok_and(|output| output.status.success());
+        obstacle = (!is_published).then(|| "no published version to compare with".to_owned());
+    }
+    let check = Cmd::parse("cargo semver-checks --package hikyaku --package hikyaku-mpi");
+    steps.run_unless(obstacle, name, &check)
 }

@@ -8,7 +8,7 @@ use crate::{
     steps::Steps,
 };
 
-/// What is to be published; `tests/tidy.rs` says what belongs in each.
+/// What is to be published; `tests/tidy` says what belongs in each.
 const PACKAGES: [&str; 7] = [
     "hikyaku",
     "hikyaku-bench",

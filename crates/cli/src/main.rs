@@ -2,6 +2,8 @@
 
 mod command;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod hello;
 mod info;
 mod manual;
@@ -11,7 +13,7 @@ mod trace;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use hikyaku::{environment::Environment, transport::environment::print_events};
 use hikyaku_bench::{failure::Failure, machine::allocation::Counting, tune};
 
@@ -38,11 +40,11 @@ fn execute(command: Command) -> Result<u8, Failure> {
         Command::Bench(args) => hikyaku_bench::run(&args).map(|()| 0),
         Command::Tune(args) => tune::run(&args).map(|()| 0),
         Command::BenchWorker(args) => hikyaku_bench::work(&args).map(|()| 0),
-        Command::Completions(args) => manual::completions(&args).map(|()| 0),
+        Command::Completions(args) => manual::completions(&args, &Cli::command()).map(|()| 0),
         Command::Doctor(args) => doctor::run(&args).map(|()| 0),
         Command::Hello(args) => hello::run(&args).map(|()| 0),
         Command::Info(args) => info::run(&args).map(|()| 0),
-        Command::Man(args) => manual::man(&args).map(|()| 0),
+        Command::Man(args) => manual::man(&args, &Cli::command()).map(|()| 0),
         Command::Poller(args) => poller::run(&args).map(|()| 0),
         Command::Run(args) => run::run(&args),
         #[cfg(feature = "sim")]

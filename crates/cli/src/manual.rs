@@ -6,15 +6,13 @@ use std::{
     path::PathBuf,
 };
 
-use clap::{Args, Command, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::{
     Man,
     roff::{Roff, roman},
 };
 use hikyaku_bench::failure::{Failure, While};
-
-use crate::command::Cli;
 
 pub(crate) const COMPLETIONS: &str = "\
 Examples:
@@ -46,16 +44,16 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// Prints what the shell reads.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+/// Prints what the shell reads to complete the words of `all`, the command line.
+pub(crate) fn completions(args: &CompletionsArgs, all: &Command) -> Result<(), Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut command(), "hikyaku", &mut text);
+    clap_complete::generate(args.shell, &mut shown(all), "hikyaku", &mut text);
     print(&text)
 }
 
-/// Prints one page, or writes all.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
-    let mut command = command();
+/// Prints one page of `all`, the command line, or writes all pages.
+pub(crate) fn man(args: &ManArgs, all: &Command) -> Result<(), Failure> {
+    let mut command = shown(all);
     command.build();
     let Some(directory) = &args.directory else {
         return print(&page(&command).or_fail("the page")?);
@@ -69,8 +67,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
 }
 
 /// The command line without the commands that only this program calls.
-fn command() -> Command {
-    let all = Cli::command();
+fn shown(all: &Command) -> Command {
     let mut shown = Command::new("hikyaku")
         .version(env!("CARGO_PKG_VERSION"))
         .disable_help_subcommand(true)
@@ -140,15 +137,18 @@ fn print(text: &[u8]) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::command::Cli;
 
     fn built() -> Command {
-        let mut command = command();
+        let mut command = shown(&Cli::command());
         command.build();
         command
     }
 
-    /// What the root of the command line has is said again in `command`.
+    /// What the root of the command line has is said again in `shown`.
     #[test]
     fn the_root_is_that_of_the_command_line() {
         let (mut all, shown) = (Cli::command(), built());

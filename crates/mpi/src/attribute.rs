@@ -6,7 +6,7 @@ use std::{
     sync::Mutex,
 };
 
-use crate::topology::lock;
+use crate::lock::lock;
 
 /// All traits.
 pub mod traits {

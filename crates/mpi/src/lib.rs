@@ -69,6 +69,7 @@ pub mod attribute;
 pub mod collective;
 pub mod datatype;
 pub mod environment;
+mod lock;
 pub mod point_to_point;
 pub mod raw;
 pub mod request;

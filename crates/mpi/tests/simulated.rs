@@ -90,9 +90,19 @@ mod wait_guard;
 mod window;
 
 /// Runs an example as each of `size` simulated ranks.
-fn run<E: Debug>(size: u32, program: impl Fn() -> Result<(), E> + 'static) {
-    let outcome = Simulation::new(size, 1).run(move |_| program().unwrap());
-    outcome.unwrap_or_else(|error| panic!("{size} ranks: {error}"));
+/// Runs a program as `size` ranks over the network alone, and with two packet layers under each messenger: memory to the
+/// ranks of the own host, which are half of all, and the network to the others.
+fn run<E: Debug>(size: u32, program: impl Fn() -> Result<(), E> + Clone + 'static) {
+    for shared_memory in [false, true] {
+        let mut simulation = Simulation::new(size, 1);
+        simulation.shared_memory = shared_memory;
+        if shared_memory {
+            simulation.network.per_host = size.div_ceil(2);
+        }
+        let program = program.clone();
+        let outcome = simulation.run(move |_| program().unwrap());
+        outcome.unwrap_or_else(|error| panic!("{size} ranks, shared memory: {shared_memory}: {error}"));
+    }
 }
 
 macro_rules! examples {
@@ -143,7 +153,7 @@ fn simple() {
 }
 
 /// Runs what an example does when its arguments have been read.
-fn run_in_world(size: u32, program: impl Fn(&SimpleCommunicator) -> Result<(), Error> + 'static) {
+fn run_in_world(size: u32, program: impl Fn(&SimpleCommunicator) -> Result<(), Error> + Clone + 'static) {
     run(size, move || program(&mpi::initialize().unwrap().world()));
 }
 

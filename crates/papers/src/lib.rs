@@ -11,10 +11,16 @@
 //! Without the feature `sim` there are the programs only, which need MPI and nothing else.
 
 #[cfg(feature = "sim")]
+mod command;
+#[cfg(feature = "sim")]
 mod experiments;
+#[cfg(feature = "sim")]
+mod options;
 pub mod programs;
+#[cfg(feature = "sim")]
+mod ranks;
 #[cfg(feature = "sim")]
 mod replay;
 
 #[cfg(feature = "sim")]
-pub use self::experiments::{SimArgs, run};
+pub use self::command::{SimArgs, run};

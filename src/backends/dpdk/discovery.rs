@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::frame::{
+use super::ethernet::{
     BROADCAST, ETHERNET, ETHERTYPE_ARP, ETHERTYPE_IPV6, GROUP_IPV6, Host, IPV6, Mac, NEXT_ICMPV6, Useless, complement,
     sum,
 };

@@ -14,57 +14,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use etherparse::PacketBuilder;
 
-use super::discovery::{self, Notice};
-
-/// An Ethernet address.
-pub(super) type Mac = [u8; 6];
-
-/// Bytes of an Ethernet header.
-pub(super) const ETHERNET: usize = 14;
-/// Bytes of an IPv4 header without options.
-pub(super) const IPV4: usize = 20;
-/// Bytes of an IPv6 header without extensions.
-pub(super) const IPV6: usize = 40;
-/// Bytes of a UDP header.
-const UDP: usize = 8;
-/// The most bytes before a payload.
-const MOST_HEADERS: usize = ETHERNET + IPV6 + UDP;
-
-pub(super) const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
-pub(super) const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
-pub(super) const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
-const ETHERTYPE_VLAN: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
-const PROTOCOL_UDP: u8 = 17;
-const NEXT_FRAGMENT: u8 = 44;
-pub(super) const NEXT_ICMPV6: u8 = 58;
-const TTL: u8 = 64;
-pub(super) const BROADCAST: Mac = [0xff; 6];
-/// The first bytes of the Ethernet address of an IPv6 group (RFC 2464).
-pub(super) const GROUP_IPV6: [u8; 2] = [0x33, 0x33];
-
-/// The addresses of this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Host {
-    pub(super) mac: Mac,
-    pub(super) addr: SocketAddr,
-}
-
-impl Host {
-    /// Bytes of the headers before the payload of this host's datagrams.
-    pub(super) fn headers(&self) -> usize {
-        ETHERNET + self.overhead()
-    }
-
-    /// Bytes of the IP and UDP headers, which count towards the MTU beside the payload.
-    pub(super) fn overhead(&self) -> usize {
-        self.ip_header() + UDP
-    }
-
-    /// Bytes of the IP header.
-    pub(super) fn ip_header(&self) -> usize {
-        if self.addr.is_ipv4() { IPV4 } else { IPV6 }
-    }
-}
+use super::{
+    discovery::{self, Notice},
+    ethernet::{
+        BROADCAST, ETHERNET, ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, GROUP_IPV6, Host, IPV4,
+        IPV6, MOST_HEADERS, Mac, NEXT_FRAGMENT, NEXT_ICMPV6, PROTOCOL_UDP, TTL, UDP, Useless, complement, fold, sum,
+    },
+};
 
 /// How the UDP checksum of a sent datagram is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,54 +204,6 @@ fn v6(ip: IpAddr) -> Ipv6Addr {
 /// A checksum of zero is sent as 0xffff, because zero means "not computed" (RFC 768).
 fn never_zero(checksum: [u8; 2]) -> [u8; 2] {
     if checksum == [0, 0] { [0xff, 0xff] } else { checksum }
-}
-
-/// The sum of 16-bit words (RFC 1071) in this machine's byte order, not folded. `octets` must be shorter than 2^32
-/// bytes.
-#[inline]
-pub(super) fn sum(octets: &[u8]) -> u64 {
-    let mut chunks = octets.chunks_exact(4);
-    let mut total: u64 = chunks
-        .by_ref()
-        .map(|chunk| u64::from(u32::from_ne_bytes(chunk.try_into().expect("four octets"))))
-        .sum();
-    let mut last = [0; 4];
-    let rest = chunks.remainder();
-    last[..rest.len()].copy_from_slice(rest);
-    total += u64::from(u32::from_ne_bytes(last));
-    total
-}
-
-/// Folds a sum to 16 bits.
-#[inline]
-fn fold(total: u64) -> u16 {
-    let total = (total & 0xffff_ffff) + (total >> 32);
-    // Three times, because adding a carry can cause another carry.
-    let once = |total: u64| (total & 0xffff) + (total >> 16);
-    once(once(once(total))) as u16
-}
-
-/// The bytes of the checksum field for a sum.
-#[inline]
-pub(super) fn complement(total: u64) -> [u8; 2] {
-    (!fold(total)).to_ne_bytes()
-}
-
-/// Why a received frame can not be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Useless {
-    /// The lengths contradict each other, or the IP version is not the one of the frame's type.
-    Malformed,
-    /// The frame has a VLAN tag that the port has not removed.
-    Vlan,
-    /// The frame is neither UDP over IP, nor ARP or neighbour discovery.
-    OtherProtocol,
-    /// The frame is for another host, or for another port of this host.
-    NotOurs,
-    /// The frame holds a fragment of an IP packet.
-    Fragment,
-    /// The checksum of the IPv4 header, of UDP or of ICMPv6 is wrong.
-    BadChecksum,
 }
 
 /// The content of a frame.

@@ -17,6 +17,7 @@
 mod discovery;
 mod eal;
 mod error;
+mod ethernet;
 mod frame;
 mod gather;
 mod lone;
@@ -43,23 +44,25 @@ use bytes::Bytes;
 
 use self::{
     discovery::Notice,
-    frame::{Datagram, ETHERNET, Frame, Headers, Host, Template, UdpChecksum, Useless, Usual},
+    ethernet::{ETHERNET, Host, Useless},
+    frame::{Datagram, Frame, Headers, Template, UdpChecksum, Usual},
     gather::Gather,
     nap::Naps,
     neighbours::Neighbours,
-    port::{Item, Mailbox, Seat},
+    port::{Item, Mailbox, STRIDE, Seat},
     slots::{Slot, Slots},
     sys::{Attached, BURST, Burst, Packet, Payload, Pool, ReceiveQueue, Rule, Scope, SendQueue},
 };
 pub use self::{
     error::DpdkError,
     options::{Checksum, Device, DpdkOptions, Memory},
-    port::{DpdkPort, Steering},
+    port::{DpdkPort, PoolUse, Pools, Steering},
     stats::DpdkStats,
 };
 pub(crate) use self::{
     gather::Outgoing,
-    whole::{Lending, Lent, lending_size},
+    port::Lending,
+    whole::{Lent, lending_size},
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::{span::Span, time::Instant};
@@ -75,48 +78,6 @@ const LOOKS: usize = 4;
 /// Payload of at least this many bytes in one place is sent by reference, where the device allows it: that is faster
 /// than a copy (measured over memif).
 const ATTACH: usize = 2048;
-/// Where the link is memory, this many bytes are moved in one go and then acknowledged (measured over memif): the other
-/// end can work while this one copies, and bytes that are copied twice are still in a cache the second time.
-const STRIDE: usize = 64 << 10;
-
-/// Size and use of a pool of buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolUse {
-    /// Buffers of the pool.
-    pub buffers: u32,
-    /// Buffers in the port's queues, under way, or on loan.
-    pub in_use: u32,
-}
-
-/// Shows how the pools of a backend are used, even after the backend is gone: then no buffer is in use, except for
-/// loans.
-#[derive(Clone, Debug)]
-pub struct Pools {
-    receive: Arc<Pool>,
-    send: Arc<Pool>,
-}
-
-impl Pools {
-    /// The pool for received packets.
-    #[must_use]
-    pub fn receive(&self) -> PoolUse {
-        pool_use(&self.receive)
-    }
-
-    /// The pool for packets to send.
-    #[must_use]
-    pub fn send(&self) -> PoolUse {
-        pool_use(&self.send)
-    }
-}
-
-fn pool_use(pool: &Pool) -> PoolUse {
-    PoolUse {
-        buffers: pool.count(),
-        in_use: pool.in_use(),
-    }
-}
-
 /// A datagram that waits for its neighbour's Ethernet address.
 struct Parked {
     /// The source UDP port.
@@ -185,6 +146,31 @@ pub struct DpdkBackend {
     full_since: Option<Instant>,
     stats: BackendStats,
     more: DpdkStats,
+}
+
+impl DpdkPort {
+    /// Makes a backend at `addr` with `queues` (at least 1) of the port's eager queues. The backend sends over them in
+    /// turn, and the port spreads incoming datagrams over all eager queues, if it can. Datagrams for a backend with one
+    /// queue are steered to that queue.
+    ///
+    /// The IP address must be the port's own: not one of the kernel's interfaces, no wildcard and no group. Backends of
+    /// a port may share it, with different UDP ports; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// [`DpdkError::Address`], [`DpdkError::AddressTaken`], [`DpdkError::NoQueue`].
+    pub fn bind(&self, addr: SocketAddr, queues: u16) -> Result<DpdkBackend, DpdkError> {
+        self.seat(addr, queues.max(1), 0)
+            .map(|seat| DpdkBackend::new(self.clone(), seat))
+    }
+
+    /// Makes a backend at `addr` with a queue of its own ([`DpdkOptions::own_queues`]), into which the port puts only
+    /// datagrams that are steered there.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_own(&self, addr: SocketAddr) -> Result<DpdkBackend, DpdkError> {
+        self.seat(addr, 1, 1).map(|seat| DpdkBackend::new(self.clone(), seat))
+    }
 }
 
 impl DpdkBackend {
@@ -450,7 +436,7 @@ impl DpdkBackend {
     }
 
     /// Handles a notice that no other backend of the port has seen. `from`: the Ethernet address of its sender.
-    fn notice(&mut self, now: Instant, notice: &Notice, from: frame::Mac) {
+    fn notice(&mut self, now: Instant, notice: &Notice, from: ethernet::Mac) {
         let asks_us = self.port.shared.tell(&self.mailbox, notice);
         let answer = discovery::answer(self.host.mac, notice.target, notice, from);
         if let Some(answer) = answer.filter(|_| asks_us) {

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use super::{
     discovery::Notice,
-    frame::{Host, Mac, Template},
+    ethernet::{Host, Mac},
+    frame::Template,
 };
 use crate::time::Instant;
 

@@ -13,15 +13,17 @@ use std::{
 };
 
 use super::{
-    DpdkBackend, DpdkError, DpdkOptions, Lending, Pools, STRIDE,
+    DpdkError, DpdkOptions,
     discovery::Notice,
     eal,
-    frame::{Host, UdpChecksum},
+    ethernet::Host,
+    frame::UdpChecksum,
     nap::pause,
     options::Checksum,
     slots::Slot,
     sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
 };
+use crate::shm::Segment;
 
 /// The first UDP port that port 0 may choose.
 const FIRST_FREE_PORT: u16 = 49_152;
@@ -31,6 +33,10 @@ const FEW: usize = 8;
 const RETRY: Duration = Duration::from_millis(20);
 /// The most notices that wait for a backend that does not receive; later ones are lost.
 const NOTICES: usize = 64;
+
+/// Where the link is memory, this many bytes are moved in one go and then acknowledged (measured over memif): the other
+/// end can work while this one copies, and bytes that are copied twice are still in a cache the second time.
+pub(super) const STRIDE: usize = 64 << 10;
 
 /// The memory of this process's packets has been shown to another end, or this has been tried. It is possible once.
 static SHOWN: AtomicBool = AtomicBool::new(false);
@@ -51,6 +57,50 @@ fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
     })
 }
 
+/// Memory for the packets of a port, and the number of buffers in it.
+pub(crate) struct Lending {
+    pub(crate) memory: Arc<Segment>,
+    pub(crate) buffers: u32,
+}
+
+/// Size and use of a pool of buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Buffers of the pool.
+    pub buffers: u32,
+    /// Buffers in the port's queues, under way, or on loan.
+    pub in_use: u32,
+}
+
+/// Shows how the pools of a backend are used, even after the backend is gone: then no buffer is in use, except for
+/// loans.
+#[derive(Clone, Debug)]
+pub struct Pools {
+    pub(super) receive: Arc<Pool>,
+    pub(super) send: Arc<Pool>,
+}
+
+impl Pools {
+    /// The pool for received packets.
+    #[must_use]
+    pub fn receive(&self) -> PoolUse {
+        pool_use(&self.receive)
+    }
+
+    /// The pool for packets to send.
+    #[must_use]
+    pub fn send(&self) -> PoolUse {
+        pool_use(&self.send)
+    }
+}
+
+fn pool_use(pool: &Pool) -> PoolUse {
+    PoolUse {
+        buffers: pool.count(),
+        in_use: pool.in_use(),
+    }
+}
+
 /// How datagrams reach the backend to which their UDP port belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,7 +113,7 @@ pub enum Steering {
     Refused,
 }
 
-/// A started port of DPDK, shared by several [`DpdkBackend`]s of one process, on any threads.
+/// A started port of DPDK, shared by several [`DpdkBackend`](super::DpdkBackend)s of one process, on any threads.
 ///
 /// Each backend has an address (UDP port) and queues of its own, out of those that were made at the start. If the port
 /// can make rules, it puts a backend's datagrams into the backend's queue. If not, the backend that finds a datagram
@@ -353,30 +403,7 @@ impl DpdkPort {
         Ok(this)
     }
 
-    /// Makes a backend at `addr` with `queues` (at least 1) of the port's eager queues. The backend sends over them in
-    /// turn, and the port spreads incoming datagrams over all eager queues, if it can. Datagrams for a backend with one
-    /// queue are steered to that queue.
-    ///
-    /// The IP address must be the port's own: not one of the kernel's interfaces, no wildcard and no group. Backends of
-    /// a port may share it, with different UDP ports; port 0 takes a free one.
-    ///
-    /// # Errors
-    /// [`DpdkError::Address`], [`DpdkError::AddressTaken`], [`DpdkError::NoQueue`].
-    pub fn bind(&self, addr: SocketAddr, queues: u16) -> Result<DpdkBackend, DpdkError> {
-        self.seat(addr, queues.max(1), 0)
-            .map(|seat| DpdkBackend::new(self.clone(), seat))
-    }
-
-    /// Makes a backend at `addr` with a queue of its own ([`DpdkOptions::own_queues`]), into which the port puts only
-    /// datagrams that are steered there.
-    ///
-    /// # Errors
-    /// As [`bind`](Self::bind).
-    pub fn bind_own(&self, addr: SocketAddr) -> Result<DpdkBackend, DpdkError> {
-        self.seat(addr, 1, 1).map(|seat| DpdkBackend::new(self.clone(), seat))
-    }
-
-    fn seat(&self, addr: SocketAddr, count: u16, kind: usize) -> Result<Seat, DpdkError> {
+    pub(super) fn seat(&self, addr: SocketAddr, count: u16, kind: usize) -> Result<Seat, DpdkError> {
         check_address(addr)?;
         let shared = &*self.shared;
         let mailbox = Arc::new(Mailbox::new());

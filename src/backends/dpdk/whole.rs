@@ -12,19 +12,12 @@ use super::{
     frame::{Usual, destination_port},
     sys::{Payload, Pool},
 };
-use crate::backends::poller::memory::Memory;
 
 /// A packet on loan. Its buffer goes back to the pool when this is dropped.
 pub(crate) struct Lent {
     _payload: Payload,
     /// Dropped after the packet.
     _pool: Arc<Pool>,
-}
-
-/// Memory for the packets of a port, and the number of buffers in it.
-pub(crate) struct Lending {
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) buffers: u32,
 }
 
 /// Bytes of memory that `buffers` packets take with these options, in whole pages.

@@ -30,7 +30,10 @@ mod hash;
 mod outbox;
 mod posted;
 mod rendezvous;
+mod short;
+mod sorted;
 mod stats;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod unexpected;
@@ -49,6 +52,7 @@ use self::{
     outbox::Outbox,
     posted::{Place, Posted},
     rendezvous::{Incoming, Rendezvous},
+    stored::Stored,
     unexpected::Unexpected,
 };
 pub use self::{
@@ -56,7 +60,7 @@ pub use self::{
     rendezvous::{BULK, Content},
     stats::TaggedStats,
 };
-use super::{Landing, LandingId, Message, Messenger, SendOptions, message::Kept};
+use super::{Landing, LandingId, Message, Messenger, SendOptions};
 use crate::{
     error::{PeerError, SendError},
     reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
@@ -156,41 +160,6 @@ impl fmt::Debug for Claimed {
         f.debug_struct("Claimed")
             .field("envelope", &self.envelope)
             .finish_non_exhaustive()
-    }
-}
-
-/// An unexpected message.
-enum Stored {
-    /// Its payload.
-    Eager(Kept),
-    /// A request to send, with the sender's id, and its credit.
-    Request { kept: Kept, id: u32, len: u64 },
-    /// A message to ourselves: its payload.
-    Own(Bytes),
-    /// Our own send, which ends when it is received.
-    OwnContent { content: Box<dyn Content>, request: u64 },
-    /// The same when it is claimed: its content stays with us ([`Tagged::own_claimed`]).
-    OwnClaimed { len: u64, request: u64 },
-}
-
-impl Stored {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Eager(kept) => kept.data.len() as u64,
-            Self::Request { len, .. } => *len,
-            Self::Own(data) => data.len() as u64,
-            Self::OwnContent { content, .. } => content.len(),
-            Self::OwnClaimed { len, .. } => *len,
-        }
-    }
-
-    /// Bytes that are kept.
-    fn kept(&self) -> u64 {
-        match self {
-            Self::Eager(kept) => kept.data.len() as u64,
-            Self::Own(data) => data.len() as u64,
-            Self::Request { .. } | Self::OwnContent { .. } | Self::OwnClaimed { .. } => 0,
-        }
     }
 }
 
@@ -450,6 +419,7 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// Receives into `buffer` the oldest message that `selector` takes, now or when it comes. Unless it is done at once,
     /// a [`Completion`] with `request` follows.
+    #[inline]
     pub fn receive(
         &mut self,
         messenger: &mut Messenger,
@@ -551,22 +521,8 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// The payload of a message is here.
     #[inline]
-    fn place(&mut self, mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) {
-        let len = data.len() as u64;
-        let room = receive.buffer.capacity();
-        let fits = len.min(room) as usize;
-        if fits > 0 {
-            receive.buffer.place(0, Span::new(&data[..fits]));
-        }
-        self.completions.push_back(Completion {
-            request: receive.request,
-            envelope: Envelope { source, bits, len },
-            outcome: if len > room {
-                Outcome::Truncated
-            } else {
-                Outcome::Complete
-            },
-        });
+    fn place(&mut self, receive: Receive<B>, source: u32, bits: u64, data: &[u8]) {
+        self.completions.push_back(place(receive, source, bits, data));
     }
 
     /// Our own send meets our own receive.
@@ -680,7 +636,41 @@ impl<B: Landing + 'static> Tagged<B> {
 
     /// Handles the messages that the messenger has ready. Those of the layer above go to `handler`.
     pub fn handle_ready<A: ActiveMessages>(&mut self, messenger: &mut Messenger, now: Instant, handler: &mut A) {
-        while let Some((message, processor)) = messenger.receive_from() {
+        self.handle_ready_in_place(messenger, now, handler, &[]);
+    }
+
+    /// The same, also if a message [is in place](Messenger::is_in_place), at the end of `datagram`.
+    pub fn handle_ready_in_place<A: ActiveMessages>(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        handler: &mut A,
+        datagram: &[u8],
+    ) {
+        self.handle_admitted(messenger, now, handler, datagram);
+        while self.handle_short(messenger, |_| false) {
+            self.handle_admitted(messenger, now, handler, &[]);
+        }
+        while let Some(id) = messenger.poll_landed() {
+            match self.rendezvous.landed(messenger, id) {
+                Some(done) => self.completions.push_back(done),
+                None => handler.landed(id),
+            }
+        }
+        if !self.outbox.is_empty() || !self.rendezvous.is_settled() {
+            self.retry(messenger, now);
+        }
+    }
+
+    /// Handles the messages that have been admitted.
+    fn handle_admitted<A: ActiveMessages>(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        handler: &mut A,
+        datagram: &[u8],
+    ) {
+        while let Some((message, processor)) = messenger.receive_from(datagram) {
             // Who is in another session than the first was lost before, though that may not have been told yet: nothing of
             // the old incarnation's receives is for the new one.
             if message.session > 1 || !self.lost.is_empty() && self.lost.contains_key(&message.source()) {
@@ -726,15 +716,6 @@ impl<B: Landing + 'static> Tagged<B> {
                 }
                 Err(_) => self.stats.malformed += 1,
             }
-        }
-        while let Some(id) = messenger.poll_landed() {
-            match self.rendezvous.landed(messenger, id) {
-                Some(done) => self.completions.push_back(done),
-                None => handler.landed(id),
-            }
-        }
-        if !self.outbox.is_empty() || !self.rendezvous.is_settled() {
-            self.retry(messenger, now);
         }
     }
 
@@ -875,5 +856,25 @@ impl<B: Landing + 'static> Tagged<B> {
                 Stored::Own(_) => {}
             }
         }
+    }
+}
+
+/// The payload of a message goes to its receive.
+#[inline(always)]
+fn place<B: Landing>(mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) -> Completion {
+    let len = data.len() as u64;
+    let room = receive.buffer.capacity();
+    let fits = len.min(room) as usize;
+    if fits > 0 {
+        receive.buffer.place(0, Span::new(&data[..fits]));
+    }
+    Completion {
+        request: receive.request,
+        envelope: Envelope { source, bits, len },
+        outcome: if len > room {
+            Outcome::Truncated
+        } else {
+            Outcome::Complete
+        },
     }
 }

@@ -107,10 +107,15 @@ impl<T> Unexpected<T> {
     }
 
     /// The oldest that `selector` takes.
+    #[inline]
     fn find(&self, selector: &Selector) -> Option<u32> {
         if self.len == 0 {
             return None;
         }
+        self.find_one(selector)
+    }
+
+    fn find_one(&self, selector: &Selector) -> Option<u32> {
         if let (Some(source), 0) = (selector.source, selector.ignore) {
             let bits = selector.bits;
             return self.keys.get(&Key { source, bits }).map(|row| row.first);
@@ -133,6 +138,7 @@ impl<T> Unexpected<T> {
     }
 
     /// Takes the oldest that `selector` takes: source, bits, value.
+    #[inline]
     pub(super) fn take(&mut self, selector: &Selector) -> Option<(u32, u64, T)> {
         let at = self.find(selector)?;
         let Entry { key, bits, .. } = self.entries[at as usize];

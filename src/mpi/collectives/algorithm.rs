@@ -3,8 +3,6 @@
 use alloc::string::{String, ToString};
 use core::{fmt, str::FromStr};
 
-use super::collective::Collective;
-
 /// Algorithms of collectives. `docs/collectives.md` says what each does for which collective, and at what cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -52,20 +50,6 @@ pub enum Algorithm {
 impl Algorithm {
     /// The binomial tree.
     pub const BINOMIAL: Self = Self::Knomial { radix: 2 };
-
-    /// Whether this is an algorithm for `collective`. `commutative` only matters to reductions.
-    #[must_use]
-    pub fn suits(self, collective: Collective, size: usize, commutative: bool) -> bool {
-        let same = |other: &Self| core::mem::discriminant(other) == core::mem::discriminant(&self);
-        collective.algorithms().iter().any(same)
-            && match self {
-                Self::Knomial { radix } | Self::Bruck { radix } | Self::Dissemination { radix } => radix >= 2,
-                Self::NeighbourExchange => size.is_multiple_of(2),
-                Self::RecursiveDoubling => collective != Collective::Alltoall || size.is_power_of_two(),
-                Self::Ring => commutative || !collective.reduces(),
-                _ => true,
-            }
-    }
 }
 
 impl Algorithm {

@@ -6,7 +6,7 @@ use super::{
     algorithm::Algorithm,
     blocks::{Blocks, Layout, displacements},
     bruck::{self, Way},
-    call::{Call, Counts},
+    call::{Call, Counts, ScheduleError},
     exchange,
     fold::{self, Reduction},
     member::Member,
@@ -16,8 +16,20 @@ use super::{
     tree::{Shape, Tree},
 };
 
+impl Call<'_> {
+    /// The schedule of `rank` of `size` ranks. All ranks must use the same algorithm.
+    ///
+    /// # Errors
+    ///
+    /// An argument is out of range, or the algorithm does not suit the call: [`Algorithm::suits`].
+    pub fn schedule(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<Schedule, ScheduleError> {
+        self.check(rank, size, algorithm)?;
+        Ok(build(self, Member { rank, size }, algorithm))
+    }
+}
+
 /// The schedule of `me`. Arguments and algorithm have been checked.
-pub(super) fn build(call: &Call<'_>, me: Member, algorithm: Algorithm) -> Schedule {
+fn build(call: &Call<'_>, me: Member, algorithm: Algorithm) -> Schedule {
     let b = &mut Builder::default();
     match *call {
         Call::Barrier => barrier(b, me, algorithm),

@@ -2,10 +2,7 @@
 
 use core::fmt;
 
-use super::{
-    algorithm::Algorithm, blocks::Blocks, build::build, collective::Collective, inter, member::Member,
-    schedule::Schedule,
-};
+use super::{algorithm::Algorithm, blocks::Blocks, collective::Collective};
 
 /// Most elements of a buffer: offsets, also those in scratch memory of several vectors, must fit an `isize`.
 const MAX_ELEMENTS: usize = isize::MAX as usize / 8;
@@ -340,34 +337,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The schedule of `rank` of `size` ranks. All ranks must use the same algorithm.
-    ///
-    /// # Errors
-    ///
-    /// An argument is out of range, or the algorithm does not suit the call: [`Algorithm::suits`].
-    pub fn schedule(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<Schedule, ScheduleError> {
-        self.check(rank, size, algorithm)?;
-        Ok(build(self, Member { rank, size }, algorithm))
-    }
-
-    /// The schedule of `rank` of `size` ranks in a collective with another group of `remote` ranks (MPI 6.2.3). Peers
-    /// of the own group are the ranks below `size`, those of the other one come after them. A root is a rank of the
-    /// other group, or [`ROOT`] or [`NOBODY`]; blocks belong to ranks of the other group, but for those of a
-    /// reduce_scatter.
-    ///
-    /// # Errors
-    ///
-    /// An argument is out of range; scans, neighbourhoods and in-place calls are not defined between groups.
-    pub fn schedule_between(&self, rank: usize, size: usize, remote: usize) -> Result<Schedule, ScheduleError> {
-        let all = size.saturating_add(remote);
-        if rank >= size || remote == 0 || u32::try_from(all).is_err() {
-            return Err(ScheduleError::Rank { rank, size: all });
-        }
-        self.check_sizes(self.root() == Some(ROOT), (size, remote))?;
-        inter::build(self, Member { rank, size }, remote)
-    }
-
-    fn check(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<(), ScheduleError> {
+    /// Checks all arguments of `rank` of `size` ranks.
+    pub(super) fn check(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<(), ScheduleError> {
         if rank >= size || u32::try_from(size).is_err() {
             return Err(ScheduleError::Rank { rank, size });
         }
@@ -386,7 +357,7 @@ impl<'a> Call<'a> {
     }
 
     /// Checks counts and blocks of a rank; the sizes are those of its own group and of the group of its blocks.
-    fn check_sizes(&self, is_root: bool, (size, others): (usize, usize)) -> Result<(), ScheduleError> {
+    pub(super) fn check_sizes(&self, is_root: bool, (size, others): (usize, usize)) -> Result<(), ScheduleError> {
         let Parts {
             root,
             input,

@@ -8,7 +8,7 @@ use super::{
         self, Bruck, Chain, Dissemination, Knomial, Linear, NeighbourExchange, Pairwise, Rabenseifner,
         RecursiveDoubling, RecursiveHalving, Ring, ScatterAllgather,
     },
-    cost::Terms,
+    terms::Terms,
     work::{Ranks, Work},
 };
 
@@ -158,5 +158,21 @@ impl Collective {
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl Algorithm {
+    /// Whether this is an algorithm for `collective`. `commutative` only matters to reductions.
+    #[must_use]
+    pub fn suits(self, collective: Collective, size: usize, commutative: bool) -> bool {
+        let same = |other: &Self| core::mem::discriminant(other) == core::mem::discriminant(&self);
+        collective.algorithms().iter().any(same)
+            && match self {
+                Self::Knomial { radix } | Self::Bruck { radix } | Self::Dissemination { radix } => radix >= 2,
+                Self::NeighbourExchange => size.is_multiple_of(2),
+                Self::RecursiveDoubling => collective != Collective::Alltoall || size.is_power_of_two(),
+                Self::Ring => commutative || !collective.reduces(),
+                _ => true,
+            }
     }
 }

@@ -28,8 +28,27 @@ struct Side {
     remote: usize,
 }
 
+impl Call<'_> {
+    /// The schedule of `rank` of `size` ranks in a collective with another group of `remote` ranks (MPI 6.2.3). Peers
+    /// of the own group are the ranks below `size`, those of the other one come after them. A root is a rank of the
+    /// other group, or [`ROOT`] or [`NOBODY`]; blocks belong to ranks of the other group, but for those of a
+    /// reduce_scatter.
+    ///
+    /// # Errors
+    ///
+    /// An argument is out of range; scans, neighbourhoods and in-place calls are not defined between groups.
+    pub fn schedule_between(&self, rank: usize, size: usize, remote: usize) -> Result<Schedule, ScheduleError> {
+        let all = size.saturating_add(remote);
+        if rank >= size || remote == 0 || u32::try_from(all).is_err() {
+            return Err(ScheduleError::Rank { rank, size: all });
+        }
+        self.check_sizes(self.root() == Some(ROOT), (size, remote))?;
+        build(self, Member { rank, size }, remote)
+    }
+}
+
 /// The schedule of `me` with a remote group of `remote` ranks. Arguments have been checked.
-pub(super) fn build(call: &Call<'_>, me: Member, remote: usize) -> Result<Schedule, ScheduleError> {
+fn build(call: &Call<'_>, me: Member, remote: usize) -> Result<Schedule, ScheduleError> {
     let b = &mut Builder::default();
     let side = Side { me, remote };
     match *call {

@@ -67,6 +67,7 @@ mod plan;
 mod ring;
 mod scan;
 mod schedule;
+mod terms;
 mod tree;
 mod work;
 

@@ -2,7 +2,7 @@
 
 use core::iter::successors;
 
-use super::{algorithm::Algorithm, collective::Collective};
+use super::algorithm::Algorithm;
 
 /// The work of all ranks of a collective together: it bounds the time where ranks share cores.
 ///
@@ -32,25 +32,10 @@ impl core::ops::Add for Work {
     }
 }
 
-impl Work {
-    /// For `size` ranks (none for fewer than 2); `octets` as in [`cost`](super::cost()).
-    #[must_use]
-    pub fn of(collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> Self {
-        if size < 2 {
-            return Self::default();
-        }
-        let ranks = Ranks {
-            p: size,
-            n: octets as f64,
-        };
-        collective.work(algorithm, &ranks)
-    }
-}
-
 /// The parameters of the formulas.
 pub(super) struct Ranks {
-    p: usize,
-    n: f64,
+    pub(super) p: usize,
+    pub(super) n: f64,
 }
 
 impl Work {

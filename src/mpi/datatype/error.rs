@@ -1,6 +1,7 @@
 //! Errors of datatypes and of their use.
 
-use crate::mpi::error::ErrorClass;
+use super::layout;
+use crate::mpi::class::ErrorClass;
 
 /// Why a datatype could not be made or used. Names of arguments are those of the MPI standard.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,7 +129,7 @@ impl core::fmt::Display for DatatypeError {
                 f,
                 "dimension {dimension}: {subsize} elements from {start} on are not inside of {size}"
             ),
-            Self::Depth => write!(f, "nested deeper than {} levels", super::MAX_DEPTH),
+            Self::Depth => write!(f, "nested deeper than {} levels", layout::MAX_DEPTH),
             Self::Overlap { offset } => {
                 write!(
                     f,

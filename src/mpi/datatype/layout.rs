@@ -9,7 +9,8 @@
 use alloc::{borrow::Cow, boxed::Box, sync::Arc, vec::Vec};
 use core::ops::Deref;
 
-use super::MAX_DEPTH;
+/// How deeply loops and lists may be nested after normalisation. A subarray takes one level per dimension.
+pub const MAX_DEPTH: usize = 64;
 
 /// Nodes of at most this many runs are written out within a list of others, so that nested structures become one list.
 const SPLICE_RUNS: u64 = 8;

@@ -37,11 +37,9 @@ pub use construct::Order;
 pub use cursor::{Segment, Segments};
 pub use error::{DatatypeError, Quantity};
 pub use kind::Kind;
+pub use layout::MAX_DEPTH;
 use layout::{Node, Run, Runs, Shape, Shared};
 pub use signature::Signature;
-
-/// How deeply loops and lists may be nested after normalisation. A subarray takes one level per dimension.
-pub const MAX_DEPTH: usize = 64;
 
 /// A datatype. See the [module](self).
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::{
     messaging::{Landing, tagged::Content},
-    mpi::datatype::{Datatype, Signature},
+    mpi::datatype::{Datatype, Kind, Signature},
     span::Span,
     sync,
 };
@@ -18,38 +18,58 @@ const PACK: u64 = 64 << 10;
 /// Contiguous runs of at least this many bytes are sent from where they lie.
 const RUN: u64 = 4 << 10;
 
-/// Elements of a datatype at some address.
+/// A part of a buffer: elements of one datatype at one address.
 #[derive(Clone, Debug)]
-struct Piece {
+enum Part {
+    /// Their data are one run.
+    Run(Run),
+    Typed(Arc<Typed>),
+}
+
+#[derive(Clone, Debug)]
+struct Run {
+    start: *mut u8,
+    len: u64,
+    /// Keeps the memory alive, if the program does not.
+    owner: Option<Owner>,
+}
+
+#[derive(Clone, Debug)]
+struct Typed {
     base: *mut u8,
     count: u64,
     datatype: Datatype,
     /// The range of the packed bytes: `len` of them from `from` on.
     from: u64,
     len: u64,
-    /// Keeps the memory alive, if the program does not.
-    owner: Option<Owner>,
 }
 
-/// Elements in memory of the caller: of one datatype at one address, or several such pieces one after the other.
+/// Elements in memory of the caller: of one datatype at one address, or several such parts one after the other.
 ///
 /// The caller of [`Buffer::new`] answers for the memory, so using a buffer is safe.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
-    pieces: Pieces,
+    parts: Parts,
 }
 
 /// Keeps memory alive.
 pub(super) type Owner = Arc<super::array::Memory>;
 
 #[derive(Clone, Debug)]
-enum Pieces {
-    One(Piece),
-    Many(Arc<[Piece]>),
+enum Parts {
+    One(Part),
+    Many(Arc<[Part]>),
 }
+
+// (It moves with each message, from hand to hand.)
+const _: () = assert!(size_of::<Buffer>() <= 32);
 
 // SAFETY: `Buffer::new` demands that the memory may be used from any thread.
 unsafe impl Send for Buffer {}
+// SAFETY: as above; through a reference to it nothing but that memory is reached, which is only read.
+unsafe impl Send for Typed {}
+// SAFETY: as above.
+unsafe impl Sync for Typed {}
 
 impl Buffer {
     /// `count` elements of `datatype` at `base`; `None` if they do not fit into the address space.
@@ -58,25 +78,48 @@ impl Buffer {
     /// As long as this value, its clones or anything made from it exist: the data of these elements are initialised
     /// memory that may be read through `base` from any thread. If the buffer is received into, the memory may also be
     /// written, and no other code uses it meanwhile; otherwise no other code writes to it.
+    #[inline]
     pub(crate) unsafe fn new(base: *mut u8, count: u64, datatype: &Datatype) -> Option<Self> {
+        match datatype.begin_of_run(count) {
+            Some(begin) if datatype.fits(count) => Some(Self::of(Part::Run(Run {
+                start: base.wrapping_offset(begin as isize),
+                len: datatype.size() * count,
+                owner: None,
+            }))),
+            // SAFETY: the caller's contract.
+            _ => unsafe { Self::typed(base, count, datatype) },
+        }
+    }
+
+    /// The same for a buffer that knows the type of its elements.
+    ///
+    /// # Safety
+    /// See [`new`](Self::new).
+    pub(crate) unsafe fn typed(base: *mut u8, count: u64, datatype: &Datatype) -> Option<Self> {
         let len = datatype.packed_size(count).ok()?;
-        datatype.fits(count).then(|| Self {
-            pieces: Pieces::One(Piece {
+        datatype.fits(count).then(|| {
+            Self::of(Part::Typed(Arc::new(Typed {
                 base,
                 count,
                 datatype: datatype.clone(),
                 from: 0,
                 len,
-                owner: None,
-            }),
+            })))
         })
     }
 
-    /// With an owner that keeps the memory, which is one piece, alive as long as this buffer or anything made from it
+    #[inline(always)]
+    fn of(part: Part) -> Self {
+        Self {
+            parts: Parts::One(part),
+        }
+    }
+
+    /// With an owner that keeps the memory, which is one run, alive as long as this buffer or anything made from it
     /// exists.
     pub(super) fn owned_by(mut self, owner: Owner) -> Self {
-        if let Pieces::One(piece) = &mut self.pieces {
-            piece.owner = Some(owner);
+        if let Parts::One(Part::Run(run)) = &mut self.parts {
+            run.owner = Some(owner);
         }
         self
     }
@@ -88,56 +131,68 @@ impl Buffer {
         {
             return one;
         }
-        let pieces = buffers
+        let parts = buffers
             .iter()
-            .flat_map(|buffer| buffer.pieces().iter().cloned())
+            .flat_map(|buffer| buffer.parts().iter().cloned())
             .collect();
         Self {
-            pieces: Pieces::Many(pieces),
+            parts: Parts::Many(parts),
         }
     }
 
-    /// The packed bytes from `from` on, `len` of them; `None` if the buffer has fewer, or is not one piece.
+    /// The packed bytes from `from` on, `len` of them; `None` if the buffer has fewer, or is not one part.
     pub(crate) fn range(&self, from: u64, len: u64) -> Option<Self> {
-        let Pieces::One(piece) = &self.pieces else { return None };
-        let fits = from.checked_add(len).is_some_and(|end| end <= piece.len);
-        fits.then(|| Self {
-            pieces: Pieces::One(Piece {
-                from: piece.from + from,
-                len,
-                ..piece.clone()
-            }),
+        let Parts::One(part) = &self.parts else { return None };
+        let fits = from.checked_add(len).is_some_and(|end| end <= part.len());
+        fits.then(|| {
+            Self::of(match part {
+                Part::Run(run) => Part::Run(Run {
+                    start: run.start.wrapping_add(from as usize),
+                    len,
+                    owner: run.owner.clone(),
+                }),
+                Part::Typed(typed) => Part::Typed(Arc::new(Typed {
+                    from: typed.from + from,
+                    len,
+                    ..Typed::clone(typed)
+                })),
+            })
         })
     }
 
-    fn pieces(&self) -> &[Piece] {
-        match &self.pieces {
-            Pieces::One(piece) => slice::from_ref(piece),
-            Pieces::Many(pieces) => pieces,
+    fn parts(&self) -> &[Part] {
+        match &self.parts {
+            Parts::One(part) => slice::from_ref(part),
+            Parts::Many(parts) => parts,
         }
     }
 
     /// Length of the packed data, bytes.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
-        match &self.pieces {
-            Pieces::One(piece) => piece.len,
-            Pieces::Many(pieces) => pieces.iter().map(|piece| piece.len).sum(),
+        match &self.parts {
+            Parts::One(part) => part.len(),
+            Parts::Many(parts) => parts.iter().map(Part::len).sum(),
         }
     }
 
-    /// The type signature of the data, if the buffer consists of whole elements.
+    /// The type signature of the data, if the buffer consists of whole elements. Bytes of a buffer that does not know
+    /// their type are bytes.
     pub(super) fn signature(&self) -> Signature {
-        let signatures = self.pieces().iter().map(|piece| piece.datatype.signature(piece.count));
+        let signatures = self.parts().iter().map(|part| match part {
+            Part::Run(run) => Datatype::predefined(Kind::Byte).signature(run.len),
+            Part::Typed(typed) => typed.datatype.signature(typed.count),
+        });
         signatures.fold(Signature::EMPTY, Signature::then)
     }
 
     /// The data, if they are contiguous.
+    #[inline]
     pub(crate) fn as_slice(&self) -> Option<&[u8]> {
-        match &self.pieces {
-            Pieces::One(piece) => piece.as_slice(),
-            Pieces::Many(pieces) if pieces.is_empty() => Some(&[]),
-            _ => None,
+        match &self.parts {
+            Parts::One(part) => part.as_slice(),
+            Parts::Many(parts) if parts.is_empty() => Some(&[]),
+            Parts::Many(_) => None,
         }
     }
 
@@ -163,19 +218,13 @@ impl Buffer {
     /// Writes the packed bytes from `offset` on to `room`, which is no part of this buffer. Gives how many.
     fn pack_to(&self, mut offset: u64, room: &mut [MaybeUninit<u8>]) -> usize {
         let mut done = 0;
-        for piece in self.pieces() {
-            if offset >= piece.len {
-                offset -= piece.len;
+        for part in self.parts() {
+            if offset >= part.len() {
+                offset -= part.len();
                 continue;
             }
-            let take = ((room.len() - done) as u64).min(piece.len - offset) as usize;
-            let part = &mut room[done..done + take];
-            // SAFETY: by `new`'s contract the data may be read; and `room` is other memory.
-            done += unsafe {
-                piece
-                    .datatype
-                    .pack_at(piece.base, piece.count, piece.from + offset, part)
-            };
+            let take = ((room.len() - done) as u64).min(part.len() - offset) as usize;
+            done += part.pack_to(offset, &mut room[done..done + take]);
             offset = 0;
             if done == room.len() {
                 break;
@@ -191,20 +240,13 @@ impl Buffer {
             self.place(0, Span::new(&data[..len as usize]));
             return;
         }
-        if let Pieces::One(piece) = &self.pieces
-            && let Some(run) = piece
-                .datatype
-                .segments(piece.count, piece.from..piece.from + len)
-                .next()
-            && run.len == len
+        if let Parts::One(part) = &self.parts
+            && let Some((start, run)) = part.run(0, len)
+            && run == len
         {
-            let start = piece
-                .base
-                .wrapping_offset(run.offset as isize)
-                .cast::<MaybeUninit<u8>>();
             // SAFETY: by `new`'s contract these are data of the elements, which no other code uses; so `from` is other
             // memory.
-            from.pack_to(0, unsafe { slice::from_raw_parts_mut(start, len as usize) });
+            from.pack_to(0, unsafe { slice::from_raw_parts_mut(start.cast(), len as usize) });
             return;
         }
         while at < len {
@@ -215,87 +257,134 @@ impl Buffer {
         }
     }
 
-    /// Address, count and datatype, if it is one piece.
-    pub(crate) fn piece(&self) -> Option<(*mut u8, u64, &Datatype)> {
-        match &self.pieces {
-            Pieces::One(piece) => Some((piece.base, piece.count, &piece.datatype)),
-            Pieces::Many(_) => None,
+    /// Address, count and datatype, if it is one part.
+    pub(crate) fn elements(&self) -> Option<(*mut u8, u64, Datatype)> {
+        match &self.parts {
+            Parts::One(Part::Run(run)) => Some((run.start, run.len, Datatype::predefined(Kind::Byte))),
+            Parts::One(Part::Typed(typed)) => Some((typed.base, typed.count, typed.datatype.clone())),
+            Parts::Many(_) => None,
         }
     }
 }
 
-impl Piece {
+impl Part {
+    #[inline(always)]
+    fn len(&self) -> u64 {
+        match self {
+            Self::Run(run) => run.len,
+            Self::Typed(typed) => typed.len,
+        }
+    }
+
     /// The data, if they are contiguous.
     #[inline]
     fn as_slice(&self) -> Option<&[u8]> {
-        if self.len == 0 {
+        if self.len() == 0 {
             return Some(&[]);
         }
-        let begin = self.datatype.begin_of_run(self.count)?;
-        let start = self.base.wrapping_offset(begin as isize + self.from as isize);
-        // SAFETY: by `new`'s contract these are data of the elements.
-        Some(unsafe { slice::from_raw_parts(start, self.len as usize) })
-    }
-
-    /// The contiguous run of memory that holds byte `offset`: its address as an offset from `base`, and its bytes from
-    /// there on, at most `max`.
-    fn run(&self, offset: u64, max: u64) -> Option<(i64, &[u8])> {
-        if offset >= self.len {
-            return Some((0, &[]));
-        }
-        let end = (offset + max).min(self.len);
-        let (place, len) = match self.datatype.begin_of_run(self.count) {
-            Some(begin) => (begin + (self.from + offset) as i64, end - offset),
-            None => {
-                let mut segments = self.datatype.segments(self.count, self.from + offset..self.from + end);
-                let segment = segments.next()?;
-                (segment.offset, segment.len)
+        let start = match self {
+            Self::Run(run) => run.start,
+            Self::Typed(typed) => {
+                let begin = typed.datatype.begin_of_run(typed.count)?;
+                typed.base.wrapping_offset(begin as isize + typed.from as isize)
             }
         };
-        let start = self.base.wrapping_offset(place as isize);
         // SAFETY: by `new`'s contract these are data of the elements.
-        Some((place, unsafe { slice::from_raw_parts(start, len as usize) }))
+        Some(unsafe { slice::from_raw_parts(start, self.len() as usize) })
     }
-}
 
-impl Piece {
+    /// The contiguous run of memory that holds byte `offset`: the address of that byte, and how many there are from there
+    /// on, at most `max`. `None`: there are no more.
+    fn run(&self, offset: u64, max: u64) -> Option<(*mut u8, u64)> {
+        let end = offset.saturating_add(max).min(self.len());
+        if offset >= end {
+            return None;
+        }
+        match self {
+            Self::Run(run) => Some((run.start.wrapping_add(offset as usize), end - offset)),
+            Self::Typed(typed) => {
+                let mut segments = typed
+                    .datatype
+                    .segments(typed.count, typed.from + offset..typed.from + end);
+                let segment = segments.next()?;
+                Some((typed.base.wrapping_offset(segment.offset as isize), segment.len))
+            }
+        }
+    }
+
+    /// Writes the packed bytes from `offset` on to `room`, which is no part of the buffer. Gives how many.
+    fn pack_to(&self, offset: u64, room: &mut [MaybeUninit<u8>]) -> usize {
+        match self {
+            Self::Run(run) => {
+                let len = room.len().min((run.len - offset) as usize);
+                // SAFETY: by `new`'s contract the data may be read; and `room` is other memory, of at least this length.
+                unsafe {
+                    let from = run.start.wrapping_add(offset as usize);
+                    room.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from, len);
+                }
+                len
+            }
+            // SAFETY: by `new`'s contract the data may be read; and `room` is other memory.
+            Self::Typed(typed) => unsafe {
+                typed
+                    .datatype
+                    .pack_at(typed.base, typed.count, typed.from + offset, room)
+            },
+        }
+    }
+
     /// Unpacks `bytes` to where the packed bytes from `offset` on belong.
     #[inline]
     fn place(&self, offset: u64, bytes: Span<'_>) {
-        let Some(left) = self.len.checked_sub(offset) else {
+        let Some(left) = self.len().checked_sub(offset) else {
             return;
         };
         let len = bytes.len().min(left as usize);
         // SAFETY: by `Buffer::new`'s contract the data may be written, and no other code uses them, so `bytes` is other
         // memory.
         unsafe {
-            self.datatype
-                .unpack_span_at(self.base, self.count, self.from + offset, bytes.part(0..len))
-        };
+            match self {
+                Self::Run(run) => {
+                    let to = run.start.wrapping_add(offset as usize);
+                    to.copy_from_nonoverlapping(bytes.as_ptr(), len);
+                }
+                Self::Typed(typed) => {
+                    let (base, at) = (typed.base, typed.from + offset);
+                    typed.datatype.unpack_span_at(base, typed.count, at, bytes.part(0..len));
+                }
+            }
+        }
     }
 }
 
 impl Landing for Buffer {
+    #[inline]
     fn capacity(&self) -> u64 {
         self.len()
     }
 
-    fn place(&mut self, mut offset: u64, mut bytes: Span<'_>) {
-        if let Pieces::One(piece) = &self.pieces {
-            return piece.place(offset, bytes);
+    #[inline]
+    fn place(&mut self, offset: u64, bytes: Span<'_>) {
+        match &self.parts {
+            Parts::One(part) => part.place(offset, bytes),
+            Parts::Many(parts) => place_in(parts, offset, bytes),
         }
-        for piece in self.pieces() {
-            if offset >= piece.len {
-                offset -= piece.len;
-                continue;
-            }
-            let (here, rest) = bytes.split_at(bytes.len().min((piece.len - offset) as usize));
-            piece.place(offset, here);
-            bytes = rest;
-            offset = 0;
-            if bytes.is_empty() {
-                break;
-            }
+    }
+}
+
+/// Unpacks `bytes` to where the packed bytes of these parts from `offset` on belong.
+fn place_in(parts: &[Part], mut offset: u64, mut bytes: Span<'_>) {
+    for part in parts {
+        if offset >= part.len() {
+            offset -= part.len();
+            continue;
+        }
+        let (here, rest) = bytes.split_at(bytes.len().min((part.len() - offset) as usize));
+        part.place(offset, here);
+        bytes = rest;
+        offset = 0;
+        if bytes.is_empty() {
+            break;
         }
     }
 }
@@ -371,16 +460,20 @@ impl Content for Lender {
 
     fn chunk(&mut self, offset: u64, max: u64) -> Bytes {
         let mut at = offset;
-        for piece in self.buffer.pieces() {
-            if at >= piece.len {
-                at -= piece.len;
+        for part in self.buffer.parts() {
+            if at >= part.len() {
+                at -= part.len();
                 continue;
             }
-            if let Some((_, run)) = piece.run(at, max)
-                && (run.len() as u64 >= RUN.min(max))
+            if let Some((start, len)) = part.run(at, max)
+                && len >= RUN.min(max)
             {
+                let owner = match part {
+                    Part::Run(run) => run.owner.clone(),
+                    Part::Typed(_) => None,
+                };
                 // SAFETY: by `Buffer::new`'s contract, which holds as long as loans are out.
-                return unsafe { self.loans.lend(run.as_ptr(), run.len(), piece.owner.clone()) };
+                return unsafe { self.loans.lend(start, len as usize, owner) };
             }
             break;
         }

@@ -198,7 +198,7 @@ impl Awaited {
 
 /// A running collective.
 pub(super) struct Running {
-    planned: Arc<Planned>,
+    pub(super) planned: Arc<Planned>,
     /// The collective that runs after it.
     next: Option<Arc<Planned>>,
     /// The next round.
@@ -208,21 +208,7 @@ pub(super) struct Running {
     request: RequestId,
     failure: Option<Ended>,
     /// Its connection plan, where the fabric needs one.
-    plan: Option<Progress>,
-}
-
-#[cfg(feature = "sim")]
-impl Running {
-    pub(super) fn release(&mut self) {
-        if let Some(plan) = &mut self.plan {
-            plan.release();
-        }
-    }
-
-    pub(super) fn will_connect(&self, process: u32) -> bool {
-        let plan = self.plan.as_ref();
-        plan.is_some_and(|plan| plan.has_ahead(&self.planned.call, process))
-    }
+    pub(super) plan: Option<Progress>,
 }
 
 impl Core {

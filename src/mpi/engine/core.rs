@@ -1,6 +1,7 @@
 //! State of one process: its requests, and the operations that they wait for.
 
 mod losses;
+mod short;
 
 use alloc::{
     boxed::Box,
@@ -58,6 +59,21 @@ impl Ended {
         wanted: None,
     };
 
+    #[inline(always)]
+    fn of(done: &Completion) -> Self {
+        Self {
+            envelope: done.envelope,
+            outcome: done.outcome,
+            ..Self::WELL
+        }
+    }
+
+    /// Returns whether it has ended as it should.
+    #[inline]
+    pub(super) fn is_well(&self) -> bool {
+        matches!(self.outcome, Outcome::Complete) && self.refused.is_none()
+    }
+
     pub(super) fn with(outcome: Outcome) -> Self {
         Self { outcome, ..Self::WELL }
     }
@@ -103,6 +119,31 @@ struct Slot {
     any_of: Option<Box<AnyOf>>,
 }
 
+impl Slot {
+    const FREE: Self = Self {
+        generation: 0,
+        owner: Owner::Nobody,
+        state: State::Free,
+        handle: None,
+        loans: None,
+        peer: None,
+        any_of: None,
+    };
+
+    /// Frees it; its number is given out again.
+    #[inline]
+    fn clear(&mut self) {
+        self.state = State::Free;
+        self.handle = None;
+        if self.loans.is_some() {
+            self.loans = None;
+        }
+        if self.any_of.is_some() {
+            self.any_of = None;
+        }
+    }
+}
+
 /// Destination of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
@@ -119,7 +160,7 @@ pub(crate) struct Core {
     pub(super) any_failed: bool,
     pub(super) tagged: Tagged<Buffer>,
     pub(super) remote: OnDemand,
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     /// Ended messages of channels: index of the channel, number of the message, request.
     pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
     /// Collectives that wait for acknowledgements.
@@ -159,9 +200,9 @@ pub(crate) struct Core {
 
 /// Keeps active messages until they are asked for.
 #[derive(Default)]
-pub(super) struct Inbox(VecDeque<Arrived>);
+pub(super) struct Inbox(pub(super) VecDeque<Arrived>);
 
-enum Arrived {
+pub(super) enum Arrived {
     Active {
         /// `None`: this process itself.
         peer: Option<PeerId>,
@@ -244,27 +285,15 @@ impl Core {
 
     #[inline]
     fn request(&mut self, owner: Owner, peer: Option<PeerId>) -> (RequestId, &mut Slot) {
-        let slot = Slot {
-            generation: 0,
-            owner,
-            state: State::Pending,
-            handle: None,
-            loans: None,
-            peer,
-            any_of: None,
-        };
-        let index = match self.free.pop() {
-            Some(index) => {
-                let generation = self.slots[index as usize].generation.wrapping_add(1);
-                self.slots[index as usize] = Slot { generation, ..slot };
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                self.slots.len() as u32 - 1
-            }
-        };
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::FREE);
+            self.slots.len() as u32 - 1
+        });
         let slot = &mut self.slots[index as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.owner = owner;
+        slot.state = State::Pending;
+        slot.peer = peer;
         (RequestId(u64::from(slot.generation) << 32 | u64::from(index)), slot)
     }
 
@@ -277,8 +306,7 @@ impl Core {
 
     fn forget(&mut self, id: RequestId) {
         if let Some(slot) = self.slot(id) {
-            slot.state = State::Free;
-            slot.loans = None;
+            slot.clear();
             self.free.push(id.0 as u32);
         }
     }
@@ -291,8 +319,7 @@ impl Core {
         if slot.loans.as_ref().is_some_and(|loans| !loans.are_back()) {
             return None;
         }
-        slot.state = State::Free;
-        slot.loans = None;
+        slot.clear();
         self.free.push(id.0 as u32);
         Some(ended)
     }
@@ -434,6 +461,7 @@ impl Core {
 
     /// Posts a receive; `any_of` are the processes from which it takes messages if it names no source. Gives how the
     /// receive has ended if it ends at once.
+    #[inline]
     pub(crate) fn receive(
         &mut self,
         messenger: &mut Messenger,
@@ -448,8 +476,10 @@ impl Core {
         {
             return Ok(failed);
         }
+        let before = self.ended;
         let id = self.receive_for(messenger, now, selector, buffer, Owner::Caller);
-        match self.take(id) {
+        let ended = if self.ended == before { None } else { self.take(id) };
+        match ended {
             Some(ended) => Ok(ended),
             None => {
                 if let Some(any_of) = any_of {
@@ -460,6 +490,7 @@ impl Core {
         }
     }
 
+    #[inline]
     pub(super) fn receive_for(
         &mut self,
         messenger: &mut Messenger,
@@ -469,7 +500,8 @@ impl Core {
         owner: Owner,
     ) -> RequestId {
         let peer = selector.source.and_then(|process| self.peers.meet(messenger, process));
-        if let Some(process) = selector.source
+        if self.any_absent()
+            && let Some(process) = selector.source
             && let Some(error) = self.absent(process, selector.bits)
             && self.tagged.probe(&selector).is_none()
         {
@@ -481,6 +513,7 @@ impl Core {
         id
     }
 
+    #[inline]
     fn posted(&mut self, id: RequestId, posting: Posting) {
         match posting {
             Posting::Done(done) => self.complete(&done),
@@ -614,14 +647,7 @@ impl Core {
     }
 
     fn complete(&mut self, done: &Completion) {
-        self.end(
-            RequestId(done.request),
-            Ended {
-                envelope: done.envelope,
-                outcome: done.outcome,
-                ..Ended::WELL
-            },
-        );
+        self.end(RequestId(done.request), Ended::of(done));
     }
 
     #[inline(always)]
@@ -637,22 +663,15 @@ impl Core {
         }
     }
 
-    /// Whether [`pump`](Self::pump) would find something to do.
-    #[cfg(feature = "sim")]
-    #[inline(always)]
-    pub(crate) fn has_work(&self, messenger: &Messenger) -> bool {
-        messenger.ready() > 0
-            || !self.tagged.is_settled()
-            || !self.remote.is_settled()
-            || !self.inbox.0.is_empty()
-            || !self.channel_news.is_empty()
-            || !self.draining.is_empty()
-            || !self.advancing.is_empty()
-    }
-
     /// Takes what the messenger has ready, and goes on with the operations that waited for it.
     pub(crate) fn pump(&mut self, messenger: &mut Messenger, now: Instant) {
-        self.tagged.handle_ready(messenger, now, &mut self.inbox);
+        self.pump_in_place(messenger, now, &[]);
+    }
+
+    /// The same, also if a message [is in place](Messenger::is_in_place), at the end of `datagram`.
+    pub(crate) fn pump_in_place(&mut self, messenger: &mut Messenger, now: Instant, datagram: &[u8]) {
+        self.tagged
+            .handle_ready_in_place(messenger, now, &mut self.inbox, datagram);
         if !self.remote.is_settled() || !self.inbox.0.is_empty() {
             self.with_remote(messenger, now, |remote, net| remote.pump(net));
         }
@@ -831,8 +850,7 @@ impl Core {
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
             if matches!(slot.state, State::Pending) || slot.loans.is_some() {
-                slot.state = State::Free;
-                slot.loans = None;
+                slot.clear();
                 self.free.push(index as u32);
                 self.ended += 1;
             }

@@ -3,8 +3,15 @@
 use alloc::string::String;
 use core::{fmt, time::Duration};
 
-use super::core::Core;
-use crate::{messaging::Messenger, mpi::Rank, time::Instant};
+use super::{
+    buffer::Buffer,
+    core::{AnyOf, Core, Ended, RequestId},
+};
+use crate::{
+    messaging::{Messenger, tagged::Selector},
+    mpi::Rank,
+    time::Instant,
+};
 
 /// The network can not be used any more; says why.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,7 +29,6 @@ impl core::error::Error for FabricError {}
 
 /// The MPI call that a program is in: reported for processes that wait for ever.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "only simulations take notes"))]
 pub(crate) struct Called {
     pub(crate) call: &'static str,
     pub(crate) context: u32,
@@ -37,6 +43,39 @@ pub(crate) struct Called {
 pub(crate) trait Fabric: Send + Sync {
     /// Calls `f` with the lock held, then transmits what is worth transmitting at once.
     fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant));
+
+    /// Sends a short message by a way past the queues, if there is one now, and returns whether it did.
+    fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
+        let _ = (process, bits, data);
+        false
+    }
+
+    /// Posts a receive, with the processes from which it takes messages if it names no source. Returns how it has ended,
+    /// if it ends at once; `None`: the network has failed.
+    fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {
+        let (mut given, mut begun) = (Some((buffer, any_of)), None);
+        self.access(&mut |core, messenger, now| {
+            begun = given
+                .take()
+                .map(|(buffer, any_of)| core.receive(messenger, now, *selector, buffer, any_of));
+        });
+        begun
+    }
+
+    /// Makes progress if the request has not ended; returns how it has ended, and forgets it then.
+    fn test(&self, id: RequestId) -> Result<Option<Ended>, FabricError> {
+        let mut ended = None;
+        self.access(&mut |core, _, _| ended = core.take(id));
+        if ended.is_some() {
+            return Ok(ended);
+        }
+        let progress = self.progress();
+        self.access(&mut |core, _, _| ended = core.take(id));
+        match progress {
+            Err(error) if ended.is_none() => Err(error),
+            _ => Ok(ended),
+        }
+    }
 
     /// The current time; takes no lock.
     fn now(&self) -> Instant;
@@ -64,13 +103,6 @@ pub(crate) trait Fabric: Send + Sync {
     /// The program is in this MPI call; `None`: in none.
     fn note(&self, call: Option<Called>) {
         let _ = call;
-    }
-
-    /// Lets `time` pass without the program; natively it passes by itself.
-    #[cfg(feature = "sim")]
-    fn away(&self, time: Duration) -> Result<(), FabricError> {
-        let _ = time;
-        Ok(())
     }
 
     /// Says goodbye to all peers, and waits at most `linger` for their acknowledgements.

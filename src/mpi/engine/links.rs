@@ -23,8 +23,13 @@ pub(crate) enum Links {
     /// Sessions with all of them are opened, and so their addresses resolved, when the collective is planned.
     Sessions,
     /// The fabric is asked to connect processes, as many at a time as it supports.
-    #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "no other fabric has connections"))]
     Planned(Planning, VecDeque<Wish>),
+}
+
+impl From<Planning> for Links {
+    fn from(planning: Planning) -> Self {
+        Self::Planned(planning, VecDeque::new())
+    }
 }
 
 impl Links {
@@ -51,17 +56,17 @@ pub(crate) enum Wish {
 
 /// How far a running collective has come with its connection plan.
 pub(super) struct Progress {
-    plan: Plan,
+    pub(super) plan: Plan,
     /// The running phase.
-    phase: usize,
+    pub(super) phase: usize,
     /// Number of messages of each phase that are not complete.
     left: Vec<usize>,
-    end: End,
+    pub(super) end: End,
 }
 
 /// Whether the fabric knows that a collective has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Not,
     Told,
     /// The fabric has released all connections.
@@ -183,51 +188,5 @@ impl Core {
     fn is_drained(&self, messenger: &Messenger, call: &Collective, peer: usize) -> bool {
         let peer = call.process(peer).and_then(|process| self.peers.get(process));
         peer.is_none_or(|peer| messenger.layer().is_idle(peer))
-    }
-
-    /// The fabric has released all connections of the oldest collective whose end it was told of, so that collective
-    /// ends.
-    #[cfg(feature = "sim")]
-    pub(crate) fn finish_release(&mut self) {
-        let Some(index) = self.releasing.pop_front() else {
-            return;
-        };
-        if let Some(Some(running)) = self.collectives.get_mut(index as usize) {
-            running.release();
-        }
-        self.advancing.push_back(index);
-    }
-
-    /// The next request to the fabric.
-    #[cfg(feature = "sim")]
-    pub(crate) fn poll_wish(&mut self) -> Option<Wish> {
-        match &mut self.links {
-            Links::Planned(_, wishes) => wishes.pop_front(),
-            Links::None | Links::Sessions => None,
-        }
-    }
-
-    /// Whether a running collective needs this process, now or later.
-    #[cfg(feature = "sim")]
-    pub(crate) fn will_connect(&self, process: u32) -> bool {
-        self.collectives
-            .iter()
-            .flatten()
-            .any(|running| running.will_connect(process))
-    }
-}
-
-#[cfg(feature = "sim")]
-impl Progress {
-    pub(super) fn release(&mut self) {
-        self.end = End::Released;
-    }
-
-    /// Whether this process is to be connected in the current phase or a later one.
-    pub(super) fn has_ahead(&self, call: &Collective, process: u32) -> bool {
-        let phases = self.plan.phases().iter().skip(self.phase);
-        phases
-            .flat_map(|phase| &phase.peers)
-            .any(|peer| call.process(*peer) == Some(process))
     }
 }

@@ -33,6 +33,11 @@ mod profile;
 mod remote;
 mod request;
 mod settings;
+#[cfg(feature = "sim")]
+pub(crate) mod simulated;
+#[cfg(not(feature = "sim"))]
+#[path = "native_only.rs"]
+pub(crate) mod simulated;
 mod start;
 mod window;
 
@@ -46,8 +51,6 @@ use ::core::{
 };
 use alloc::{sync::Arc, task::Wake, vec::Vec};
 
-#[cfg(feature = "sim")]
-pub(crate) use self::links::Wish;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use self::remote::drive as window_messages;
@@ -132,6 +135,8 @@ pub struct Engine {
     size: u32,
     finalized: AtomicBool,
     check: bool,
+    /// Some processes may be reached by a way for short messages.
+    short: bool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
     profile: Profile,
@@ -153,6 +158,7 @@ impl Engine {
     /// Process `process` of `peers.len()` processes (`None` stands for this one), on a driver that knows them as peers.
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
+        let short = driver.messenger().layer().takes_short();
         let mut core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
         core.links = Links::of(&options);
         let native = Arc::new(Native::new(driver, core, options.wait));
@@ -160,6 +166,7 @@ impl Engine {
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
         Self {
             helper,
+            short,
             ..Self::on_fabric(native, process, size, options)
         }
     }
@@ -183,14 +190,8 @@ impl Engine {
             profile: Profile::new(options.profiler, noted),
             arrays: Arc::default(),
             helper: None,
+            short: false,
         }
-    }
-
-    /// Lets `time` pass as if the program computed without calling MPI.
-    #[cfg(feature = "sim")]
-    pub(crate) fn away(&self, time: Duration) -> Result<(), FabricError> {
-        self.fabric.note(None);
-        self.fabric.away(time)
     }
 
     /// The current time by the network's clock, which has an origin of its own.
@@ -340,6 +341,12 @@ impl Engine {
         if let Some(profiler) = self.profile.profiler() {
             profiler.close(self.fabric.now());
         }
+    }
+
+    /// Returns whether calls are neither profiled nor checked.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        !self.check && !self.profile.is_on()
     }
 
     /// Whether a helper thread makes progress.

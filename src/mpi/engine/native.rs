@@ -22,11 +22,15 @@ use rustix::{
 use self::helper::Call;
 pub(crate) use self::helper::Helper;
 use super::{
-    core::Core,
+    buffer::Buffer,
+    core::{AnyOf, Core, Ended, RequestId},
     fabric::{Fabric, FabricError},
 };
 use crate::{
-    messaging::{Messenger, tagged::TaggedStats},
+    messaging::{
+        Messenger,
+        tagged::{Selector, TaggedStats},
+    },
     progress::{Acks, Clock, Driver, WaitPolicy},
     sync::{Sleepers, Ticket},
     time::Instant,
@@ -38,6 +42,9 @@ const NAP: Duration = Duration::from_millis(50);
 const SHORT_NAP: Duration = Duration::from_micros(200);
 /// A thread that waits longer than this has the peers that it waits for probed.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Number of tests in a row that are content with what came through memory; the next one makes a pass, too.
+const UNPASSED: u8 = 31;
 
 /// Number of calls that do not read the clock after one that has found it too early for a look.
 const UNREAD: u8 = 7;
@@ -55,6 +62,10 @@ struct Inner {
     /// When a caller that only polls has last begun to watch the peers that it needs.
     watched: Instant,
     callers: Callers,
+    /// Some peers may be reached by a way for short messages.
+    short: bool,
+    /// Tests in a row that made no pass.
+    unpassed: u8,
     /// The helper thread listens to the network.
     helper_listens: bool,
 }
@@ -107,6 +118,7 @@ impl Native {
         Self {
             clock: driver.clock(),
             inner: Mutex::new(Inner {
+                short: driver.messenger().layer().takes_short(),
                 driver,
                 core,
                 failure: None,
@@ -114,6 +126,7 @@ impl Native {
                 sleepers: Sleepers::default(),
                 watched: Instant::ZERO,
                 callers: Callers::One(here()),
+                unpassed: 0,
                 helper_listens: false,
             }),
             contenders: AtomicUsize::new(0),
@@ -236,8 +249,8 @@ impl Inner {
     /// Takes in everything that the driver has.
     fn pump(driver: &mut Driver, core: &mut Core) {
         // Messages before events: a peer that has said goodbye has sent all its messages before.
-        let (messenger, now) = driver.parts();
-        core.pump(messenger, now);
+        let (messenger, now, datagram) = driver.parts_in_place();
+        core.pump_in_place(messenger, now, datagram);
         if driver.has_event() {
             while let Some(event) = driver.poll_event() {
                 let (messenger, now) = driver.parts();
@@ -256,6 +269,32 @@ impl Inner {
         self.result(done).map(drop)
     }
 
+    /// A pass of a caller that polls.
+    fn poll(&mut self) -> Result<(), FabricError> {
+        self.unpassed = 0;
+        let result = self.pass(Acks::Later);
+        // A caller that polls again and again waits, too.
+        let now = self.driver.parts().1;
+        if result.is_ok() && Duration::from_nanos(now.nanos_since(self.watched)) > PATIENCE {
+            self.watched = now;
+            self.watch();
+            self.transmit();
+        }
+        result
+    }
+
+    /// How a request has ended, if that takes no pass.
+    #[inline]
+    fn take_quickly(&mut self, id: RequestId) -> Option<Ended> {
+        let ended = self.core.take(id);
+        if ended.is_some() || !self.short || self.failure.is_some() || self.unpassed >= UNPASSED {
+            return ended;
+        }
+        self.unpassed += 1;
+        self.core.take_short(self.driver.messenger_mut(), id)
+    }
+
+    #[inline]
     fn transmit(&mut self) {
         if self.core.wants_transmit(self.driver.messenger()) {
             self.driver.transmit_now();
@@ -309,16 +348,55 @@ impl Fabric for Native {
         }
         let before = inner.core.ended;
         self.take_over(&mut inner.helper_listens);
-        let result = inner.pass(Acks::Later);
-        // A caller that polls again and again waits, too.
-        let now = inner.driver.parts().1;
-        if result.is_ok() && Duration::from_nanos(now.nanos_since(inner.watched)) > PATIENCE {
-            inner.watched = now;
-            inner.watch();
-            inner.transmit();
-        }
+        let result = inner.poll();
         self.unlock(inner, before);
         result
+    }
+
+    fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
+        let mut inner = self.lock();
+        inner.callers.note();
+        let Inner { driver, core, .. } = &mut *inner;
+        let sent = core.send_short(driver.messenger_mut(), process, bits, data);
+        if sent == Some(true) {
+            inner.transmit();
+        }
+        sent.is_some()
+    }
+
+    fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {
+        let mut inner = self.lock();
+        if inner.failure.is_some() {
+            return None;
+        }
+        inner.callers.note();
+        let before = inner.core.ended;
+        let Inner { driver, core, .. } = &mut *inner;
+        let (messenger, now) = driver.parts();
+        let begun = core.receive(messenger, now, *selector, buffer, any_of);
+        inner.transmit();
+        self.unlock(inner, before);
+        Some(begun)
+    }
+
+    fn test(&self, id: RequestId) -> Result<Option<Ended>, FabricError> {
+        let mut inner = self.lock();
+        let before = inner.core.ended;
+        let mut ended = inner.take_quickly(id);
+        if ended.is_none() {
+            if let Some(failure) = &inner.failure {
+                return Err(failure.clone());
+            }
+            self.take_over(&mut inner.helper_listens);
+            let result = inner.poll();
+            ended = inner.core.take(id);
+            if let (Err(error), None) = (result, &ended) {
+                self.unlock(inner, before);
+                return Err(error);
+            }
+        }
+        self.unlock(inner, before);
+        Ok(ended)
     }
 
     #[inline]
@@ -354,7 +432,7 @@ impl Fabric for Native {
         let (messenger, now) = driver.parts();
         core.refuse_returned(messenger, now);
         let ends = driver.close_all();
-        let closed = driver.wait_ended(ends, linger);
+        let closed = driver.wait_ended(ends, Some(linger));
         driver.write_report(Some(("messages", &counters(core.stats()))));
         inner.result(closed).map(|_| ())
     }

@@ -266,6 +266,19 @@ impl Profile {
         }
     }
 
+    /// Returns whether there is a profiler.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.profiler.is_some()
+    }
+
+    /// Returns whether nothing is told of calls: neither a profiler nor the fabric.
+    #[inline]
+    pub(super) fn is_off(&self) -> bool {
+        self.profiler.is_none() && !self.noted
+    }
+
+    #[inline]
     pub(super) fn profiler(&self) -> Option<&dyn Profiler> {
         self.profiler.as_deref()
     }
@@ -452,6 +465,18 @@ impl Communicator {
     }
 }
 
+impl From<Called> for Entry {
+    fn from(called: Called) -> Self {
+        Self {
+            call: called.call,
+            context: called.context,
+            peer: called.peer,
+            tag: called.tag,
+            ..Self::default()
+        }
+    }
+}
+
 impl Communicator {
     /// Tells the fabric which call the program is in.
     fn note(&self, call: &'static str, peer: Option<Rank>, tag: Option<i32>) {
@@ -550,11 +575,11 @@ impl Span {
 
     fn numbered(self, mut result: Result<Request, Error>) -> Result<Request, Error> {
         if let (Self(Some(Told::Profiler(open))), Ok(request)) = (&self, &mut result) {
-            request.number = open.number();
+            request.set_number(open.number());
         }
         self.leave(result, |request, leave| {
             leave(&Exit {
-                request: Some(request.number),
+                request: Some(request.number()),
                 ..Exit::default()
             });
         })

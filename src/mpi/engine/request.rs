@@ -1,6 +1,6 @@
 //! Operations that have begun and may not have ended.
 
-use alloc::{vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 use core::{
     fmt, mem,
     task::{Context, Poll},
@@ -14,12 +14,11 @@ use super::{
 };
 use crate::{
     error::PeerError,
-    messaging::{Messenger, tagged::Outcome},
+    messaging::tagged::Outcome,
     mpi::{
         Rank,
         error::{Detail, Error, ErrorClass},
     },
-    time::Instant,
 };
 
 /// What has been received (MPI 3.2.5).
@@ -66,29 +65,26 @@ pub struct Request {
     pub(super) communicator: Communicator,
     state: State,
     about: About,
-    /// The profiled call that began it, if that lasts until the request has ended.
-    span: Span,
-    /// Number by which the profiler knows it; 0 if there is none.
-    pub(super) number: u64,
+    /// What most requests do not have.
+    extra: Option<Box<Extra>>,
 }
 
 /// What the result of an operation needs to know about it.
+#[derive(Clone, Copy)]
 pub(super) struct About {
     /// The call that began it.
     pub(super) call: &'static str,
     /// Size of the receive buffer, bytes.
     pub(super) room: u64,
-    pub(super) check: Option<Check>,
 }
 
-impl About {
-    pub(super) fn new(call: &'static str, room: u64) -> Self {
-        Self {
-            call,
-            room,
-            check: None,
-        }
-    }
+#[derive(Default)]
+struct Extra {
+    check: Option<Check>,
+    /// The profiled call that began the request, if that lasts until it has ended.
+    span: Span,
+    /// Number by which the profiler knows the request; 0 if there is none.
+    number: u64,
 }
 
 impl fmt::Debug for Request {
@@ -101,58 +97,70 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
+    #[inline]
     pub(super) fn pending(communicator: &Communicator, id: RequestId, call: &'static str, room: u64) -> Self {
-        Self::pending_about(communicator, id, About::new(call, room))
-    }
-
-    pub(super) fn pending_about(communicator: &Communicator, id: RequestId, about: About) -> Self {
         Self {
             communicator: communicator.clone(),
             state: State::Pending(id),
-            about,
-            span: Span::default(),
-            number: 0,
+            about: About { call, room },
+            extra: None,
         }
     }
 
+    #[inline]
     pub(super) fn ended(communicator: &Communicator, status: Status, call: &'static str) -> Self {
         Self {
             communicator: communicator.clone(),
             state: State::Ended(status),
-            about: About::new(call, 0),
-            span: Span::default(),
-            number: 0,
+            about: About { call, room: 0 },
+            extra: None,
         }
+    }
+
+    fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
     }
 
     /// With what to check when it has ended.
     pub(super) fn checked(mut self, check: Option<Check>) -> Self {
-        self.about.check = check;
+        if check.is_some() {
+            self.extra().check = check;
+        }
         self
     }
 
     /// With the profiled call that began it, which lasts until the request has ended.
     pub(super) fn within(mut self, span: Span) -> Self {
-        self.span = span;
+        if span.is_open() {
+            self.extra().span = span;
+        }
         self
+    }
+
+    /// The profiler knows it by this number.
+    pub(super) fn set_number(&mut self, number: u64) {
+        self.extra().number = number;
     }
 
     /// Tells the profiler that a call on this request begins.
     fn enter(&self, call: &'static str) -> Span {
         self.communicator.enter(|| Entry {
-            requests: vec![self.number],
+            requests: vec![self.number()],
             ..Entry::named(call)
         })
     }
 
     /// The call that began the request, if it is still open; otherwise begins `call`.
     fn end_of(&mut self, call: &'static str) -> Span {
-        let span = mem::take(&mut self.span);
+        let span = self
+            .extra
+            .as_mut()
+            .map_or_else(Span::default, |extra| mem::take(&mut extra.span));
         if span.is_open() {
             return span;
         }
         // A request that was begun within another call is none of the program's.
-        if self.number == 0 && self.communicator.engine().profile.profiler().is_some() {
+        if self.number() == 0 && self.communicator.engine().profile.profiler().is_some() {
             return Span::default();
         }
         self.enter(call)
@@ -167,7 +175,7 @@ impl Request {
     /// The number by which a profiler knows this request; 0 if there is no profiler.
     #[must_use]
     pub fn number(&self) -> u64 {
-        self.number
+        self.extra.as_ref().map_or(0, |extra| extra.number)
     }
 
     /// The MPI function that began it.
@@ -205,6 +213,9 @@ impl Request {
     /// # Errors
     /// The operation has failed.
     pub fn wait_mut(&mut self) -> Result<Status, Error> {
+        if self.communicator.engine().profile.is_off() {
+            return self.finish();
+        }
         let span = self.end_of("MPI_Wait");
         let ended = self.finish();
         span.leave(ended, |status, leave| self.told(Some(*status), leave))
@@ -213,7 +224,9 @@ impl Request {
     /// Tells the profiler how it has ended, if it has.
     fn told(&self, status: Option<Status>, leave: &mut dyn FnMut(&Exit<'_>)) {
         // A collective that ends with the call that began it has no number: there is nothing to tell.
-        let ended = status.filter(|_| self.number != 0).map(|status| (self.number, status));
+        let ended = status
+            .filter(|_| self.number() != 0)
+            .map(|status| (self.number(), status));
         leave(&Exit {
             ended: ended.as_slice(),
             ..Exit::default()
@@ -221,6 +234,7 @@ impl Request {
     }
 
     /// Waits until it has ended, without telling the profiler.
+    #[inline]
     pub(super) fn finish(&mut self) -> Result<Status, Error> {
         let id = match mem::replace(&mut self.state, State::Ended(Status::EMPTY)) {
             State::Ended(status) => return Ok(status),
@@ -245,35 +259,33 @@ impl Request {
     /// # Errors
     /// The operation has failed.
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
+        if self.communicator.engine().profile.is_off() {
+            return self.look();
+        }
         let span = self.end_of("MPI_Test");
         let ended = self.look();
         if matches!(ended, Ok(None)) && !is_immediate(self.about.call) {
             // The call goes on.
-            self.span = span;
+            self.extra().span = span;
             return ended;
         }
         span.leave(ended, |status, leave| self.told(*status, leave))
     }
 
     /// Looks whether it has ended, without telling the profiler.
+    #[inline]
     fn look(&mut self) -> Result<Option<Status>, Error> {
         let State::Pending(id) = self.state else {
             return self.finish().map(Some);
         };
-        let fabric = &self.communicator.engine().fabric;
-        let mut ended = None;
-        let mut look = |core: &mut Core, _: &mut Messenger, _: Instant| ended = core.take(id);
-        fabric.access(&mut look);
-        if ended.is_none() {
-            let progress = fabric.progress();
-            fabric.access(&mut |core, _, _| ended = core.take(id));
-            if progress.is_err() && ended.is_none() {
-                return Err(self.communicator.broken(self.about.call));
+        match self.communicator.engine().fabric.test(id) {
+            Ok(Some(ended)) => {
+                self.state = State::Ended(Status::EMPTY);
+                self.result(&ended).map(Some)
             }
+            Ok(None) => Ok(None),
+            Err(_) => Err(self.communicator.broken(self.about.call)),
         }
-        let Some(ended) = ended else { return Ok(None) };
-        self.state = State::Ended(Status::EMPTY);
-        self.result(&ended).map(Some)
     }
 
     /// How it has ended, if it has; the request stays active (`MPI_Request_get_status`). Makes progress once.
@@ -369,7 +381,7 @@ impl Request {
         let all = requests.clone();
         requests.next().map_or_else(Span::default, |first| {
             first.communicator.enter(|| Entry {
-                requests: all.map(|request| request.number).collect(),
+                requests: all.map(Self::number).collect(),
                 ..Entry::named(call)
             })
         })
@@ -423,7 +435,7 @@ impl Request {
             if let Some(mut request) = place.take_if(|request| request.is_done()) {
                 let result = request.finish();
                 if span.is_open() {
-                    told.push((request.number, result.unwrap_or(Status::EMPTY)));
+                    told.push((request.number(), result.unwrap_or(Status::EMPTY)));
                 }
                 ended.push((index, result));
             }
@@ -438,7 +450,8 @@ impl Request {
     }
 
     fn result(&self, ended: &Ended) -> Result<Status, Error> {
-        self.communicator.result(ended, &self.about)
+        let check = self.extra.as_ref().and_then(|extra| extra.check.as_ref());
+        self.communicator.result(ended, self.about, check)
     }
 }
 
@@ -447,6 +460,7 @@ impl Request {
 pub fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
     struct Fuse;
     impl Drop for Fuse {
+        #[inline]
         fn drop(&mut self) {
             std::eprintln!("hikyaku: a panic while the network uses buffers");
             std::process::abort();
@@ -461,23 +475,40 @@ pub fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
 impl Drop for Request {
     fn drop(&mut self) {
         if let State::Pending(id) = self.state {
-            let _span = self.end_of("MPI_Request_free");
-            self.communicator
-                .engine()
-                .fabric
-                .access(&mut |core, _, _| core.detach(id));
+            self.give_up(id);
         }
+    }
+}
+
+impl Request {
+    /// Nobody asks for it any more.
+    #[cold]
+    fn give_up(&mut self, id: RequestId) {
+        let _span = self.end_of("MPI_Request_free");
+        self.communicator
+            .engine()
+            .fabric
+            .access(&mut |core, _, _| core.detach(id));
     }
 }
 
 impl Communicator {
     /// How a request has ended, as MPI status or error.
-    pub(super) fn result(&self, ended: &Ended, about: &About) -> Result<Status, Error> {
-        let About { call, room, ref check } = *about;
+    #[inline]
+    pub(super) fn result(&self, ended: &Ended, about: About, check: Option<&Check>) -> Result<Status, Error> {
+        if ended.is_well() && check.is_none() {
+            return Ok(self.status_of(&ended.envelope));
+        }
+        self.result_in_full(ended, about, check)
+    }
+
+    #[cold]
+    fn result_in_full(&self, ended: &Ended, about: About, check: Option<&Check>) -> Result<Status, Error> {
+        let About { call, room } = about;
         let status = self.status_of(&ended.envelope);
         let source = status.source;
         if let Some(class) = ended.refused {
-            let error = self.refused(class, call, check.as_ref());
+            let error = self.refused(class, call, check);
             return Err(self.locate(match class {
                 ErrorClass::NotSame if check.is_none() => error.with_peer(source).with_detail(Detail::Text(
                     "that rank has called another collective, or with other arguments",

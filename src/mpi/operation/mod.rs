@@ -12,14 +12,13 @@
 //! - `MPI_MAXLOC` and `MPI_MINLOC`: NaN wins over all numbers; among equals, and among NaNs, the lowest index wins.
 //! - Logical operations give 0 or 1; everything but zero is true.
 
+mod error;
 mod predefined;
 
 use alloc::sync::Arc;
 
-use super::{
-    datatype::{Datatype, DatatypeError, Kind},
-    error::ErrorClass,
-};
+use super::datatype::{Datatype, Kind};
+pub use error::OperationError;
 pub use predefined::Predefined;
 
 /// A user function: input, inout, number of elements, their datatype.
@@ -36,26 +35,6 @@ enum Handle {
         function: Arc<Function>,
         is_commutative: bool,
     },
-}
-
-/// Why a reduction is not possible.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OperationError {
-    /// The operation is not defined for this kind (MPI 6.9.2).
-    Kind {
-        /// The operation.
-        operation: Predefined,
-        /// The kind of its operands.
-        kind: Kind,
-    },
-    /// A predefined operation takes only predefined datatypes.
-    Derived {
-        /// The operation.
-        operation: Predefined,
-    },
-    /// An operand's memory is too short for the elements.
-    Memory(DatatypeError),
 }
 
 impl Operation {
@@ -167,34 +146,6 @@ impl core::fmt::Debug for Operation {
         }
     }
 }
-
-impl OperationError {
-    /// Its MPI class.
-    #[must_use]
-    pub const fn class(&self) -> ErrorClass {
-        match self {
-            Self::Kind { .. } | Self::Derived { .. } => ErrorClass::Op,
-            Self::Memory(error) => error.class(),
-        }
-    }
-}
-
-impl core::fmt::Display for OperationError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Kind { operation, kind } => write!(f, "{operation} is not defined for {kind}"),
-            Self::Derived { operation } => write!(
-                f,
-                "{operation} takes only predefined datatypes; for others, define an operation"
-            ),
-            Self::Memory(error) => error.fmt(f),
-        }
-    }
-}
-
-crate::debug_as_display!(OperationError);
-
-impl core::error::Error for OperationError {}
 
 #[cfg(test)]
 mod tests;

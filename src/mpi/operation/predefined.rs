@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "operands are memory of the caller")]
 //! The predefined operations over the kinds that MPI allows for them.
 
-use super::{Datatype, Kind, OperationError};
+use super::Kind;
 
 /// A predefined operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,16 +95,6 @@ impl Predefined {
             Self::Band | Self::Bor | Self::Bxor => integer || matches!(kind, Byte),
             Self::Minloc | Self::Maxloc => kind.pair().is_some(),
             Self::Replace | Self::NoOp => true,
-        }
-    }
-
-    /// The kind of `datatype`, if this operation is defined for it.
-    pub(super) fn kind_of(self, datatype: &Datatype) -> Result<Kind, OperationError> {
-        let operation = self;
-        match datatype.kind() {
-            Some(kind) if self.is_defined_for(kind) => Ok(kind),
-            Some(kind) => Err(OperationError::Kind { operation, kind }),
-            None => Err(OperationError::Derived { operation }),
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::{string::ToString, vec::Vec};
 use proptest::prelude::*;
 
 use super::*;
+use crate::mpi::class::ErrorClass;
 use Predefined::*;
 
 fn octets<T: Copy, const N: usize>(values: &[T], to: impl Fn(T) -> [u8; N]) -> Vec<u8> {

@@ -10,7 +10,7 @@ mod cartesian;
 mod dims;
 mod graph;
 
-use super::{Rank, error::ErrorClass};
+use super::{Rank, class::ErrorClass};
 pub use cartesian::{Cartesian, Shift, Sub};
 pub use dims::dims_create;
 pub use graph::{Adjacency, Edges, Graph};

@@ -118,6 +118,19 @@ impl Queue {
         self.cost_limit.saturating_sub(self.cost_queued)
     }
 
+    /// Returns whether nothing waits for credit, and there is enough for so much more.
+    #[inline]
+    pub(super) fn can_pay(&self, cost: u32) -> bool {
+        self.cost_queued + u64::from(cost) <= self.cost_limit
+    }
+
+    /// Takes credit for a message that does not go through the queue.
+    #[inline]
+    pub(super) fn pay(&mut self, cost: u32) {
+        self.cost_queued += u64::from(cost);
+        self.cost_sent += u64::from(cost);
+    }
+
     /// The peer has announced this limit. Returns whether something may wait for it.
     pub(super) fn raise_limit(&mut self, limit: u32) -> bool {
         let more = limit.wrapping_sub(self.cost_limit as u32) as i32;

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     PeerError,
-    reliability::{input::Arrival, peer::Phase, recovery::mark_lost, source::NONE, timers::Timer},
+    reliability::{input::Arrival, peer::Phase, recovery::mark_lost, timers::Timer},
 };
 
 /// Takes in a datagram as if nothing could be predicted. Gives whether it was as predicted.
@@ -20,7 +20,7 @@ pub(super) fn handle_unpredicted(
     endpoint.advance(now);
     endpoint.stats.packets_received += 1;
     let arrival = Arrival::new(source, octets, Packet::new_checked(octets).unwrap());
-    let predicted = endpoint.clone().handle_predicted(&arrival, &mut got.clone()).is_some();
+    let predicted = endpoint.clone().handle_predicted(&source, octets, &mut got.clone());
     if let Err(reason) = endpoint.handle_any(&arrival, &mut [].chunks(1), got) {
         endpoint.count_drop(reason);
     }
@@ -243,26 +243,6 @@ fn an_answer_before_all_is_heard_is_predicted() {
     assert_eq!(pair.predicted - before, 3);
     let in_flight = pair.ends[0].0.peer_stats(to_b).unwrap().packets_in_flight;
     assert!(in_flight == 2 && !pair.ends[0].0.all_idle());
-}
-
-/// What was left for later does not keep those from hearing of room who ask for it, …
-#[test]
-fn room_that_was_left_for_later_is_told() {
-    let (mut pair, to_b) = answered(&[message(0, 2)]);
-    let endpoint = &mut pair.ends[0].0;
-    endpoint.config.send_queue_bytes = 8;
-    while endpoint.poll_event().is_some() {}
-    endpoint.tell_when_writable(to_b);
-    assert_eq!(endpoint.poll_event(), Some(Event::Writable { peer: to_b }));
-}
-
-/// … and is not looked for when the session is over.
-#[test]
-fn what_was_left_for_later_ends_with_its_session() {
-    let (mut pair, to_b) = answered(&[message(0, 2)]);
-    pair.ends[0].0.expel(to_b, PeerError::Misbehaved);
-    pair.pump();
-    assert!(pair.ends[0].0.all_idle());
 }
 
 /// What an impossible answer acknowledges is not looked for when the session is over.

@@ -17,7 +17,7 @@ const BEGINNING: u32 = 5;
 /// The same for a block of more than half a page.
 const LONG_BEGINNING: u32 = 5;
 /// Blocks per size whose lines are noted, if they are larger than one line: where there are more, each is the state of
-/// one of many peers ([`Endpoint::locate`](crate::reliability::Endpoint)).
+/// one of many peers ([`Locate`](crate::prefetch::Locate)).
 const MARKED: u8 = 4;
 /// Lines of a stack that a program needs when it is resumed: below the address where it is suspended, and above.
 const STACK: (usize, usize) = (14, 36);

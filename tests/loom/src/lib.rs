@@ -2,7 +2,7 @@
 //! fences. Models of the first must pass; each must fail with one of the others, or it could not find anything.
 #![expect(dead_code, reason = "parts of the library that no model uses")]
 
-pub mod memory;
+pub mod segment;
 pub mod models;
 mod right;
 mod unfenced;

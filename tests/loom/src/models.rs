@@ -12,7 +12,7 @@ use loom::{
     thread,
 };
 
-use crate::{memory::Memory, right::sleepers::Sleepers};
+use crate::{segment::Segment, right::sleepers::Sleepers};
 
 /// Switches between threads where neither of them waits: more of them find no other mistakes in parts as small as these.
 const PREEMPTIONS: usize = 3;
@@ -52,17 +52,18 @@ macro_rules! models {
     ($($world:ident)+) => {$(
         pub mod $world {
             use super::*;
+            const KIND: u32 = 1;
             use crate::$world::{
                 bell::Bell,
                 loans::Loans,
-                ring::{CONTROL, Consumer, Place, Producer, kind},
+                ring::{CONTROL, Consumer, Place, Producer},
             };
 
             /// Room for two records, which each lap writes over.
             const RING: Place = Place { control: 0, data: CONTROL, size: 32 };
 
-            fn ring() -> (Arc<Memory>, Producer, Consumer) {
-                let memory = Arc::new(Memory::new(CONTROL + 32));
+            fn ring() -> (Arc<Segment>, Producer, Consumer) {
+                let memory = Arc::new(Segment::new(CONTROL + 32));
                 let producer = Producer::new(Arc::clone(&memory), RING);
                 let consumer = Consumer::new(Arc::clone(&memory), RING);
                 (memory, producer, consumer)
@@ -77,7 +78,7 @@ macro_rules! models {
                             while !producer.has_room(8).unwrap() {
                                 thread::yield_now();
                             }
-                            producer.push(kind::WHOLE, &[IoSlice::new(&number.to_le_bytes())]);
+                            producer.push(KIND, &[IoSlice::new(&number.to_le_bytes())]);
                             producer.publish();
                         }
                     });
@@ -88,7 +89,7 @@ macro_rules! models {
                                 None => thread::yield_now(),
                             }
                         };
-                        assert_eq!((found.kind, found.len, memory.read(found.at)), (kind::WHOLE, 8, number));
+                        assert_eq!((found.kind, found.len, memory.read(found.at)), (KIND, 8, number));
                         consumer.release();
                     }
                     writer.join().unwrap();
@@ -102,7 +103,7 @@ macro_rules! models {
                     let bell = Arc::new(Descriptor::default());
                     let ours = Arc::clone(&bell);
                     let writer = thread::spawn(move || {
-                        producer.push(kind::WHOLE, &[IoSlice::new(&[7; 8])]);
+                        producer.push(KIND, &[IoSlice::new(&[7; 8])]);
                         if producer.publish() {
                             ours.write();
                         }
@@ -139,7 +140,7 @@ macro_rules! models {
                 });
             }
 
-            /// Memory that was lent is its owner's when all have given it back, and not before.
+            /// Segment that was lent is its owner's when all have given it back, and not before.
             pub fn loans_come_back() {
                 check(|| {
                     let memory = Arc::new(UnsafeCell::new(1));

@@ -6,10 +6,8 @@ use std::net::SocketAddr;
 use hikyaku::{
     AddPeerError, Config, SendError, Span,
     messaging::Messenger,
-    reliability::{
-        Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken,
-        delegated::{Host, LINK, Remote, Split},
-    },
+    poller::{DualPath, ProxyEndpoint, ProxyServer, protocol::LINK},
+    reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
     time::Instant,
 };
 
@@ -33,7 +31,7 @@ pub(crate) fn is_beside(address: SocketAddr) -> bool {
 
 pub(crate) struct Delegated {
     inner: Box<dyn Stack>,
-    host: Host,
+    host: ProxyServer,
     burst: Burst,
     now: Instant,
     /// It has an endpoint of its own, and the last burst was that one's.
@@ -55,13 +53,13 @@ impl Delegated {
             max_batch: RECORD,
             ..limits
         };
-        let remote = Remote::new(config.clone(), link, processors).expect("valid settings");
+        let remote = ProxyEndpoint::new(config.clone(), link, processors).expect("valid settings");
         let messenger = match bulk {
             Some([epoch, seed]) => {
                 let endpoint = Endpoint::new(config, limits, epoch, seed.into()).expect("valid settings");
-                Messenger::new(Box::new(Split::new(remote, endpoint)), processors)
+                Messenger::new(Box::new(DualPath::new(remote, endpoint)), processors)
             }
-            None => Messenger::new(remote, processors),
+            None => Messenger::new(Box::new(remote), processors),
         };
         let mut inner: Box<dyn Stack> = match eager_limit {
             Some(limit) => Box::new(TaggedStack::new(messenger, limit)),
@@ -71,7 +69,8 @@ impl Delegated {
         assert!(inner.poll_transmit(Instant::ZERO, &mut burst));
         let start = octets(&*inner, &burst);
         let split = bulk.is_some();
-        let host = Host::new(&start, of_host(limits, split), epoch, seed.into(), u32::MAX).expect("it begins well");
+        let host =
+            ProxyServer::new(&start, of_host(limits, split), epoch, seed.into(), u32::MAX).expect("it begins well");
         Self {
             inner,
             host,

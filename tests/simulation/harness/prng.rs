@@ -1,14 +1,14 @@
 //! Random numbers that are the same everywhere, and a hash of what they led to.
 
-pub(crate) use hikyaku::prng::mix;
+pub(crate) use hikyaku::internals::prng::mix;
 
 /// A seeded generator, in the units that the harness thinks in.
 #[derive(Clone, Debug)]
-pub(crate) struct Prng(hikyaku::prng::Prng);
+pub(crate) struct Prng(hikyaku::internals::prng::Prng);
 
 impl Prng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(hikyaku::prng::Prng::new(seed))
+        Self(hikyaku::internals::prng::Prng::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use crate::{
-    benchmarks::endpoints::Pair,
+    benchmarks::endpoints::{Pair, Sample, Variant},
     failure::Failure,
     harness::setup::check,
     machine::{
@@ -31,41 +31,6 @@ const HEADERS: usize = 28;
 const MESSAGES: usize = 2000;
 /// Bytes that a round moves at most, if the number of messages is not given.
 const ROUND: usize = 32 << 20;
-
-/// What the core does besides its duty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Variant {
-    /// Checksum off, the payload placed where it is delivered.
-    Plain,
-    /// With CRC-32C over every packet.
-    Checksum,
-    /// The message is copied once more at delivery.
-    SecondCopy,
-}
-
-impl Variant {
-    /// All of them, in the order of the table.
-    pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::Checksum, Self::SecondCopy];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "hikyaku/core",
-            Self::Checksum => "hikyaku/core+checksum",
-            Self::SecondCopy => "hikyaku/core+copy",
-        }
-    }
-}
-
-/// One round of one variant.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// Messages delivered.
-    pub messages: usize,
-    /// Packets that carried them.
-    pub packets: usize,
-    /// Time of all, ns.
-    pub nanos: u64,
-}
 
 /// Medians over rounds.
 struct Result {

@@ -12,17 +12,48 @@ use hikyaku::{
     wire::{Packet, Seq},
 };
 
-use crate::{
-    benchmarks::core::{Sample, Variant},
-    failure::Failure,
-    machine::clock,
-    transports::link::pattern,
-};
+use crate::{failure::Failure, machine::clock, transports::link::pattern};
 
 /// Messages, and packets, in flight at most.
 const WINDOW: u16 = 16;
 /// How long, on the clock that the endpoints are shown, a datagram travels.
 const FLIGHT: u64 = 2_000;
+
+/// What the core does besides its duty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variant {
+    /// Checksum off, the payload placed where it is delivered.
+    Plain,
+    /// With CRC-32C over every packet.
+    Checksum,
+    /// The message is copied once more at delivery.
+    SecondCopy,
+}
+
+impl Variant {
+    /// All of them, in the order of the table.
+    pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::Checksum, Self::SecondCopy];
+
+    /// Its name in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "hikyaku/core",
+            Self::Checksum => "hikyaku/core+checksum",
+            Self::SecondCopy => "hikyaku/core+copy",
+        }
+    }
+}
+
+/// One round of one variant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Messages delivered.
+    pub messages: usize,
+    /// Packets that carried them.
+    pub packets: usize,
+    /// Time of all, ns.
+    pub nanos: u64,
+}
 
 /// Takes packets where they are; copies them to the message if told to.
 #[derive(Default)]

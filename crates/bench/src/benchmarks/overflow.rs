@@ -181,10 +181,9 @@ mod real {
         backends::{
             Backend, Sent, Transmit,
             dpdk::{Device, DpdkBackend, DpdkOptions, DpdkPort, Memory},
-            poller::PollerBackend,
         },
         environment::Environment,
-        poller::{Poller, PollerOptions},
+        poller::{Poller, PollerBackend, PollerOptions},
         time::Instant,
         transport::{Transport, WaitPolicy},
     };
@@ -424,7 +423,7 @@ mod real {
         pin(first);
         let mut sender = transport(backend)?;
         let to: PeerId = sender
-            .add_peer(2, format!("{THEIRS}:{PORT}").parse().expect("an address"))
+            .add_peer(format!("{THEIRS}:{PORT}").parse().expect("an address"), 2)
             .map_err(failed)?;
         let data = vec![7_u8; args.size as usize];
         sender.send_blocking(to, &data).map_err(failed)?;

@@ -23,7 +23,8 @@ use crate::{
         work::{Place, Work},
     },
     transports::{
-        link::{self, Hub, open_hub},
+        link::{self, Hub},
+        open::open_hub,
         patience::{LIMIT, PATIENCE, Watch},
         settings::{Job, Kind, Report, Settings},
     },

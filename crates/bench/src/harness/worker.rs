@@ -8,7 +8,8 @@ use crate::{
     machine::{busy, clock, pin},
     ranks::rank::{Lonely, Rank},
     transports::{
-        link::{Spoke, open_spoke, pattern},
+        link::{Spoke, pattern},
+        open::open_spoke,
         patience::Watch,
         settings::{Job, Offer, Operation, Report},
     },

@@ -10,7 +10,7 @@ use std::{
 use ::hikyaku::{
     Config, PeerId, SendError,
     backends::{Backend, BindOptions, Captured, bind},
-    transport::{Event, Message, ReceiveError, SendBlockingError, Transport},
+    transport::{Event, Message, SendBlockingError, Transport, WaitError},
 };
 use bytes::Bytes;
 
@@ -94,7 +94,7 @@ impl End {
             return Err(io::ErrorKind::InvalidData.into());
         };
         self.transport
-            .add_peer(processor, address)
+            .add_peer(address, processor)
             .map_err(|error| io::Error::other(error.to_string()))
     }
 
@@ -119,7 +119,7 @@ impl End {
         self.transport
             .send_blocking(peer, message)
             .map_err(|error| match error {
-                SendBlockingError::Backend(error) => error,
+                SendBlockingError::Backend(error) => error.into(),
                 other => io::Error::other(other.to_string()),
             })
     }
@@ -130,9 +130,10 @@ impl End {
             match self.transport.send_bytes(peer, data.clone()) {
                 Ok(_) => return Ok(()),
                 Err(SendError::WouldBlock(_) | SendError::EventsWaiting(_)) => {
-                    patiently(NAME, || match self.transport.wait_event(Some(PATIENCE))? {
-                        Some(event) => check(event),
-                        None => Err(timed_out("room to send")),
+                    patiently(NAME, || match self.transport.wait_event(PATIENCE) {
+                        Ok(event) => check(event),
+                        Err(WaitError::TimedOut(_)) => Err(timed_out("room to send")),
+                        Err(error) => Err(error.into()),
                     })?;
                 }
                 Err(error) => return Err(io::Error::other(error.to_string())),
@@ -143,9 +144,9 @@ impl End {
     /// Shows the next message to `take`.
     #[inline]
     fn receive<T>(&mut self, mut take: impl FnMut(Message<'_>) -> T) -> io::Result<T> {
-        patiently(NAME, || match self.transport.receive(Some(PATIENCE)) {
+        patiently(NAME, || match self.transport.receive(PATIENCE) {
             Ok(message) => Ok(take(message)),
-            Err(ReceiveError::Backend(error)) => Err(error),
+            Err(WaitError::Backend(error)) => Err(error.into()),
             Err(_) => Err(timed_out("a message")),
         })
     }
@@ -164,8 +165,10 @@ impl End {
         // core and still be at it, so this waits as messages are waited for, and does not spin where that sleeps.
         let until = clock::now() + ACKNOWLEDGE;
         while let left @ 1.. = until.saturating_sub(clock::now()) {
-            if let Some(event) = self.transport.wait_event(Some(Duration::from_nanos(left)))? {
-                check(event)?;
+            match self.transport.wait_event(Duration::from_nanos(left)) {
+                Ok(event) => check(event)?,
+                Err(WaitError::TimedOut(_)) => break,
+                Err(error) => return Err(error.into()),
             }
         }
         // What is missing after that is an acknowledgement that was lost: no harm.

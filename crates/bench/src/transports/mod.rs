@@ -8,6 +8,7 @@ pub(crate) mod link;
 #[cfg(feature = "dpdk")]
 mod memif;
 mod mpi;
+pub(crate) mod open;
 pub(crate) mod patience;
 #[cfg(feature = "peers")]
 mod quinn;

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "sim")]
 mod host;
+mod ping_pong;
 #[cfg(feature = "sim")]
 mod simulated;
 
@@ -15,16 +16,14 @@ use hikyaku::mpi::{
 };
 use serde::Serialize;
 
+use self::ping_pong::{one_way, work};
 #[cfg(feature = "sim")]
 use self::simulated::Simulated;
 use crate::{
     failure::Failure,
     machine::{clock, environment::Environment},
     options::Turns,
-    ranks::{
-        work::{Task, Work},
-        world::{Job, Series},
-    },
+    ranks::world::{Job, Series},
     report::{Figure, Group, Line, Progress, Table, digits, median, number, publish, size},
 };
 
@@ -60,8 +59,6 @@ pub struct TuneArgs {
 const SIZES: [usize; 12] = [
     8, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 262_144, 524_288, 1_048_576,
 ];
-/// Bytes that a round moves each way, if the number of ping-pongs is not given.
-const ROUND: usize = 2 << 20;
 /// Bytes of the vectors that are reduced: they fit the caches as those of a collective in pieces do.
 const VECTOR: usize = 256 << 10;
 
@@ -160,26 +157,6 @@ pub fn run(options: &TuneArgs) -> Result<(), Failure> {
         environment,
     };
     publish(&turns.output, &document, text, Some(&figure))
-}
-
-pub(super) fn work(turns: &Turns, size: usize, eager_limit: u32) -> Work {
-    let count = turns
-        .iterations
-        .map_or_else(|| (ROUND / size).clamp(5, 200), |count| count as usize);
-    Work {
-        task: Task::PingPong,
-        size,
-        window: 1,
-        warmup: (count / 10).max(2),
-        count,
-        algorithm: None,
-        eager_limit: Some(eager_limit),
-    }
-}
-
-/// One-way time, µs.
-pub(super) fn one_way(series: &Series) -> Option<f64> {
-    series.micros(|round| round.p50 / 2.0)
 }
 
 fn row(both: &[Series]) -> Option<Row> {

@@ -9,7 +9,7 @@ use crate::{
     report::{Group, Progress, Table, number, size},
     tune::{
         host::{self, Host, Packets},
-        one_way, work,
+        ping_pong::{one_way, work},
     },
 };
 

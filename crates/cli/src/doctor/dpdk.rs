@@ -2,7 +2,10 @@
 
 use hikyaku::environment::Environment;
 
-use super::{Finding, State, ask, names, read};
+use super::{
+    finding::{Finding, State},
+    look::{ask, names, read},
+};
 
 const AREA: &str = "dpdk";
 /// Hugepages that one port wants, octets.

@@ -6,7 +6,10 @@ use hikyaku_bench::machine::{
 };
 use nix::sys::resource::{Resource, getrlimit};
 
-use super::{Finding, State, read, which};
+use super::{
+    finding::{Finding, State},
+    look::{read, which},
+};
 
 const AREA: &str = "machine";
 

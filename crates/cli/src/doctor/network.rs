@@ -2,7 +2,10 @@
 
 use nix::ifaddrs::getifaddrs;
 
-use super::{Finding, State, ask, names, read};
+use super::{
+    finding::{Finding, State},
+    look::{ask, names, read},
+};
 
 const AREA: &str = "network";
 /// What the UDP backend asks for, octets.

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use hikyaku::{
     backends::{self, BindOptions},
-    bootstrap::address::{self, Wish},
     environment::Environment,
+    internals::bootstrap::address::{self, Wish},
 };
 use hikyaku_bench::machine::{
     environment::{cpu_model, interface_mtu, kernel},

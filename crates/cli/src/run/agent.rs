@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hikyaku::bootstrap::{
-    environment::names,
+use hikyaku::internals::bootstrap::{
+    names,
     server::{Gate, GateEvent},
 };
 use hikyaku_bench::{
@@ -28,8 +28,8 @@ use nix::{
 };
 
 use super::{
-    frame::{Ended, Frame, GREETING, Hello, Kind, NotStarted, Place, Start, Started},
-    hosts::Binding,
+    frame::{Ended, Frame, GREETING, Hello, Kind, NotStarted, Start, Started},
+    hosts::{Binding, Place},
     limits::{self, Files},
     pipes::{Interest, Lines, Queue, Raw, Ready, read_some, set_nonblocking},
     signals::Signals,

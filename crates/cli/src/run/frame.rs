@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::hosts::Binding;
+use super::hosts::{Binding, Place};
 
 /// What an agent writes first, so that what a login shell prints before can be told apart.
 pub(super) const GREETING: &[u8] = concat!("\nhikyaku agent ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
@@ -145,14 +145,6 @@ pub(super) struct Hello {
 pub(super) struct App {
     pub(super) command: Vec<String>,
     pub(super) env: Vec<(String, String)>,
-}
-
-/// A rank to start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
-    pub(super) rank: u32,
-    pub(super) local_rank: u32,
-    pub(super) app: u32,
 }
 
 /// What an agent has to start.

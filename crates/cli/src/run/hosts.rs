@@ -6,8 +6,6 @@ use clap::ValueEnum;
 use nix::unistd::gethostname;
 use serde::{Deserialize, Serialize};
 
-use super::frame::Place;
-
 /// Whether ranks are put on cores of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Binding {
@@ -15,6 +13,14 @@ pub(crate) enum Binding {
     Core,
     /// The operating system decides.
     None,
+}
+
+/// A rank to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) rank: u32,
+    pub(super) local_rank: u32,
+    pub(super) app: u32,
 }
 
 /// A host and how many ranks it should have.

@@ -6,10 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hikyaku::bootstrap::{
-    JobKey,
-    address::towards,
-    server::{Note, Outcome, Store},
+use hikyaku::{
+    bootstrap::JobKey,
+    internals::bootstrap::{
+        address::towards,
+        server::{Note, Outcome, Store},
+    },
 };
 use hikyaku_bench::failure::{Failure, While};
 use nix::{

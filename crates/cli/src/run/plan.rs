@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, env, time::Duration};
 
 use clap::Parser;
-use hikyaku::bootstrap::environment::names;
+use hikyaku::internals::bootstrap::names;
 use hikyaku_bench::{
     failure::{Failure, While},
     machine::pin,
@@ -11,8 +11,8 @@ use hikyaku_bench::{
 
 use super::{
     args::{AppArgs, OnFailure, RunArgs},
-    frame::{App, Place},
-    hosts::{self, Binding, Host},
+    frame::App,
+    hosts::{self, Binding, Host, Place},
     private::PrivateDir,
 };
 

@@ -14,7 +14,7 @@ use clap::Args;
 use hikyaku_bench::{
     failure::{Failure, While},
     report::Format,
-    traces::{self, Trace},
+    traces,
 };
 
 pub(crate) const EXAMPLES: &str = "\
@@ -70,9 +70,4 @@ pub(crate) fn run(args: &TraceArgs) -> Result<(), Failure> {
         Some(path) => fs::write(path, text).or_fail(&format!("writing {}", path.display())),
         None => io::stdout().write_all(text.as_bytes()).or_fail("standard output"),
     }
-}
-
-/// Nanoseconds of the wall clock at which the first rank began.
-fn origin(traces: &[Trace]) -> u64 {
-    traces.iter().map(|trace| trace.header.unix).min().unwrap_or(0)
 }

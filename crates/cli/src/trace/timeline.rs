@@ -3,10 +3,7 @@
 use hikyaku_bench::traces::{Call, Trace};
 use serde_json::{Map, Value, json};
 
-use super::{
-    origin,
-    pairs::{At, pairs},
-};
+use super::pairs::{At, pairs};
 
 pub(super) fn timeline(traces: &[Trace]) -> Value {
     let origin = origin(traces);
@@ -31,6 +28,11 @@ pub(super) fn timeline(traces: &[Trace]) -> Value {
         end("f", pair.receive, at(pair.receive).end.saturating_sub(1));
     }
     json!({ "displayTimeUnit": "ns", "traceEvents": events })
+}
+
+/// Nanoseconds of the wall clock at which the first rank began.
+fn origin(traces: &[Trace]) -> u64 {
+    traces.iter().map(|trace| trace.header.unix).min().unwrap_or(0)
 }
 
 /// Times of the format are microseconds; three places are nanoseconds.

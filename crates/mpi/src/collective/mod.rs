@@ -38,11 +38,13 @@ mod neighborhood;
 mod operation;
 mod persistent;
 mod root;
+mod share;
 
-use hikyaku::mpi::error::{Detail, Error, ErrorClass};
+use hikyaku::mpi::error::Error;
 
 use self::methods::{either, methods};
 
+pub(crate) use self::share::share_names;
 pub use self::{
     inter::{FacingRoot, InterRoot},
     neighborhood::NeighborhoodCollectives,
@@ -57,47 +59,12 @@ use crate::{
         Blocks, Buffer, BufferMut, Buffers, BuffersMut, PartitionedBuffer, PartitionedBufferMut, Place, Places,
     },
     request::{Found, Request, Scope, StaticScope},
-    topology::{Communicator, Handle},
+    topology::Communicator,
 };
 
 /// All traits.
 pub mod traits {
     pub use super::{CommunicatorCollectives, FacingRoot, NeighborhoodCollectives, Operation, Root};
-}
-
-/// No rank has more to [`share`], bytes.
-const LONGEST: u64 = 1 << 16;
-
-/// Collects bytes from each rank, in the order of ranks; lengths may differ.
-pub(crate) fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-    if handle.comm.is_inter() {
-        return Err(Error::new(ErrorClass::UnsupportedOperation, call));
-    }
-    let size = handle.comm.size() as usize;
-    let len = own.len() as u64;
-    let mut lens = vec![0_u64; size];
-    // SAFETY: both are borrowed until the operation has ended.
-    unsafe { begin::all_gather(handle, call, &Place::of(&len), &Place::of_mut(&mut lens)).begin() }.wait()?;
-    let widest = lens.iter().copied().max().unwrap_or(0);
-    if widest > LONGEST {
-        return Err(Error::new(ErrorClass::Other, call).with_detail(Detail::Value {
-            argument: "octets of a rank",
-            value: i64::try_from(widest).unwrap_or(i64::MAX),
-            min: 0,
-            max: LONGEST as i64,
-        }));
-    }
-    let widest = widest as usize;
-    let mut padded = own.to_vec();
-    padded.resize(widest, 0);
-    let mut all = vec![0_u8; widest * size];
-    // SAFETY: as above.
-    unsafe { begin::all_gather(handle, call, &Place::of(&padded), &Place::of_mut(&mut all)).begin() }.wait()?;
-    let parts = lens
-        .iter()
-        .enumerate()
-        .map(|(rank, len)| all[rank * widest..][..*len as usize].to_vec());
-    Ok(parts.collect())
 }
 
 /// Collectives in which all processes have the same part.

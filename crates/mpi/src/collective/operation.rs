@@ -21,8 +21,8 @@ use hikyaku::mpi::{
 use crate::{
     Count,
     datatype::{Buffer, BufferMut, DynBuffer, DynBufferMut, Place, UserDatatype},
+    lock::lock,
     request::{Panicked, uninterrupted},
-    topology::lock,
 };
 
 /// An operation without its lifetime.

@@ -11,12 +11,8 @@ use super::{
 use crate::{
     datatype::{Blocks, Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, Place},
     request::{Found, Request, Scope},
-    topology::{AsCommunicator, AsHandle, Handle},
+    topology::{AsCommunicator, Process, handle},
 };
-
-fn handle<P: AsCommunicator + ?Sized>(process: &P) -> &Handle {
-    process.as_communicator().as_handle()
-}
 
 fn rooted<P: Root + ?Sized>(process: &P, call: &'static str) -> Rooted {
     Rooted {
@@ -96,5 +92,11 @@ pub trait Root: AsCommunicator {
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
         |this, call| begin::reduce(handle(this), rooted(this, call), &sendbuf, Some(&recvbuf), op);
+    }
+}
+
+impl Root for Process<'_> {
+    fn root_rank(&self) -> Rank {
+        self.rank()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use super::{Datatype, Equivalence, check::Validator};
+use super::{Datatype, Equivalence, validator::Validator};
 use crate::Count;
 
 /// A buffer whose elements have a datatype.

@@ -7,7 +7,7 @@ use hikyaku::mpi::datatype::Datatype as RawDatatype;
 
 use super::{
     AsDatatype, Buffer, BufferMut, Collection, Datatype, DatatypeRef, Equivalence, Pointer, PointerMut, UserDatatype,
-    check::Validator,
+    validator::Validator,
 };
 use crate::{Count, raw::AsRaw};
 

@@ -3,7 +3,7 @@
 
 use std::{borrow::Borrow, ffi::c_void, marker::PhantomData};
 
-use super::{AsDatatype, Buffer, BufferMut, Pointer, PointerMut, check::Validator};
+use super::{AsDatatype, Buffer, BufferMut, Pointer, PointerMut, validator::Validator};
 use crate::Count;
 
 /// A part for each rank: its length and its beginning, in elements.

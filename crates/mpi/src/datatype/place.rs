@@ -3,12 +3,12 @@
 
 use hikyaku::mpi::{
     collectives,
-    datatype::Datatype as RawDatatype,
+    datatype::{Datatype as RawDatatype, Kind},
     engine::Region,
     error::{Detail, Error, ErrorClass},
 };
 
-use super::{Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, check::Validator};
+use super::{Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, validator::Validator};
 use crate::{Count, raw::AsRaw};
 
 /// A number of elements of a datatype at an address. Its maker keeps the memory while the place is used.
@@ -265,4 +265,9 @@ buffers! {
     {} [B];
     {} Vec<B>;
     {const N: usize} [B; N];
+}
+
+/// The datatype of bytes.
+pub(crate) fn octets() -> RawDatatype {
+    RawDatatype::predefined(Kind::Byte)
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use super::{AsDatatype, Buffer, BufferMut, Collection, Datatype, Pointer, PointerMut, check::Validator};
+use super::{AsDatatype, Buffer, BufferMut, Collection, Datatype, Pointer, PointerMut, validator::Validator};
 use crate::Count;
 
 macro_rules! views {

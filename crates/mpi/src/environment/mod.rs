@@ -1,107 +1,26 @@
 //! The process and its job: beginning, end, and surroundings.
 
+mod job;
 mod start;
 
 use std::{
     env, fmt,
     string::FromUtf8Error,
-    sync::{Mutex, OnceLock},
+    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
 
 use hikyaku::bootstrap;
 
-pub use start::InitError;
+use self::job::{Job, State, current, leave, with_state};
+pub(crate) use self::job::{abort, host_name, number, own, world};
+pub use self::start::InitError;
 
-use crate::{
-    Error, ErrorClass,
-    topology::{Handle, SimpleCommunicator, exit, lock},
-};
+use crate::{Error, ErrorClass, lock::lock, topology::SimpleCommunicator};
 
 /// How long the end of MPI waits until the others have heard the goodbye.
 const LINGER: Duration = Duration::from_secs(2);
-
-/// The part of this process in the running job.
-#[derive(Debug)]
-struct Job {
-    world: Handle,
-    own: Handle,
-    /// `None` without a launcher: in a simulation.
-    bootstrap: Option<start::Launched>,
-}
-
-/// The state of MPI in this process.
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Before,
-    Now(Box<Job>),
-    After,
-}
-
-static STATE: Mutex<State> = Mutex::new(State::Before);
-
-/// Each simulated rank has a state of its own.
-#[cfg(feature = "sim")]
-#[derive(Default)]
-struct Own(Mutex<State>);
-
-fn with_state<R>(f: impl FnOnce(&mut State) -> R) -> R {
-    #[cfg(feature = "sim")]
-    if let Some(rank) = hikyaku::sim::Rank::current() {
-        return f(&mut lock(&rank.own::<Own>().0));
-    }
-    f(&mut lock(&STATE))
-}
-
-fn job<R>(f: impl FnOnce(&Job) -> R) -> Option<R> {
-    with_state(|state| match state {
-        State::Now(job) => Some(f(job)),
-        State::Before | State::After => None,
-    })
-}
-
-/// Ends the part of this process, and returns it.
-fn leave() -> Option<Box<Job>> {
-    match with_state(|state| std::mem::replace(state, State::After)) {
-        State::Now(job) => Some(job),
-        State::Before | State::After => None,
-    }
-}
-
-fn current<R>(f: impl FnOnce(&Job) -> R) -> R {
-    job(f).expect("MPI is used before `mpi::initialize` or after the end of its universe")
-}
-
-pub(crate) fn world() -> Handle {
-    current(|job| job.world.clone())
-}
-
-pub(crate) fn own() -> Handle {
-    current(|job| job.own.clone())
-}
-
-/// The number of this process in the job; 0 without one.
-pub(crate) fn process() -> u32 {
-    job(|job| job.world.comm.engine().process()).unwrap_or(0)
-}
-
-/// Ends the job, through the launcher if there is one.
-pub(crate) fn abort(code: i32) -> ! {
-    if let Some(job) = leave() {
-        let Job { bootstrap, world, own } = *job;
-        // Goodbye would look as if all were well.
-        std::mem::forget((world, own));
-        match bootstrap {
-            Some(launched) => launched
-                .into_job()
-                .abort(u8::try_from(code).unwrap_or(1).max(1), "MPI_Abort"),
-            None => panic!("MPI_Abort with code {code} in a simulation"),
-        }
-    }
-    exit(code)
-}
 
 /// MPI in this process, after [`initialize`]. Dropping it ends MPI: the process then meets all other processes, so all
 /// must drop theirs.
@@ -341,31 +260,12 @@ pub fn library_version() -> Result<String, FromUtf8Error> {
     Ok(concat!("hikyaku-mpi ", env!("CARGO_PKG_VERSION")).to_owned())
 }
 
-/// The name of this host, as the system knows it. Simulated hosts have numbers.
-pub(crate) fn host_name() -> String {
-    #[cfg(feature = "sim")]
-    if let Some(rank) = hikyaku::sim::Rank::current() {
-        return format!("host {}", rank.host());
-    }
-    let name = nix::unistd::gethostname().unwrap_or_default();
-    name.to_string_lossy().into_owned()
-}
-
 /// The name of this host; `host 3` for a simulated one.
 ///
 /// # Errors
 /// None. (A result as in rsmpi.)
 pub fn processor_name() -> Result<String, FromUtf8Error> {
     Ok(host_name())
-}
-
-/// Collects a text from each rank.
-pub(crate) fn share_names(handle: &Handle, call: &'static str, name: &str) -> Result<Vec<String>, Error> {
-    crate::collective::share(handle, call, name.as_bytes()).map(|all| {
-        all.iter()
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-            .collect()
-    })
 }
 
 fn origin() -> Instant {

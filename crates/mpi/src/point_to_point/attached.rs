@@ -1,13 +1,15 @@
 #![expect(unsafe_code, reason = "sends from memory of its own")]
 //! Buffered sends: messages are copied, and kept until they are sent (MPI 3.6).
 
-use hikyaku::mpi::error::{Detail, Error, ErrorClass};
+use hikyaku::mpi::{
+    engine::Communicator as RawCommunicator,
+    error::{Detail, Error, ErrorClass},
+};
 
-use super::Outgoing;
+use super::transfer::Outgoing;
 use crate::{
-    datatype::Place,
+    datatype::{Place, octets},
     request::Running,
-    topology::{Handle, lock, octets},
 };
 
 /// The buffer for buffered sends of one process.
@@ -33,6 +35,45 @@ impl Attached {
         (self.size, self.used) = (size, 0);
     }
 
+    /// Sends from a copy.
+    pub(super) fn send(&mut self, comm: &RawCommunicator, outgoing: Outgoing, place: &Place) -> Result<(), Error> {
+        let needed = place.octets() as usize;
+        if needed > self.size - self.used {
+            self.reap();
+        }
+        if needed > self.size - self.used {
+            let detail = Detail::Value {
+                argument: "octets of the message",
+                value: needed as i64,
+                min: 0,
+                max: (self.size - self.used) as i64,
+            };
+            return Err(Error::new(ErrorClass::Buffer, "MPI_Bsend").with_detail(detail));
+        }
+        let mut message = place.pack();
+        let copy = Place {
+            base: message.as_mut_ptr(),
+            count: message.len() as u64,
+            datatype: octets(),
+            validator: None,
+        };
+        let mut begun = None;
+        let (data, to) = ((place.count, &place.datatype), (outgoing.destination, outgoing.tag));
+        let run = || {
+            // SAFETY: the copy is on the heap, is not changed, and is kept until the operation has ended.
+            let mut running = unsafe { outgoing.begin(comm, &copy) };
+            let ended = running.now();
+            begun = Some(running);
+            ended.transpose()
+        };
+        let ended = comm.message_as_one("MPI_Bsend", data, to, None, run, |_| None)?;
+        if let (None, Some(running)) = (ended, begun) {
+            self.used += message.len();
+            self.messages.push((running, message));
+        }
+        Ok(())
+    }
+
     /// Frees the messages that have been sent.
     fn reap(&mut self) {
         let used = &mut self.used;
@@ -48,44 +89,4 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.resize(0);
     }
-}
-
-/// Sends from a copy.
-pub(super) fn send(handle: &Handle, outgoing: Outgoing, place: &Place) -> Result<(), Error> {
-    let mut attached = lock(&handle.local.attached);
-    let needed = place.octets() as usize;
-    if needed > attached.size - attached.used {
-        attached.reap();
-    }
-    if needed > attached.size - attached.used {
-        let detail = Detail::Value {
-            argument: "octets of the message",
-            value: needed as i64,
-            min: 0,
-            max: (attached.size - attached.used) as i64,
-        };
-        return Err(Error::new(ErrorClass::Buffer, "MPI_Bsend").with_detail(detail));
-    }
-    let mut message = place.pack();
-    let copy = Place {
-        base: message.as_mut_ptr(),
-        count: message.len() as u64,
-        datatype: octets(),
-        validator: None,
-    };
-    let mut begun = None;
-    let (data, to) = ((place.count, &place.datatype), (outgoing.destination, outgoing.tag));
-    let run = || {
-        // SAFETY: the copy is on the heap, is not changed, and is kept until the operation has ended.
-        let mut running = unsafe { outgoing.begin(&handle.comm, &copy) };
-        let ended = running.now();
-        begun = Some(running);
-        ended.transpose()
-    };
-    let ended = handle.comm.message_as_one("MPI_Bsend", data, to, None, run, |_| None)?;
-    if let (None, Some(running)) = (ended, begun) {
-        attached.used += message.len();
-        attached.messages.push((running, message));
-    }
-    Ok(())
 }

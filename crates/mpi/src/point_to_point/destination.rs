@@ -3,12 +3,13 @@
 
 use hikyaku::mpi::{Rank, engine::Mode, error::Error};
 
-use super::{Outgoing, attached, handle};
+use super::transfer::Outgoing;
 use crate::{
     Tag,
     datatype::{Buffer, Place},
+    lock::lock,
     request::{Request, Running, Scope},
-    topology::{AsCommunicator, Handle},
+    topology::{AsCommunicator, Handle, Process, handle},
 };
 
 /// The send mode.
@@ -32,7 +33,7 @@ impl How {
     fn send(self, handle: &Handle, from: &Place, to: (Rank, Tag)) -> Result<(), Error> {
         match self {
             Self::By(_) => self.outgoing(to).send(&handle.comm, from),
-            Self::Buffered => attached::send(handle, self.outgoing(to), from),
+            Self::Buffered => lock(&handle.local.attached).send(&handle.comm, self.outgoing(to), from),
         }
     }
 
@@ -155,5 +156,11 @@ pub trait Destination: AsCommunicator {
         [unsafe: "None here: it is as [`send`](Self::send). It is `unsafe` for being so in rsmpi."]
         ready_send, ready_send_with_tag, immediate_ready_send, immediate_ready_send_with_tag:
             How::By(Mode::Ready), "MPI_Irsend";
+    }
+}
+
+impl Destination for Process<'_> {
+    fn destination_rank(&self) -> Rank {
+        self.rank()
     }
 }

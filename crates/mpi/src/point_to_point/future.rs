@@ -12,7 +12,7 @@ use hikyaku::mpi::{
     error::Error,
 };
 
-use super::{Incoming, Status, message::Value};
+use super::{Status, message::Value, transfer::Incoming};
 use crate::{datatype::Equivalence, request::Running};
 
 /// A value that is being received, and that the future owns. Also a [`Future`]. Dropping it cancels the receive if

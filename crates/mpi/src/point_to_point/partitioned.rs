@@ -97,12 +97,13 @@ use hikyaku::mpi::{
     error::{Detail, Error, ErrorClass},
 };
 
-use super::{Destination, Source, handle};
+use super::{Destination, Source};
 use crate::{
     Tag,
     datatype::Equivalence,
     raw::AsRaw,
     request::{Request, Running, Scope},
+    topology::handle,
 };
 
 /// A message that is sent partition by partition, again and again.

@@ -24,12 +24,12 @@
 
 use hikyaku::mpi::engine::Mode;
 
-use super::{Destination, Incoming, Source, destination::How, handle};
+use super::{Destination, Source, destination::How, transfer::Incoming};
 use crate::{
     Rank, Tag,
     datatype::{Buffer, BufferMut, Place},
     request::{Request, Scope},
-    topology::Handle,
+    topology::{Handle, handle},
 };
 
 /// A send that can be started again and again. Between its runs the program may use the buffer.

@@ -6,11 +6,15 @@ use hikyaku::mpi::{
     error::Error,
 };
 
-use super::{Destination, Incoming, Outgoing, Source, Status, handle, message::Value};
+use super::{
+    Destination, Source, Status,
+    message::Value,
+    transfer::{Incoming, Outgoing},
+};
 use crate::{
     Tag,
-    datatype::{Buffer, BufferMut, Equivalence, Place},
-    topology::octets,
+    datatype::{Buffer, BufferMut, Equivalence, Place, octets},
+    topology::handle,
 };
 
 const CALL: &str = "MPI_Sendrecv";

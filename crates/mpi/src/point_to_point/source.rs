@@ -1,14 +1,18 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
 //! Sources of messages.
 
-use hikyaku::mpi::{Rank, engine::ANY_TAG, error::Error};
+use hikyaku::mpi::{
+    Rank,
+    engine::{ANY_SOURCE, ANY_TAG},
+    error::Error,
+};
 
-use super::{Incoming, MatchedReceiveVec, Message, ReceiveFuture, Status, handle, message::Value};
+use super::{MatchedReceiveVec, Message, ReceiveFuture, Status, message::Value, transfer::Incoming};
 use crate::{
     Tag,
     datatype::{BufferMut, Equivalence, Place},
     request::{Request, Scope},
-    topology::AsCommunicator,
+    topology::{AnyProcess, AsCommunicator, Process, handle},
 };
 
 /// A source of messages: a [`Process`](crate::topology::Process), or any process.
@@ -207,5 +211,17 @@ pub trait Source: AsCommunicator {
     /// See the trait.
     fn immediate_matched_probe(&self) -> Result<Option<(Message, Status)>, Error> {
         self.immediate_matched_probe_with_tag(ANY_TAG)
+    }
+}
+
+impl Source for Process<'_> {
+    fn source_rank(&self) -> Rank {
+        self.rank()
+    }
+}
+
+impl Source for AnyProcess<'_> {
+    fn source_rank(&self) -> Rank {
+        ANY_SOURCE
     }
 }

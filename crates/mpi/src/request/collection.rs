@@ -5,10 +5,10 @@ use std::{fmt, marker::PhantomData};
 
 use hikyaku::mpi::{engine, error::ErrorClass};
 
-use super::{Request, Running, Scope, scope::end_all, wait_ready};
+use super::{LocalScope, Request, Running, Scope, scope::end_all, wait_ready};
 use crate::{Error, point_to_point::Status};
 
-/// Requests that a program waits for together. [`multiple_scope`](super::multiple_scope) provides a collection, and
+/// Requests that a program waits for together. [`multiple_scope`] provides a collection, and
 /// waits for the requests that are left in it.
 pub struct RequestCollection<'a, D: ?Sized> {
     /// `None` for requests that were returned.
@@ -236,4 +236,37 @@ fn together<R>(
         Some((communicator, numbers)) => engine::Request::together(call, &communicator, numbers, f),
         None => f(),
     }
+}
+
+/// Like [`scope`](super::scope), with a collection to wait for many requests at once, which has room for `reserve` of them without
+/// growing.
+///
+/// ```
+/// use mpi::traits::*;
+///
+/// let universe = mpi::initialize().unwrap();
+/// let world = universe.world();
+/// let myself = world.this_process();
+/// let (sent, mut received) = ([1, 2, 3], [0; 3]);
+/// mpi::request::multiple_scope(6, |scope, requests| {
+///     for (from, to) in sent.iter().zip(&mut received) {
+///         requests.add(myself.immediate_send(scope, from));
+///         requests.add(myself.immediate_receive_into(scope, to));
+///     }
+///     let mut ended = Vec::new();
+///     requests.wait_all(&mut ended)?;
+///     assert_eq!(ended.len(), 6);
+///     Ok::<_, mpi::Error>(())
+/// })?;
+/// assert_eq!(received, sent);
+/// # Ok::<_, mpi::Error>(())
+/// ```
+pub fn multiple_scope<'a, F, R, D: 'a + ?Sized>(reserve: usize, f: F) -> R
+where
+    F: FnOnce(&LocalScope<'a>, &mut RequestCollection<'a, D>) -> R,
+{
+    // The collection goes first; its requests are its own, not the scope's.
+    let scope = LocalScope::new();
+    let mut collection = RequestCollection::new(reserve);
+    f(&scope, &mut collection)
 }

@@ -60,9 +60,9 @@ use hikyaku::mpi::engine;
 pub(crate) use hikyaku::mpi::engine::uninterrupted;
 
 pub use self::{
-    collection::RequestCollection,
+    collection::{RequestCollection, multiple_scope},
     guard::{CancelGuard, WaitGuard},
-    scope::{LocalScope, Scope, StaticScope, multiple_scope, scope},
+    scope::{LocalScope, Scope, StaticScope, scope},
 };
 pub(crate) use running::{Found, Panicked, Running};
 use scope::Held;

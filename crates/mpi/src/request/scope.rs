@@ -3,7 +3,7 @@
 
 use std::{cell::Cell, cell::RefCell, marker::PhantomData};
 
-use super::{RequestCollection, running::Running};
+use super::running::Running;
 
 /// The place of a request's operation: in the request, or in its scope.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub struct LocalScope<'a> {
 }
 
 impl LocalScope<'_> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             table: RefCell::default(),
             free: RefCell::default(),
@@ -222,37 +222,4 @@ where
     F: FnOnce(&LocalScope<'a>) -> R,
 {
     f(&LocalScope::new())
-}
-
-/// Like [`scope`], with a collection to wait for many requests at once, which has room for `reserve` of them without
-/// growing.
-///
-/// ```
-/// use mpi::traits::*;
-///
-/// let universe = mpi::initialize().unwrap();
-/// let world = universe.world();
-/// let myself = world.this_process();
-/// let (sent, mut received) = ([1, 2, 3], [0; 3]);
-/// mpi::request::multiple_scope(6, |scope, requests| {
-///     for (from, to) in sent.iter().zip(&mut received) {
-///         requests.add(myself.immediate_send(scope, from));
-///         requests.add(myself.immediate_receive_into(scope, to));
-///     }
-///     let mut ended = Vec::new();
-///     requests.wait_all(&mut ended)?;
-///     assert_eq!(ended.len(), 6);
-///     Ok::<_, mpi::Error>(())
-/// })?;
-/// assert_eq!(received, sent);
-/// # Ok::<_, mpi::Error>(())
-/// ```
-pub fn multiple_scope<'a, F, R, D: 'a + ?Sized>(reserve: usize, f: F) -> R
-where
-    F: FnOnce(&LocalScope<'a>, &mut RequestCollection<'a, D>) -> R,
-{
-    // The collection goes first; its requests are its own, not the scope's.
-    let scope = LocalScope::new();
-    let mut collection = RequestCollection::new(reserve);
-    f(&scope, &mut collection)
 }

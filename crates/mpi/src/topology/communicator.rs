@@ -1,23 +1,23 @@
+#![expect(unsafe_code, reason = "implements the trait of handles")]
 //! Operations of all communicators.
 
-use std::process;
-
 use hikyaku::mpi::{
-    datatype::Datatype as RawDatatype,
+    engine,
     error::{Detail, Error, ErrorClass},
     group::Comparison,
 };
 
 use super::{
-    AnyProcess, AsHandle, CartesianCommunicator, Color, DistributedGraphCommunicator, GraphCommunicator, Group, Key,
-    Process, Rank, SimpleCommunicator, UserGroup,
+    AnyProcess, AsHandle, CartesianCommunicator, Color, DistributedGraphCommunicator, GraphCommunicator, Group, Handle,
+    InterCommunicator, Key, Process, Rank, SimpleCommunicator, UserGroup,
 };
 use crate::{
     Count, Tag,
     attribute::CommAttribute,
+    collective::share_names,
     datatype::{Buffer, BufferMut, Datatype, Place},
     environment,
-    topology::InterCommunicator,
+    raw::AsRaw,
 };
 
 /// A communicator, or a process of one.
@@ -131,7 +131,7 @@ pub trait Communicator: AsHandle {
         let handle = self.as_handle();
         let name = environment::host_name();
         let part = handle.comm.make_as_one(CALL, || {
-            let hosts = environment::share_names(handle, CALL, &name)?;
+            let hosts = share_names(handle, CALL, &name)?;
             let color = hosts.iter().position(|host| *host == name).unwrap_or(0);
             handle.comm.split_for(CALL, Some(color as i32), key)
         })?;
@@ -345,6 +345,53 @@ pub trait Communicator: AsHandle {
     }
 }
 
+macro_rules! communicators {
+    ($($name:ty)*) => {$(
+        // SAFETY: it is the same communicator every time.
+        unsafe impl AsRaw for $name {
+            type Raw = engine::Communicator;
+
+            fn as_raw(&self) -> engine::Communicator {
+                self.as_handle().comm.clone()
+            }
+        }
+
+        impl Communicator for $name {}
+
+        impl AsCommunicator for $name {
+            type Out = Self;
+
+            fn as_communicator(&self) -> &Self {
+                self
+            }
+        }
+    )*};
+}
+
+communicators! {
+    SimpleCommunicator
+    CartesianCommunicator
+    GraphCommunicator
+    DistributedGraphCommunicator
+    AnyProcess<'_>
+    InterCommunicator
+}
+
+impl Communicator for Process<'_> {}
+
+impl<'a> AsCommunicator for Process<'a> {
+    type Out = AnyProcess<'a>;
+
+    fn as_communicator(&self) -> &AnyProcess<'a> {
+        self.any()
+    }
+}
+
+/// The communicator of a process.
+pub(crate) fn handle<P: AsCommunicator + ?Sized>(process: &P) -> &Handle {
+    process.as_communicator().as_handle()
+}
+
 /// Attributes of communicators.
 pub trait AnyCommunicator: Communicator {
     /// The attribute of this type, if one was set.
@@ -375,14 +422,4 @@ pub enum CommunicatorRelation {
     Similar,
     /// Different processes.
     Unequal,
-}
-
-/// Ends this process with an exit code that is an error.
-pub(crate) fn exit(code: i32) -> ! {
-    process::exit(i32::from(u8::try_from(code).unwrap_or(1).max(1)))
-}
-
-/// The datatype of bytes.
-pub(crate) fn octets() -> RawDatatype {
-    RawDatatype::predefined(hikyaku::mpi::datatype::Kind::Byte)
 }

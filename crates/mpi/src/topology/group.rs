@@ -37,7 +37,7 @@ unsafe impl AsRaw for SystemGroup {
 
 impl Group for SystemGroup {
     fn process(&self) -> u32 {
-        environment::process()
+        environment::number()
     }
 }
 

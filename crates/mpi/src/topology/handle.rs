@@ -1,10 +1,10 @@
 //! The handle that all communicators of this crate contain.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hikyaku::mpi::engine;
 
-use crate::{attribute::Attributes, point_to_point::Attached};
+use crate::{attribute::Attributes, lock::lock, point_to_point::Attached};
 
 /// State that the communicators of a process share.
 #[derive(Debug, Default)]
@@ -50,11 +50,6 @@ impl Handle {
     pub(crate) fn attributes(&self) -> &Attributes {
         &self.extras.attributes
     }
-}
-
-/// Locks a mutex. A panic leaves guarded values whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A type that has a handle.

@@ -1,10 +1,8 @@
-#![expect(unsafe_code, reason = "implements the trait of handles")]
 //! Communicators between two groups.
 
-use hikyaku::mpi::{engine, error::Error};
+use hikyaku::mpi::error::Error;
 
-use super::{AsCommunicator, AsHandle, Communicator, Handle, Rank, SimpleCommunicator, UserGroup};
-use crate::raw::AsRaw;
+use super::{AsHandle, Handle, Rank, SimpleCommunicator, UserGroup};
 
 /// A communicator between two groups: messages go to and come from the other group, and collectives exchange between
 /// the groups. In a collective with a root, the root calls the methods of [`as_root`](Self::as_root), and the other
@@ -48,7 +46,8 @@ impl InterCommunicator {
     /// Number of processes of the other group (`MPI_Comm_remote_size`).
     #[must_use]
     pub fn remote_size(&self) -> Rank {
-        self.target_size()
+        let comm = &self.0.comm;
+        comm.remote_size().unwrap_or_else(|| comm.size())
     }
 
     /// The other group (`MPI_Comm_remote_group`).
@@ -85,24 +84,5 @@ impl InterCommunicator {
 impl AsHandle for InterCommunicator {
     fn as_handle(&self) -> &Handle {
         &self.0
-    }
-}
-
-// SAFETY: it is the same communicator every time.
-unsafe impl AsRaw for InterCommunicator {
-    type Raw = engine::Communicator;
-
-    fn as_raw(&self) -> engine::Communicator {
-        self.0.comm.clone()
-    }
-}
-
-impl Communicator for InterCommunicator {}
-
-impl AsCommunicator for InterCommunicator {
-    type Out = Self;
-
-    fn as_communicator(&self) -> &Self {
-        self
     }
 }

@@ -1,14 +1,13 @@
 #![expect(unsafe_code, reason = "implements the traits of handles")]
 //! Processes: destinations and sources of messages.
 
-use hikyaku::mpi::engine::{self, ANY_SOURCE};
+use hikyaku::mpi::engine;
 
-use super::{AsCommunicator, AsHandle, Communicator, Handle, Rank};
-use crate::{
-    collective::Root,
-    point_to_point::{Destination, Source},
-    raw::AsRaw,
+use super::{
+    Rank,
+    handle::{AsHandle, Handle},
 };
+use crate::raw::AsRaw;
 
 /// One process of a communicator.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +26,11 @@ impl<'a> Process<'a> {
             comm: AnyProcess(comm),
             rank,
         }
+    }
+
+    /// All processes of its communicator.
+    pub(super) fn any(&self) -> &AnyProcess<'a> {
+        &self.comm
     }
 
     /// The rank of the process.
@@ -66,39 +70,5 @@ unsafe impl AsRaw for Process<'_> {
 
     fn as_raw(&self) -> engine::Communicator {
         self.comm.0.comm.clone()
-    }
-}
-
-impl Communicator for Process<'_> {}
-
-impl<'a> AsCommunicator for Process<'a> {
-    type Out = AnyProcess<'a>;
-
-    fn as_communicator(&self) -> &AnyProcess<'a> {
-        &self.comm
-    }
-}
-
-impl Source for Process<'_> {
-    fn source_rank(&self) -> Rank {
-        self.rank
-    }
-}
-
-impl Source for AnyProcess<'_> {
-    fn source_rank(&self) -> Rank {
-        ANY_SOURCE
-    }
-}
-
-impl Destination for Process<'_> {
-    fn destination_rank(&self) -> Rank {
-        self.rank
-    }
-}
-
-impl Root for Process<'_> {
-    fn root_rank(&self) -> Rank {
-        self.rank
     }
 }

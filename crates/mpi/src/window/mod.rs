@@ -81,8 +81,9 @@ pub use self::{
 };
 use crate::{
     datatype::{Equivalence, RawDatatype},
+    lock::lock,
     raw::AsRaw,
-    topology::{Communicator, lock},
+    topology::Communicator,
 };
 
 /// The state of a window at this process.

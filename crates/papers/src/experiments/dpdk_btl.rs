@@ -5,10 +5,17 @@ use std::time::Duration;
 
 use clap::Args;
 use hikyaku::sim::{Network, NetworkStats, Polling, Queues, Simulation, compute};
+use hikyaku_bench::{
+    failure::Failure,
+    report::{Figure, Group, Line, Progress, Table, emit, number, size},
+};
 use mpi::{topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
-use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Ran, Table, emit, number, run_ranks, size};
+use crate::{
+    options::Basics,
+    ranks::{Done, Ran, run_ranks},
+};
 
 /// Options. Where the paper gives no value the default is ours.
 #[derive(Clone, Debug, Args)]
@@ -279,7 +286,7 @@ fn crossover(rows: &[Row]) -> Option<usize> {
 }
 
 /// Runs and prints.
-pub(super) fn run(options: &DpdkBtl) -> Result<(), Failure> {
+pub(crate) fn run(options: &DpdkBtl) -> Result<(), Failure> {
     if !options.sizes.iter().all(|octets| (1..=1 << 20).contains(octets)) {
         return Err(Failure::usage("--sizes must be from 1 to 1M"));
     }

@@ -2,10 +2,17 @@
 
 use clap::Args;
 use hikyaku::sim::Simulation;
+use hikyaku_bench::{
+    failure::Failure,
+    report::{Figure, Group, Line, Output, Progress, Table, emit, number, size},
+};
 use mpi::traits::*;
 use serde::Serialize;
 
-use super::{Common, Done, Failure, Figure, Group, Line, Output, Progress, Table, emit, number, run_ranks, size};
+use crate::{
+    options::Common,
+    ranks::{Done, run_ranks},
+};
 
 /// Options.
 #[derive(Clone, Debug, Args)]
@@ -90,7 +97,7 @@ fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Resul
 }
 
 /// Runs and prints.
-pub(super) fn run(options: &Incast) -> Result<(), Failure> {
+pub(crate) fn run(options: &Incast) -> Result<(), Failure> {
     let common = &options.common;
     let network = common.network()?;
     if !(1..=1 << 20).contains(&options.bytes) {

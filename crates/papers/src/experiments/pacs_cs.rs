@@ -8,10 +8,17 @@ use hikyaku::{
     mpi::engine::Options,
     sim::{Network, Simulation, Topology, compute},
 };
+use hikyaku_bench::{
+    failure::Failure,
+    report::{Figure, Group, Line, Progress, Table, emit, number, size},
+};
 use mpi::{collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
-use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks, size};
+use crate::{
+    options::Basics,
+    ranks::{Done, run_ranks},
+};
 
 /// Options. Defaults are those of PACS-CS where the paper gives them.
 #[derive(Clone, Debug, Args)]
@@ -234,7 +241,7 @@ fn measure(options: &PacsCs, grid: [u32; 3], crossbars: bool, rails: u32) -> Res
 }
 
 /// Runs and prints.
-pub(super) fn run(options: &PacsCs) -> Result<(), Failure> {
+pub(crate) fn run(options: &PacsCs) -> Result<(), Failure> {
     /// Nodes on one switch.
     const SWITCHED: [u32; 3] = [4, 4, 4];
     let within = |octets: &usize| (8..=16 << 20).contains(octets);

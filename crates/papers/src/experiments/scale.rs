@@ -6,10 +6,17 @@ use hikyaku::{
     sim::Simulation,
 };
 use hikyaku_bench::machine::{allocation, clock};
+use hikyaku_bench::{
+    failure::Failure,
+    report::{Figure, Group, Line, Output, Progress, Table, emit, number},
+};
 use mpi::{collective::SystemOperation, traits::*};
 use serde::Serialize;
 
-use super::{Common, Done, Failure, Figure, Group, Line, Output, Progress, Table, emit, number, run_ranks};
+use crate::{
+    options::Common,
+    ranks::{Done, run_ranks},
+};
 
 /// Options.
 #[derive(Clone, Debug, Args)]
@@ -134,7 +141,7 @@ fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy, alltoall: bool
 }
 
 /// Runs and prints.
-pub(super) fn run(options: &Scale) -> Result<(), Failure> {
+pub(crate) fn run(options: &Scale) -> Result<(), Failure> {
     let common = &options.common;
     let network = common.network()?;
     let all: Vec<u32> = if options.ranks.is_empty() {

@@ -23,10 +23,10 @@ use hikyaku_bench::{
 use serde::Serialize;
 
 pub(crate) use self::program::{Collective, How, Lengths, ReplayError, Step, programs};
-use crate::experiments::{
-    Common,
-    optical::{self, change},
-    run_ranks,
+use crate::{
+    experiments::optical::{self, change},
+    options::Common,
+    ranks::run_ranks,
 };
 
 /// Options.

@@ -27,13 +27,10 @@ use std::{
 use dpdk_sys as sys;
 
 pub(in crate::backends::dpdk) use self::attach::{Attached, Scope};
-pub(in crate::backends::dpdk) use self::packet::{Burst, Found, Packet, Payload, Returning};
+pub(in crate::backends::dpdk) use self::packet::{BURST, Burst, Found, Packet, Payload, Returning};
 pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
 use super::error::DpdkError;
-use crate::backends::poller::memory::Memory;
-
-/// Most packets of one call.
-pub(in crate::backends::dpdk) const BURST: usize = 32;
+use crate::shm::Segment;
 
 /// The settings that EAL was started with, once it runs.
 static RUNNING: Mutex<Option<Vec<String>>> = Mutex::new(None);
@@ -194,7 +191,7 @@ pub(in crate::backends::dpdk) struct Pool {
     count: u32,
     room: u16,
     /// Where the packets are, if not in DPDK's own memory.
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<Segment>>,
 }
 
 // SAFETY: a mempool may be used by any thread at the same time (it is a ring for many producers and consumers; its
@@ -237,7 +234,7 @@ impl Pool {
     pub(in crate::backends::dpdk) fn outside(
         count: u32,
         room: u16,
-        memory: Arc<Memory>,
+        memory: Arc<Segment>,
     ) -> Result<Arc<Self>, DpdkError> {
         const PAGE: usize = 4_096;
         let element = Self::element(room);

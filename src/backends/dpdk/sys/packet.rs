@@ -5,7 +5,8 @@ use std::{mem, ops::Range, ptr, slice};
 
 use dpdk_sys as sys;
 
-use super::BURST;
+/// Most packets of one call.
+pub(in crate::backends::dpdk) const BURST: usize = 32;
 
 /// A packet with its buffer: a pointer to an mbuf, so that an array of packets is what DPDK takes and fills.
 #[repr(transparent)]

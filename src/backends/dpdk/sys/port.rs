@@ -11,7 +11,7 @@ use std::{
 use dpdk_sys as sys;
 
 use super::{BURST, Burst, DEVICES, Devices, Found, Packet, Pool, aside, c_string, check, connections::Connections};
-use crate::backends::dpdk::{error::DpdkError, frame::Mac, nap::pause};
+use crate::backends::dpdk::{error::DpdkError, ethernet::Mac, nap::pause};
 
 /// Bytes of a frame besides the packet: the header and the check sequence.
 const FRAME: u32 = 18;

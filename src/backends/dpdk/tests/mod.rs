@@ -7,7 +7,8 @@ mod steering;
 use std::{io::IoSlice, net::Ipv4Addr};
 
 use super::{
-    frame::{IPV4, Mac, Template, UdpChecksum},
+    ethernet::{IPV4, Mac, complement, sum},
+    frame::{Template, UdpChecksum},
     *,
 };
 
@@ -160,7 +161,7 @@ fn each_layer_has_its_counter() {
             fragment[ETHERNET + 6] = 0x20;
             // The checksum is corrected: it is not the defect.
             fragment[ETHERNET + 10..ETHERNET + 12].fill(0);
-            let sum = frame::complement(frame::sum(&fragment[ETHERNET..ETHERNET + IPV4]));
+            let sum = complement(sum(&fragment[ETHERNET..ETHERNET + IPV4]));
             fragment[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&sum);
         } else {
             fragment[ETHERNET + 6] = 44;

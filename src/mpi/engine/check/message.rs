@@ -49,10 +49,10 @@ impl Communicator {
     #[cold]
     fn unsealed(&self, buffer: &Buffer) -> Option<(Buffer, Check)> {
         let header = self.array(HEADER);
-        let (place, (_, count, datatype)) = (header.buffer()?, buffer.piece()?);
+        let (place, (_, count, datatype)) = (header.buffer()?, buffer.elements()?);
         let expected = Expected {
             count,
-            datatype: datatype.clone(),
+            datatype,
             header,
         };
         let both = Buffer::join(vec![place, buffer.clone()]);
@@ -60,6 +60,7 @@ impl Communicator {
     }
 
     /// Bytes of the program's data in a message of `len` bytes.
+    #[inline]
     pub(in crate::mpi::engine) fn payload(&self, len: u64) -> u64 {
         if self.engine().check {
             len.saturating_sub(HEADER as u64)

@@ -1,6 +1,8 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Point-to-point messages (MPI 3).
 
+use core::slice;
+
 use super::{Class, Communicator, PROC_NULL};
 use crate::{
     messaging::tagged::Selector,
@@ -10,12 +12,17 @@ use crate::{
         engine::{
             Request, Status,
             buffer::Buffer,
-            core::{Ended, RequestId, Route},
+            check::Check,
+            core::{RequestId, Route},
             request::About,
         },
         error::{Error, ErrorClass},
     },
+    ring::ROOM,
 };
+
+/// Selector and buffer of a receive, the buffer's size in bytes, and the check to make at the end.
+type Room = (Selector, Buffer, u64, Option<Check>);
 
 /// Send modes (MPI 3.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +60,7 @@ impl Mode {
 impl Communicator {
     /// # Safety
     /// See [`Buffer::new`].
+    #[inline]
     pub(in crate::mpi::engine) unsafe fn buffer(
         &self,
         call: &'static str,
@@ -61,9 +69,15 @@ impl Communicator {
         datatype: &Datatype,
     ) -> Result<Buffer, Error> {
         // SAFETY: the caller's contract.
-        let buffer = unsafe { Buffer::new(base, count, datatype) };
+        let buffer = unsafe {
+            match self.0.engine.check {
+                true => Buffer::typed(base, count, datatype),
+                false => Buffer::new(base, count, datatype),
+            }
+        };
         buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, call)))
     }
+
     /// Begins to send (`MPI_Isend`, `MPI_Issend`, `MPI_Irsend`).
     ///
     /// # Errors
@@ -82,10 +96,53 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         let call = mode.immediate_call();
+        // SAFETY: the caller's contract.
+        if unsafe { self.send_short(mode, base, count, datatype, destination, tag) } {
+            return Ok(Request::ended(self, Status::EMPTY, call));
+        }
         let span = self.enter_message(call, (count, datatype), (destination, tag));
         // SAFETY: the caller's contract; the buffer is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
         span.begin(buffer.and_then(|buffer| self.isend_buffer(call, mode, buffer, destination, tag)))
+    }
+
+    /// Sends a short message by a way past the queues, if there is one to that process. Returns whether it did; if not,
+    /// nothing was done, and what is wrong with the call is still to be said.
+    ///
+    /// # Safety
+    /// See [`send`](Self::send).
+    #[inline]
+    unsafe fn send_short(
+        &self,
+        mode: Mode,
+        base: *const u8,
+        count: u64,
+        datatype: &Datatype,
+        destination: Rank,
+        tag: i32,
+    ) -> bool {
+        let engine = &*self.0.engine;
+        let len = datatype.size().saturating_mul(count);
+        if !engine.short
+            || len > ROOM as u64
+            || !engine.is_plain()
+            || mode == Mode::Synchronous
+            || tag < 0
+            || self.is_over()
+        {
+            return false;
+        }
+        let (Some(begin), Some(process)) = (datatype.begin_of_run(count), self.targets().process(destination)) else {
+            return false;
+        };
+        let data = match len {
+            0 => &[],
+            // SAFETY: by the caller's contract these are the data of the elements, which are one run.
+            _ => unsafe { slice::from_raw_parts(base.wrapping_offset(begin as isize), len as usize) },
+        };
+        engine
+            .fabric
+            .send_short(process, self.bits(Class::Message, tag as u32), data)
     }
 
     /// Begins to send the data of a buffer.
@@ -167,6 +224,10 @@ impl Communicator {
         tag: i32,
     ) -> Result<(), Error> {
         let call = mode.call();
+        // SAFETY: the caller's contract.
+        if unsafe { self.send_short(mode, base, count, datatype, destination, tag) } {
+            return Ok(());
+        }
         let span = self.enter_message(call, (count, datatype), (destination, tag));
         // SAFETY: the caller's contract; the buffer is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
@@ -197,6 +258,10 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Irecv";
+        if self.0.engine.is_plain() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) };
+        }
         let span = self.enter_message(CALL, (count, datatype), (source, tag));
         // SAFETY: the caller's contract.
         span.begin(unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) })
@@ -214,23 +279,21 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         // SAFETY: the caller's contract.
-        let Some((selector, buffer, about)) = (unsafe { self.room(call, base, count, datatype, source, tag) })? else {
+        let Some((selector, buffer, room, check)) = (unsafe { self.room(call, base, count, datatype, source, tag) })?
+        else {
             return Ok(Request::ended(self, Status::NULL, call));
         };
-        let mut buffer = Some(buffer);
-        let begun: Option<Result<Ended, RequestId>> = self.access(None, |core, messenger, now| {
-            Some(core.receive(messenger, now, selector, buffer.take()?, self.any_of(&selector)))
-        });
+        let begun = self.0.engine.fabric.receive(&selector, buffer, self.any_of(&selector));
         match begun {
             Some(Ok(ended)) => self
-                .result(&ended, &about)
+                .result(&ended, About { call, room }, check.as_ref())
                 .map(|status| Request::ended(self, status, call)),
-            Some(Err(id)) => Ok(Request::pending_about(self, id, about)),
+            Some(Err(id)) => Ok(Request::pending(self, id, call, room).checked(check)),
             None => Err(self.broken(call)),
         }
     }
 
-    /// Selector, buffer and checks of a receive; `None`: the source is `MPI_PROC_NULL`.
+    /// What a receive needs; `None`: the source is `MPI_PROC_NULL`.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).
@@ -243,7 +306,7 @@ impl Communicator {
         datatype: &Datatype,
         source: Rank,
         tag: i32,
-    ) -> Result<Option<(Selector, Buffer, About)>, Error> {
+    ) -> Result<Option<Room>, Error> {
         self.check(call)?;
         if source == PROC_NULL {
             return Ok(None);
@@ -253,7 +316,7 @@ impl Communicator {
         let mut buffer = unsafe { self.buffer(call, base, count, datatype) }?;
         let room = buffer.len();
         let check = self.unseal(&mut buffer);
-        Ok(Some((selector, buffer, About { call, room, check })))
+        Ok(Some((selector, buffer, room, check)))
     }
 
     /// Receives (`MPI_Recv`).
@@ -295,15 +358,22 @@ impl Communicator {
         tag: i32,
     ) -> Result<Status, Error> {
         // SAFETY: the caller's contract.
-        let Some((selector, buffer, about)) = (unsafe { self.room(call, base, count, datatype, source, tag) })? else {
+        let Some((selector, buffer, room, check)) = (unsafe { self.room(call, base, count, datatype, source, tag) })?
+        else {
             return Ok(Status::NULL);
         };
         self.will_wait(call, source, tag);
-        self.receive_into(selector, buffer, &about)
+        self.receive_into(selector, buffer, About { call, room }, check.as_ref())
     }
 
     /// Posts a receive and waits for it, taking the lock once if the message is there.
-    fn receive_into(&self, selector: Selector, buffer: Buffer, about: &About) -> Result<Status, Error> {
+    fn receive_into(
+        &self,
+        selector: Selector,
+        buffer: Buffer,
+        about: About,
+        check: Option<&Check>,
+    ) -> Result<Status, Error> {
         let (mut buffer, mut posted, mut ended) = (Some(buffer), None, None);
         let waited = self.0.engine.fabric.wait(&mut |core, messenger, now| {
             if let Some(id) = posted {
@@ -319,7 +389,7 @@ impl Communicator {
             ended.is_some()
         });
         match (ended, waited) {
-            (Some(ended), _) => self.result(&ended, about),
+            (Some(ended), _) => self.result(&ended, about, check),
             (None, _) => Err(self.broken(about.call)),
         }
     }

@@ -226,6 +226,7 @@ impl Communicator {
     }
 
     /// The group in which sources and destinations are ranks.
+    #[inline]
     fn targets(&self) -> &Group {
         self.0.remote.as_ref().unwrap_or(&self.0.group)
     }
@@ -253,12 +254,27 @@ impl Communicator {
 
 /// Common parts of all calls.
 impl Communicator {
+    #[inline]
     pub(super) fn bits(&self, class: Class, number: u32) -> u64 {
         let bits = u64::from(self.0.context) << CONTEXT_SHIFT | (class as u64) << CLASS_SHIFT | u64::from(number);
         if bits & MARKED == 0 { bits } else { bits & !MARK }
     }
 
+    /// Returns whether [`check`](Self::check) would fail.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.0.revoked.load(Ordering::Relaxed) || self.0.engine.is_finalized()
+    }
+
     pub(super) fn check(&self, call: &'static str) -> Result<(), Error> {
+        if !self.is_over() {
+            return Ok(());
+        }
+        self.check_in_full(call)
+    }
+
+    #[cold]
+    fn check_in_full(&self, call: &'static str) -> Result<(), Error> {
         if self.0.revoked.load(Ordering::Relaxed) {
             return Err(self.locate(Error::new(ErrorClass::Revoked, call)));
         }
@@ -269,6 +285,7 @@ impl Communicator {
         Ok(())
     }
 
+    #[inline]
     fn tag(&self, call: &'static str, tag: i32) -> Result<u32, Error> {
         let detail = Detail::Value {
             argument: "tag",
@@ -280,11 +297,13 @@ impl Communicator {
     }
 
     /// The process of a rank.
+    #[inline]
     pub(super) fn process(&self, call: &'static str, rank: Rank) -> Result<u32, Error> {
         let process = self.targets().process(rank);
         process.ok_or_else(|| self.locate(Error::rank(call, rank, self.targets().size())))
     }
 
+    #[inline]
     fn selector(&self, call: &'static str, source: Rank, tag: i32) -> Result<Selector, Error> {
         let source = if source == ANY_SOURCE {
             None
@@ -304,6 +323,7 @@ impl Communicator {
     }
 
     /// The processes from which a message is taken, if `selector` names no source.
+    #[inline]
     fn any_of(&self, selector: &Selector) -> Option<AnyOf> {
         selector.source.is_none().then(|| AnyOf {
             group: self.targets().clone(),
@@ -320,6 +340,7 @@ impl Communicator {
         result
     }
 
+    #[inline]
     pub(super) fn status_of(&self, envelope: &Envelope) -> Status {
         Status {
             source: self.rank_of(envelope.source).unwrap_or(ANY_SOURCE),

@@ -284,6 +284,12 @@ impl Core {
 
     // ---- processes that have called MPI_Finalize
 
+    /// Returns whether any process is lost or has left.
+    #[inline]
+    pub(super) fn any_absent(&self) -> bool {
+        self.peers.any_lost() || !self.leaving.others.is_empty()
+    }
+
     /// Why no further message with these match bits will come from a process.
     #[inline]
     pub(super) fn absent(&self, process: u32, bits: u64) -> Option<PeerError> {

@@ -245,14 +245,14 @@ mod tests {
         config::Config,
         messaging::Messenger,
         mpi::engine::{core::Core, fabric::Fabric, peers::Peers},
-        progress::{Driver, limits_of},
-        reliability::Endpoint,
+        progress::Driver,
+        reliability::{Endpoint, Limits},
     };
 
     /// A process without others.
     fn fabric() -> Native {
         let backend = bind("loopback", "127.0.0.1:0".parse().unwrap(), &BindOptions::default()).unwrap();
-        let limits = limits_of(&backend.capabilities());
+        let limits = Limits::from(&backend.capabilities());
         let endpoint = Endpoint::new(Config::default(), limits, 1, 1).unwrap();
         let driver = Driver::new(Messenger::new(endpoint, &[0]), backend, WaitPolicy::Block);
         let core = Core::new(driver.messenger(), Peers::all(vec![None]), 1 << 10);

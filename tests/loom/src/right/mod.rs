@@ -2,13 +2,13 @@
 
 pub(crate) use loom::sync as primitives;
 
-pub(crate) use crate::memory;
+pub(crate) use crate::segment;
 
 #[path = "../../../../src/sync/bell.rs"]
 pub(crate) mod bell;
 #[path = "../../../../src/sync/loans.rs"]
 pub(crate) mod loans;
-#[path = "../../../../src/backends/poller/ring.rs"]
+#[path = "../../../../src/shm/ring.rs"]
 pub(crate) mod ring;
 #[path = "../../../../src/sync/sleepers.rs"]
 pub(crate) mod sleepers;

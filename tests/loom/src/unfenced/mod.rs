@@ -10,11 +10,11 @@ pub(crate) mod primitives {
     }
 }
 
-pub(crate) use crate::memory;
+pub(crate) use crate::segment;
 
 #[path = "../../../../src/sync/bell.rs"]
 pub(crate) mod bell;
 #[path = "../../../../src/sync/loans.rs"]
 pub(crate) mod loans;
-#[path = "../../../../src/backends/poller/ring.rs"]
+#[path = "../../../../src/shm/ring.rs"]
 pub(crate) mod ring;

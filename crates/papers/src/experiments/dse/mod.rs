@@ -8,11 +8,18 @@ use hikyaku::{
     Config, Congestion, Recovery, WindowMode,
     sim::{Cpu, Network, Relays, Simulation, compute},
 };
+use hikyaku_bench::{
+    failure::Failure,
+    report::{Figure, Group, Line, Progress, Table, emit, number, size},
+};
 use mpi::{topology::SimpleCommunicator, traits::*};
 use serde::Serialize;
 
-use super::{Basics, Done, Failure, Figure, Group, Line, Progress, Table, emit, number, run_ranks, size};
-use crate::programs::{othello, sor};
+use crate::{
+    options::Basics,
+    programs::{othello, sor},
+    ranks::{Done, run_ranks},
+};
 
 /// Options. Where the DSE paper gives no value the default is ours; `docs/measured/simulation.md` has the
 /// reasons.
@@ -301,7 +308,7 @@ fn measure(options: &Dse) -> Result<Vec<Row>, Failure> {
 }
 
 /// Runs and prints.
-pub(super) fn run(options: &Dse) -> Result<(), Failure> {
+pub(crate) fn run(options: &Dse) -> Result<(), Failure> {
     if !options.sizes.iter().all(|octets| (1..=64 << 10).contains(octets)) {
         return Err(Failure::usage("--sizes must be from 1 to 64K"));
     }

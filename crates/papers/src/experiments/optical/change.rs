@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use hikyaku::sim::{Available, Change};
-
-use super::Failure;
+use hikyaku_bench::failure::Failure;
 
 /// Longest time: what is later happens after everything.
 const LATEST: f64 = 1e9;

@@ -14,8 +14,15 @@ use serde::Serialize;
 
 pub(crate) use self::model::circuits;
 use self::model::{Mode, Parameters, closed_form, simulation};
-use super::{Basics, Failure, Figure, Group, Line, Progress, Table, emit};
-use crate::replay::{self, Step, replay};
+use hikyaku_bench::{
+    failure::Failure,
+    report::{Figure, Group, Line, Progress, Table, emit},
+};
+
+use crate::{
+    options::Basics,
+    replay::{self, Step, replay},
+};
 
 /// Options. Defaults are those of the optics paper, section 4.1.
 #[derive(Clone, Debug, Args)]
@@ -204,7 +211,7 @@ impl Optical {
 }
 
 /// Runs and prints.
-pub(super) fn run(options: &Optical) -> Result<(), Failure> {
+pub(crate) fn run(options: &Optical) -> Result<(), Failure> {
     options.validate()?;
     let modes = Mode::all(&options.ports);
     let steps = FIGURES.len() * 7 + if options.figures_only { 0 } else { ft::STEPS };

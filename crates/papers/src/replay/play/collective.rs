@@ -11,7 +11,7 @@ use hikyaku::mpi::{
     operation::{Operation, Predefined},
 };
 
-use super::{Octets, Persistent, Player, memory};
+use super::player::{Octets, Persistent, Player, memory};
 use crate::replay::program::{Collective, How, Lengths};
 
 /// A buffer of a collective.

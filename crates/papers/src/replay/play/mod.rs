@@ -6,6 +6,7 @@
 
 mod collective;
 mod persistent;
+mod player;
 mod window;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -13,34 +14,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use hikyaku::{
     mpi::{
         datatype::{Datatype, Kind},
-        engine::{Communicator, Engine, Mode, PROC_NULL, Request, TAG_UB},
+        engine::{Communicator, Engine, Mode, PROC_NULL, TAG_UB},
     },
     sim,
 };
 
-pub(super) use self::window::Attached;
-use self::{
-    persistent::{Persistent, Planned},
-    window::Played,
-};
+pub(super) use self::player::Attached;
+use self::player::{Octets, Player, memory};
 use super::program::{Making, Step};
-
-/// Memory of messages.
-type Octets = Vec<u64>;
-
-/// A rank in the middle of its program.
-struct Player<'a> {
-    communicators: BTreeMap<u32, Communicator>,
-    engine: &'a Arc<Engine>,
-    /// What goes on, and its memory.
-    running: BTreeMap<u64, (Request, [Octets; 2])>,
-    /// What can be started.
-    planned: BTreeMap<u64, Planned>,
-    /// By the contexts that their communicators had.
-    windows: BTreeMap<u32, Played>,
-    attached: &'a Attached,
-    byte: Datatype,
-}
 
 /// Plays all steps, with computing that takes `scale` times as long. Gives when it was over, ns; or at which step it could
 /// not go on, and why.
@@ -70,14 +51,6 @@ pub(crate) fn play(
         std::mem::forget(player);
     }
     played.map(|()| over)
-}
-
-/// A trace may say anything: what there is no memory for is an error of the rank, and not the end of the process.
-fn memory(octets: u64) -> Result<Octets, String> {
-    let words = usize::try_from(octets.div_ceil(8)).unwrap_or(usize::MAX);
-    let room = Octets::new().try_reserve_exact(words);
-    room.map_err(|_| format!("there is no memory for {octets} octets"))?;
-    Ok(vec![0; words])
 }
 
 impl Player<'_> {
@@ -147,56 +120,6 @@ impl Player<'_> {
             Step::Window { context, call } => self.window(*context, call),
             Step::Make { context, how, made } => self.make(*context, how, made.as_ref()),
         }
-    }
-
-    fn communicator(&self, context: u32) -> Result<Communicator, String> {
-        let known = self.communicators.get(&context);
-        known
-            .cloned()
-            .ok_or_else(|| format!("there is no communicator {context}: no call before has made it"))
-    }
-
-    /// Waits, unless it goes on under a number.
-    fn begun(
-        &mut self,
-        begun: Result<Request, hikyaku::mpi::error::Error>,
-        memory: [Octets; 2],
-        number: Option<u64>,
-    ) -> Result<(), String> {
-        let request = begun.map_err(|error| error.to_string())?;
-        let number = number.unwrap_or(0);
-        self.run(number, request, memory)?;
-        if number == 0 { self.end(0) } else { Ok(()) }
-    }
-
-    /// What goes on keeps its memory until it has ended.
-    fn run(&mut self, number: u64, request: Request, memory: [Octets; 2]) -> Result<(), String> {
-        if let Some(before) = self.running.insert(number, (request, memory)) {
-            // It is not known any more, and may still be written to.
-            std::mem::forget(before);
-            return Err(format!(
-                "what has number {number} has not ended, and the number is given again"
-            ));
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, number: u64) -> Result<(), String> {
-        let Some((request, _)) = self.running.get_mut(&number) else {
-            return Ok(());
-        };
-        let ended = request.wait_mut().map_err(|error| error.to_string());
-        if ended.is_ok() {
-            self.running.remove(&number);
-        }
-        ended.map(|_| ())
-    }
-
-    fn end_all(&mut self) -> Result<(), String> {
-        while let Some(number) = self.running.keys().next().copied() {
-            self.end(number)?;
-        }
-        Ok(())
     }
 
     fn make(&mut self, context: u32, how: &Making, made: Option<&(u32, Vec<u32>)>) -> Result<(), String> {

@@ -4,24 +4,10 @@
 )]
 //! What is planned once and started again and again.
 
-use hikyaku::mpi::engine::{PROC_NULL, PartitionedReceive, PartitionedSend, PersistentCollective};
+use hikyaku::mpi::engine::PROC_NULL;
 
-use super::{Octets, Player, memory};
+use super::player::{Octets, Persistent, Planned, Player, memory};
 use crate::replay::program::{Partitioned, Ready};
-
-/// What can be started.
-pub(super) enum Persistent {
-    Collective(PersistentCollective),
-    Send(PartitionedSend),
-    Receive(PartitionedReceive),
-}
-
-pub(super) struct Planned {
-    operation: Persistent,
-    memory: [Octets; 2],
-    /// The number of the last start; 0: none.
-    started: u64,
-}
 
 impl Player<'_> {
     pub(super) fn plan(&mut self, number: u64, operation: Persistent, memory: [Octets; 2]) {

@@ -4,7 +4,7 @@
 )]
 //! Windows, and what is done to them.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use hikyaku::mpi::{
     datatype::{Datatype, Kind},
@@ -14,44 +14,8 @@ use hikyaku::mpi::{
     operation::Operation,
 };
 
-use super::{Octets, Player, memory};
+use super::player::{Octets, Piece, Played, Player, memory};
 use crate::replay::program::{Access, Operate, WindowCall};
-
-/// Where the memory is that processes have attached to dynamic windows: by context of the window, process and the address
-/// that it had. Programs name addresses of others, which are others in a replay.
-#[derive(Debug, Default)]
-pub(crate) struct Attached(RefCell<BTreeMap<(u32, u32, u64), Piece>>);
-
-/// Its octets, and its address here.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    octets: u64,
-    address: u64,
-}
-
-impl Attached {
-    /// The address here of `octets` octets that were at `address`.
-    fn find(&self, context: u32, process: u32, address: u64, octets: u64) -> Option<u64> {
-        let pieces = self.0.borrow();
-        let until = ..=(context, process, address);
-        let (&(of, at, start), piece) = pieces.range(until).next_back()?;
-        let from = address - start.min(address);
-        let fits = from <= piece.octets && octets <= piece.octets - from;
-        ((of, at) == (context, process) && fits).then_some(piece.address + from)
-    }
-}
-
-/// A window. Its memory goes after it.
-pub(super) struct Played {
-    window: Window,
-    dynamic: bool,
-    /// Memory of operations that may not have ended, and the rank that they are about.
-    lent: Vec<(i32, [Octets; 2])>,
-    /// That of the window.
-    _own: Octets,
-    /// What is attached to it, by the address that it had.
-    memory: BTreeMap<u64, Octets>,
-}
 
 impl Player<'_> {
     pub(super) fn window(&mut self, context: u32, call: &WindowCall) -> Result<(), String> {

@@ -6,7 +6,7 @@ use hikyaku::mpi::{
 };
 use hikyaku_bench::traces::Call;
 
-use super::{PROC_NULL, lacks, unknown};
+use super::fields::{PROC_NULL, lacks, unknown};
 
 /// A collective. What it does not have is 0 or empty.
 #[derive(Clone, Debug, PartialEq, Eq)]

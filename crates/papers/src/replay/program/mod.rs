@@ -1,6 +1,7 @@
 //! What a rank has done, read out of its trace: computing and calls, in their order.
 
 mod collective;
+mod fields;
 mod partitioned;
 mod window;
 
@@ -12,6 +13,7 @@ use std::{
 
 use hikyaku_bench::traces::{Call, Status, Trace};
 
+use self::fields::{PROC_NULL, lacks, number, unknown};
 pub(crate) use self::{
     collective::{Collective, Lengths},
     partitioned::{Partitioned, Ready},
@@ -466,19 +468,6 @@ impl Reader {
     }
 }
 
-/// The receiver or sender that is nobody.
-pub(crate) const PROC_NULL: i32 = hikyaku::mpi::engine::PROC_NULL;
-
-fn lacks(name: &str, key: &str, expected: &str) -> String {
-    format!("{name} has no `{key}`: {expected} was expected")
-}
-
-/// The number that the call has given.
-fn number(call: &Call) -> Result<u64, String> {
-    let number = call.request.filter(|number| *number > 0);
-    number.ok_or_else(|| lacks(&call.call, "request", "a number"))
-}
-
 /// What the call begins goes on after it: `MPI_Isend` and its like.
 fn goes_on(name: &str) -> bool {
     let probes = matches!(name, "MPI_Iprobe" | "MPI_Improbe") || name.starts_with("MPI_Intercomm");
@@ -507,8 +496,4 @@ fn making(call: &Call) -> Result<Option<Making>, String> {
         "MPI_Intercomm_merge" => Making::Merge,
         _ => return Ok(None),
     }))
-}
-
-fn unknown(name: &str) -> String {
-    format!("{name} can not be replayed: messages, windows, collectives and new communicators can")
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hikyaku_bench::traces::Call;
 
-use super::{PROC_NULL, lacks};
+use super::fields::{PROC_NULL, lacks};
 
 /// One side of a partitioned message.
 #[derive(Clone, Debug, PartialEq, Eq)]

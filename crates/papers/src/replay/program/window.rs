@@ -3,7 +3,7 @@
 use hikyaku::mpi::{datatype::Kind, operation::Predefined};
 use hikyaku_bench::traces::Call;
 
-use super::{lacks, number};
+use super::fields::{lacks, number};
 
 /// What is done to a window.
 #[derive(Clone, Debug, PartialEq, Eq)]

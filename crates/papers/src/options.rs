@@ -1,0 +1,116 @@
+//! Options that experiments share, and what they say of the network.
+
+use std::time::Duration;
+
+use clap::Args;
+use hikyaku::sim::{Cpu, Network, Simulation};
+use hikyaku_bench::{failure::Failure, report::Output};
+
+/// Options of those that bring their own network.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Basics {
+    /// Everything left to chance follows from this
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+    /// What comes out.
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Options of those on an ordinary network.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Common {
+    /// Bits per second of each wire
+    #[arg(long, default_value_t = 10e9, value_name = "BITS")]
+    pub bandwidth: f64,
+    /// Octets of an IP packet
+    #[arg(long, default_value_t = 1_500, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    pub mtu: u32,
+    /// Octets that wait before each wire
+    #[arg(long, default_value_t = 512 << 10, value_name = "N")]
+    pub queue: u32,
+    /// The part of packets that is lost on each wire, from 0 to 1; there are two from a host to another
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    pub loss: f64,
+    /// Nanoseconds from one end of a wire to the other; there are two from a host to another on the same switch
+    #[arg(long, default_value_t = 500, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
+    pub delay: u64,
+    /// Nanoseconds that a processor takes to send or receive a packet, or SEND,RECEIVE (`hikyaku tune --sim`)
+    #[arg(long, default_value = "300", value_name = "NS", value_parser = per_packet)]
+    pub cpu_packet: PerPacket,
+    /// The same for each octet
+    #[arg(long, default_value_t = 0.05, value_name = "NS")]
+    pub cpu_octet: f64,
+    /// Everything left to chance follows from this
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub seed: u64,
+}
+
+/// Time of a processor, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PerPacket {
+    send: f64,
+    receive: f64,
+}
+
+fn per_packet(text: &str) -> Result<PerPacket, String> {
+    let number = |text: &str| {
+        text.trim()
+            .parse::<f64>()
+            .map_err(|_| "write 300, or 400,200 (sent, received)")
+    };
+    let (send, receive) = text.split_once(',').unwrap_or((text, text));
+    Ok(PerPacket {
+        send: number(send)?,
+        receive: number(receive)?,
+    })
+}
+
+impl Basics {
+    /// What figures say of where they are from.
+    pub(crate) fn note(&self, network: &str) -> String {
+        format!("simulated: {network}, seed {}", self.seed)
+    }
+}
+
+impl Common {
+    /// The job that they describe.
+    pub(crate) fn job(&self, processes: u32) -> Result<Simulation, Failure> {
+        let mut simulation = Simulation::new(processes, self.seed);
+        simulation.network = self.network()?;
+        simulation.cpu = Cpu {
+            send: self.cpu_packet.send,
+            receive: self.cpu_packet.receive,
+            octet: self.cpu_octet,
+            ..Cpu::default()
+        };
+        let valid = simulation.cpu.validate();
+        valid.map_err(|error| Failure::usage(format!("--cpu-packet, --cpu-octet: {error}")))?;
+        Ok(simulation)
+    }
+
+    /// The same for figures.
+    pub(crate) fn note(&self) -> String {
+        format!(
+            "simulated: {} Gb/s, MTU {}, {} ns per wire, seed {}",
+            self.bandwidth / 1e9,
+            self.mtu,
+            self.delay,
+            self.seed
+        )
+    }
+
+    /// The network that they describe.
+    pub(crate) fn network(&self) -> Result<Network, Failure> {
+        let network = Network {
+            bandwidth: self.bandwidth,
+            delay: Duration::from_nanos(self.delay),
+            mtu: self.mtu,
+            queue: self.queue,
+            loss: self.loss,
+            ..Network::default()
+        };
+        network.validate().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(network)
+    }
+}

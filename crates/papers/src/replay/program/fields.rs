@@ -1,0 +1,22 @@
+//! What calls say, and complaints about what they do not say.
+
+use hikyaku_bench::traces::Call;
+
+/// The receiver or sender that is nobody.
+pub(super) const PROC_NULL: i32 = hikyaku::mpi::engine::PROC_NULL;
+
+/// A call without what it needs.
+pub(super) fn lacks(name: &str, key: &str, expected: &str) -> String {
+    format!("{name} has no `{key}`: {expected} was expected")
+}
+
+/// The number that the call has given.
+pub(super) fn number(call: &Call) -> Result<u64, String> {
+    let number = call.request.filter(|number| *number > 0);
+    number.ok_or_else(|| lacks(&call.call, "request", "a number"))
+}
+
+/// A call that is none of those that are known.
+pub(super) fn unknown(name: &str) -> String {
+    format!("{name} can not be replayed: messages, windows, collectives and new communicators can")
+}

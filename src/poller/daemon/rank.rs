@@ -1,0 +1,592 @@
+//! A served process: its rings, its endpoint, and its loans.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+    net::SocketAddr,
+    ops::Range,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    net::{RecvFlags, recv},
+};
+
+use super::{
+    PATIENCE,
+    table::{Person, Reason},
+};
+use crate::{
+    backends::{
+        Backend, Sent,
+        dpdk::{DpdkBackend, Lent, Outgoing},
+    },
+    poller::{
+        layout::{self, INLINE, kind, numbered, numbers},
+        protocol::{Broken, DELIVERY, ProxyServer, REPORT},
+    },
+    progress::{random, random_key},
+    reliability::{Burst, Limits},
+    shm::{Access, Consumer, Corrupt, Found, Producer, Segment},
+    span::{Foreign, Keeper, Span},
+    stats::Dropped,
+    time::Instant,
+};
+
+/// Packets up to this size are copied, which costs less than a loan; bytes.
+const SMALL: usize = 256;
+/// Bytes of a process's ring that are kept free for reports.
+const RESERVE: usize = 64 << 10;
+/// Commands and bursts handled per process and pass.
+const COMMANDS: usize = 64;
+const BURSTS: usize = 4;
+/// Number of parts that most bursts do not exceed.
+const FEW_SPANS: usize = 8;
+/// Most bytes of the first command: settings, and the numbers of a million processors.
+const MOST_SETTINGS: usize = 4 << 20;
+/// Buffers kept for local datagrams.
+const SPARE: usize = 256;
+
+/// Why a process can not be served any more.
+pub(super) enum Thrown {
+    /// It has broken the rules of records, or (`None`) of the rings.
+    Broken(Option<Broken>),
+    Net(io::Error),
+}
+
+impl From<Corrupt> for Thrown {
+    fn from(_: Corrupt) -> Self {
+        Self::Broken(None)
+    }
+}
+
+impl From<Broken> for Thrown {
+    fn from(why: Broken) -> Self {
+        Self::Broken(Some(why))
+    }
+}
+
+/// The port, and state shared by all processes.
+pub(super) struct Net {
+    pub(super) backend: DpdkBackend,
+    pub(super) limits: Limits,
+    /// Buffers on loan to all processes, and their limit.
+    pub(super) on_loan: u32,
+    most: u32,
+    pub(super) lent: u64,
+    pub(super) copied: u64,
+    pub(super) put_off: u64,
+    pub(super) unread: u64,
+    /// Datagrams from one local process to another, which the port would not carry.
+    local: VecDeque<Local>,
+    /// Free buffers for them.
+    spare: Vec<Vec<u8>>,
+    /// UDP port of the current sender.
+    from: u16,
+}
+
+/// A datagram from one local process to another.
+pub(super) struct Local {
+    pub(super) from: u16,
+    pub(super) to: u16,
+    pub(super) octets: Vec<u8>,
+}
+
+impl Net {
+    pub(super) fn new(backend: DpdkBackend, limits: Limits, most: u32) -> Self {
+        Self {
+            local: VecDeque::new(),
+            spare: Vec::new(),
+            from: 0,
+            backend,
+            limits,
+            on_loan: 0,
+            most,
+            lent: 0,
+            copied: 0,
+            put_off: 0,
+            unread: 0,
+        }
+    }
+
+    /// Sets the source UDP port of what is sent from now on.
+    #[inline]
+    pub(super) fn send_from(&mut self, port: u16) {
+        self.from = port;
+        self.backend.send_from(port);
+    }
+
+    /// Keeps the datagrams of a burst for a local process.
+    #[cold]
+    fn keep(&mut self, transmit: &Outgoing<'_>) {
+        let mut spans = transmit.spans.iter();
+        let mut rest = Span::default();
+        let mut left = transmit.len;
+        while left > 0 {
+            let mut octets = self.spare.pop().unwrap_or_default();
+            octets.clear();
+            let len = left.min(transmit.segment_size);
+            while octets.len() < len {
+                if rest.is_empty() {
+                    let Some(&span) = spans.next() else { return };
+                    rest = span;
+                }
+                let (now, later) = rest.split_at(rest.len().min(len - octets.len()));
+                now.append_to(&mut octets);
+                rest = later;
+            }
+            left -= len;
+            self.local.push_back(Local {
+                from: self.from,
+                to: transmit.destination.port(),
+                octets,
+            });
+        }
+    }
+
+    /// The next local datagram.
+    #[inline]
+    pub(super) fn next_local(&mut self) -> Option<Local> {
+        self.local.pop_front()
+    }
+
+    /// Counts a datagram that was not taken: because there was no room for it, because its process does not read its
+    /// reports, or because it has nothing for the process.
+    #[inline]
+    fn note_untaken(&mut self, room: bool, full: bool) {
+        self.unread += u64::from(full);
+        self.put_off += u64::from(!room && !full);
+    }
+
+    pub(super) fn done(&mut self, local: Local) {
+        if self.spare.len() < SPARE {
+            self.spare.push(local.octets);
+        }
+    }
+
+    /// Sends a burst whose bytes `gather` shows. `false`: the port is busy.
+    #[inline]
+    pub(super) fn transmit<'a>(
+        &mut self,
+        now: Instant,
+        burst: &Burst,
+        gather: impl Fn(&mut dyn FnMut(Span<'a>)),
+    ) -> io::Result<bool> {
+        let mut few = [Span::default(); FEW_SPANS];
+        let mut many = Vec::new();
+        let mut count = 0;
+        gather(&mut |octets| {
+            if let Some(span) = few.get_mut(count) {
+                *span = octets;
+            }
+            count += 1;
+        });
+        if count > FEW_SPANS {
+            many.reserve(count);
+            gather(&mut |octets| many.push(octets));
+        }
+        let transmit = Outgoing {
+            destination: burst.destination(),
+            segment_size: burst.segment_size(),
+            len: burst.len(),
+            spans: few.get(..count).unwrap_or(&many),
+        };
+        if transmit.destination.ip() == self.backend.local_addr().ip() {
+            self.keep(&transmit);
+            return Ok(true);
+        }
+        Ok(self.backend.transmit_spans(now, transmit)? != Sent::Busy)
+    }
+}
+
+/// Extents of a process's memory that are free again.
+type Freed = Arc<Mutex<Vec<usize>>>;
+
+/// A record in the process's memory, until the whole of it is acknowledged.
+struct Extent {
+    memory: Arc<Segment>,
+    at: usize,
+    octets: Range<usize>,
+    freed: Freed,
+}
+
+impl Keeper for Extent {
+    fn span(&self) -> Span<'_> {
+        let Range { start, end } = self.octets;
+        self.memory.span(start, end - start).unwrap_or_default()
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(self.at);
+    }
+}
+
+/// A command of `len` bytes in `memory`, where its process may still write: a copy of its record, on which decisions
+/// are based, and the bytes of its message.
+#[inline(always)]
+fn command(memory: &Segment, at: usize, len: usize) -> Result<([u8; REPORT], Span<'_>), Corrupt> {
+    if len < REPORT {
+        return Err(Corrupt);
+    }
+    let (beginning, carried) = memory.span(at, len).ok_or(Corrupt)?.split_at(REPORT);
+    let mut record = [0; REPORT];
+    beginning.copy_to(&mut record);
+    Ok((record, carried))
+}
+
+pub(super) struct Rank {
+    socket: UnixStream,
+    process: u32,
+    port: u16,
+    up: Producer,
+    down: Consumer,
+    memory: Arc<Segment>,
+    /// The bell that the poller rings for it.
+    bell: OwnedFd,
+    /// `None` until it has sent its settings.
+    host: Option<ProxyServer>,
+    most_peers: u32,
+    /// Its loans, each with the position in its ring after which the process has read it.
+    loans: VecDeque<(u64, Lent)>,
+    freed: Freed,
+    burst: Burst,
+    /// Whether the current burst is still to be sent.
+    held: bool,
+    /// Copy of that burst: its sources may be acknowledged and gone before it is tried again.
+    kept: Vec<u8>,
+    /// Its socket has hung up: commands that it has sent before are still executed, some in each pass.
+    hung_up: bool,
+    /// When it hung up, if its endpoint stays for its peers' goodbyes.
+    gone: Option<Instant>,
+}
+
+impl Rank {
+    /// Also gives the process's memory and bell, to be handed to it.
+    pub(super) fn new(
+        socket: UnixStream,
+        process: u32,
+        port: u16,
+        most_peers: u32,
+    ) -> io::Result<(Self, [OwnedFd; 2])> {
+        let (memory, fd) = Segment::create("hikyaku-rank", layout::MEMORY, Access::Write)?;
+        let memory = Arc::new(memory);
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let theirs = bell.try_clone()?;
+        let this = Self {
+            process,
+            socket,
+            port,
+            up: Producer::new(Arc::clone(&memory), layout::UP),
+            down: Consumer::new(Arc::clone(&memory), layout::DOWN),
+            memory,
+            bell,
+            host: None,
+            most_peers,
+            loans: VecDeque::new(),
+            freed: Freed::default(),
+            burst: Burst::default(),
+            held: false,
+            kept: Vec::new(),
+            hung_up: false,
+            gone: None,
+        };
+        Ok((this, [fd, theirs]))
+    }
+
+    pub(super) fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(super) fn has_gone(&self) -> bool {
+        self.gone.is_some()
+    }
+
+    /// Whether it has hung up with commands left to execute.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.hung_up && self.gone.is_none() && !self.down.is_drained()
+    }
+
+    pub(super) fn on_loan(&self) -> u32 {
+        self.loans.len() as u32
+    }
+
+    /// Packets for it that were dropped.
+    pub(super) fn dropped(&self) -> Dropped {
+        let host = self.host.as_ref();
+        host.map_or_else(Dropped::default, |host| host.endpoint().stats().dropped)
+    }
+
+    pub(super) fn person(&self) -> Person {
+        Person {
+            process: self.process,
+            port: self.port,
+        }
+    }
+
+    /// A datagram has arrived for it.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        net: &mut Net,
+        packets: &Segment,
+        index: usize,
+    ) -> Result<(), Thrown> {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        let (source, data) = net.backend.received_with(index, 0);
+        let len = DELIVERY + data.len();
+        let share = net.most / 2;
+        let lend = len > SMALL && net.on_loan < net.most && (self.loans.len() as u32) < share;
+        let need = if lend { 16 } else { len };
+        let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
+        let full = host.is_full();
+        let Some(header) = host.handle_datagram(now, source, data, room) else {
+            net.note_untaken(room, full);
+            return Ok(());
+        };
+        // Reports first: that the peer exists, for example.
+        Self::tell(host, &mut self.up, need + 64)?;
+        if !lend {
+            net.copied += 1;
+            self.up.push(kind::WHOLE, &[IoSlice::new(&header), IoSlice::new(data)]);
+            return Ok(());
+        }
+        let (_, record) = net.backend.received_with(index, DELIVERY);
+        record[..DELIVERY].copy_from_slice(&header);
+        // The port receives into no other memory.
+        let Some(at) = packets.offset_of(record) else {
+            return Ok(());
+        };
+        let lent = net.backend.lend(index);
+        self.up.push(kind::AWAY, &[IoSlice::new(&numbered(at, len))]);
+        self.loans.push_back((self.up.position(), lent));
+        net.on_loan += 1;
+        net.lent += 1;
+        Ok(())
+    }
+
+    /// A datagram of a local process has arrived for it.
+    pub(super) fn receive_local(
+        &mut self,
+        now: Instant,
+        net: &mut Net,
+        source: SocketAddr,
+        data: &mut [u8],
+    ) -> Result<(), Thrown> {
+        let Some(host) = &mut self.host else { return Ok(()) };
+        let need = DELIVERY + data.len();
+        let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
+        let full = host.is_full();
+        let Some(header) = host.handle_datagram(now, source, data, room) else {
+            net.note_untaken(room, full);
+            return Ok(());
+        };
+        Self::tell(host, &mut self.up, need + 64)?;
+        net.copied += 1;
+        self.up.push(kind::WHOLE, &[IoSlice::new(&header), IoSlice::new(data)]);
+        Ok(())
+    }
+
+    /// Writes reports to its ring, as far as there is room, leaving room for a record of `keep` bytes.
+    #[inline]
+    fn tell(host: &mut ProxyServer, up: &mut Producer, keep: usize) -> Result<(), Thrown> {
+        while up.has_room(REPORT + keep)? {
+            let Some(report) = host.poll_report() else { break };
+            up.push(kind::WHOLE, &[IoSlice::new(&report)]);
+        }
+        Ok(())
+    }
+
+    /// Executes its commands, and handles deadlines. Gives whether there was anything to do.
+    pub(super) fn serve(&mut self, now: Instant, net: &mut Net) -> Result<bool, Thrown> {
+        let mut any = false;
+        if self.gone.is_none() {
+            any = self.obey(now, net)?;
+        }
+        let Some(host) = &mut self.host else { return Ok(any) };
+        if host.poll_timeout().is_some_and(|at| at <= now) {
+            host.handle_timeout(now);
+        }
+        net.send_from(self.port);
+        for _ in 0..BURSTS {
+            let (burst, kept) = (&mut self.burst, &mut self.kept);
+            let sent = if self.held {
+                net.transmit(now, burst, |each| each(Span::new(kept)))
+            } else if host.poll_transmit(now, burst) {
+                let shown: &ProxyServer = host;
+                net.transmit(now, burst, |each| shown.gather(burst, each))
+            } else {
+                break;
+            };
+            if !sent.map_err(Thrown::Net)? {
+                if !self.held {
+                    kept.clear();
+                    host.gather(burst, |octets| octets.append_to(kept));
+                    self.held = true;
+                }
+                break;
+            }
+            self.held = false;
+            any = true;
+        }
+        if self.hung_up {
+            // The process does not read reports any more.
+            while host.poll_report().is_some() {}
+            return Ok(any);
+        }
+        Self::tell(host, &mut self.up, 0)?;
+        self.give_back(net)?;
+        if self.up.publish() {
+            any = true;
+            // A write fails only if the counter is full, and then the bell has rung already.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+        Ok(any)
+    }
+
+    /// Executes some of its commands.
+    #[inline]
+    fn obey(&mut self, now: Instant, net: &Net) -> Result<bool, Thrown> {
+        let mut count = 0;
+        // A process that does not read its reports gets no commands executed.
+        while count < COMMANDS && !self.host.as_ref().is_some_and(ProxyServer::is_full) {
+            let Some(found) = self.down.next()? else { break };
+            count += 1;
+            self.command(now, net, found)?;
+        }
+        self.down.release();
+        Ok(count > 0)
+    }
+
+    fn command(&mut self, now: Instant, net: &Net, found: Found) -> Result<(), Thrown> {
+        let Found { kind, at, len } = found;
+        match kind {
+            kind::WHOLE if len <= INLINE => {
+                let Some(host) = &mut self.host else {
+                    return self.begin(net, at, len);
+                };
+                let (record, carried) = command(&self.memory, at, len)?;
+                Ok(host.handle_command(now, &record, carried, None)?)
+            }
+            kind::AWAY => {
+                let [start, len] = numbers(&self.memory, at, len).ok_or(Corrupt)?;
+                if start < layout::AREA || !self.memory.holds(start, len) {
+                    return Err(Corrupt.into());
+                }
+                self.command_away(now, net, start, len)
+            }
+            _ => Err(Corrupt.into()),
+        }
+    }
+
+    /// Executes a command in shared memory.
+    fn command_away(&mut self, now: Instant, net: &Net, start: usize, len: usize) -> Result<(), Thrown> {
+        let Some(host) = &mut self.host else {
+            self.begin(net, start, len)?;
+            self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(start);
+            return Ok(());
+        };
+        let (record, carried) = command(&self.memory, start, len)?;
+        // Freed with the last reference, which may be at once.
+        let stays = Foreign::new(Extent {
+            memory: Arc::clone(&self.memory),
+            at: start,
+            octets: start + REPORT..start + len,
+            freed: Arc::clone(&self.freed),
+        });
+        Ok(host.handle_command(now, &record, carried, Some(&stays))?)
+    }
+
+    /// Makes the endpoint from its first command.
+    #[cold]
+    fn begin(&mut self, net: &Net, at: usize, len: usize) -> Result<(), Thrown> {
+        if len > MOST_SETTINGS {
+            return Err(Corrupt.into());
+        }
+        let mut octets = vec![0; len];
+        if !self.memory.copy(at, &mut octets) {
+            return Err(Corrupt.into());
+        }
+        self.host = Some(ProxyServer::new(
+            &octets,
+            net.limits,
+            random(),
+            random_key(),
+            self.most_peers,
+        )?);
+        Ok(())
+    }
+
+    /// Takes back the loans that it has read, and tells it which of its memory is free again.
+    #[inline]
+    fn give_back(&mut self, net: &mut Net) -> Result<(), Thrown> {
+        if !self.loans.is_empty() {
+            let read = self.up.refresh()?;
+            while self.loans.front().is_some_and(|(end, _)| *end <= read) {
+                self.loans.pop_front();
+                net.on_loan -= 1;
+            }
+        }
+        let mut freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
+        while !freed.is_empty() && self.up.has_room(16)? {
+            let Some(at) = freed.pop() else { break };
+            self.up.push(kind::FREED, &[IoSlice::new(&numbered(at, 0))]);
+        }
+        Ok(())
+    }
+
+    /// Gives why it has ended, if it has. After it has hung up, that takes passes in which it is [served](Self::serve).
+    pub(super) fn look_for_life(&mut self, now: Instant, net: &mut Net) -> Option<Reason> {
+        if let Some(gone) = self.gone {
+            let seen_off = self.host.as_ref().is_none_or(|host| !host.is_parting());
+            return (seen_off || now.nanos_since(gone) >= PATIENCE).then_some(Reason::Left);
+        }
+        if !self.hung_up {
+            match recv(&self.socket, &mut [0_u8; 1], RecvFlags::DONTWAIT) {
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                    return self.up.refresh().is_err().then_some(Reason::Broken(None));
+                }
+                // Neither the process nor its peers have anything more to say.
+                Ok((_, 1..)) => return Some(Reason::Broken(Some(Broken::Order))),
+                _ => {}
+            }
+            // Commands that it has sent before it went still count, but not later writes of another process that has
+            // the memory, too.
+            if self.down.close().is_err() {
+                return Some(Reason::Died);
+            }
+            self.hung_up = true;
+        }
+        if !self.down.is_drained() {
+            return None;
+        }
+        net.on_loan -= self.loans.len() as u32;
+        self.loans.clear();
+        self.gone = Some(now);
+        match &self.host {
+            Some(host) if host.is_parting() => None,
+            Some(host) if host.has_sessions() => Some(Reason::Died),
+            _ => Some(Reason::Left),
+        }
+    }
+
+    /// Asks to be woken by it; `false`: there is something to do.
+    pub(super) fn arm(&mut self) -> bool {
+        // A process that does not read its reports gets no commands executed, so it need not ring for them.
+        let is_full = self.host.as_ref().is_some_and(ProxyServer::is_full);
+        // The next pass finds errors.
+        self.gone.is_some() || self.held || is_full || self.down.arm().unwrap_or(false)
+    }
+
+    pub(super) fn disarm(&self) {
+        self.down.disarm();
+    }
+}

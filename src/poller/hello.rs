@@ -1,0 +1,135 @@
+//! What a process and a poller say to each other when they meet. The poller's answer hands over memory and eventfds.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::layout::LAYOUT;
+use crate::shm::handshake::{self, MOST_DESCRIPTORS, Message, Version};
+
+/// The number of descriptors in a welcome: packets, memory, the process's eventfd, the poller's eventfd.
+pub(crate) const DESCRIPTORS: usize = MOST_DESCRIPTORS;
+
+/// The request of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    /// The UDP port that the process wants; 0: any.
+    pub(crate) port: u16,
+    pub(crate) version: Version,
+}
+
+impl Hello {
+    pub(crate) fn new(port: u16) -> Self {
+        Self {
+            port,
+            version: Version::ours(LAYOUT),
+        }
+    }
+
+    pub(crate) fn octets(&self) -> Message {
+        let mut octets = handshake::message();
+        self.version.put(&mut octets);
+        octets[12..14].copy_from_slice(&self.port.to_le_bytes());
+        octets
+    }
+
+    /// `None`: the message is not from hikyaku.
+    pub(crate) fn read(octets: &Message) -> Option<Self> {
+        Some(Self {
+            version: Version::read(octets)?,
+            port: u16::from_le_bytes([octets[12], octets[13]]),
+        })
+    }
+
+    /// The other side has the same release and the same memory layout as we have.
+    pub(crate) fn fits(&self) -> bool {
+        self.version == Version::ours(LAYOUT)
+    }
+}
+
+/// The answer of a poller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Welcome {
+        addr: SocketAddr,
+        max_datagram: u32,
+        /// Bytes of the memory for packets.
+        packets: u64,
+    },
+    Refused(String),
+}
+
+impl Answer {
+    pub(crate) fn octets(&self) -> Message {
+        let mut octets = handshake::message();
+        match self {
+            Self::Welcome {
+                addr,
+                max_datagram,
+                packets,
+            } => {
+                octets[8] = 1;
+                let (v6, ip) = match addr.ip() {
+                    IpAddr::V4(ip) => (0, ip.to_ipv6_mapped()),
+                    IpAddr::V6(ip) => (1, ip),
+                };
+                octets[9] = v6;
+                octets[10..12].copy_from_slice(&addr.port().to_le_bytes());
+                octets[12..16].copy_from_slice(&max_datagram.to_le_bytes());
+                octets[16..24].copy_from_slice(&packets.to_le_bytes());
+                octets[24..40].copy_from_slice(&ip.octets());
+            }
+            Self::Refused(why) => {
+                octets[8] = 2;
+                handshake::put_text(&mut octets, 16, why);
+            }
+        }
+        octets
+    }
+
+    pub(crate) fn read(octets: &Message) -> Option<Self> {
+        if !handshake::is_ours(octets) {
+            return None;
+        }
+        let number = |at: usize, len: usize| octets[at..at + len].iter().rev().fold(0, |n, o| n << 8 | u64::from(*o));
+        match octets[8] {
+            1 => {
+                let mut ip = [0; 16];
+                ip.copy_from_slice(&octets[24..40]);
+                let ip = Ipv6Addr::from(ip);
+                let mapped = ip.to_ipv4_mapped().filter(|_| octets[9] == 0);
+                Some(Self::Welcome {
+                    addr: SocketAddr::new(mapped.map_or(IpAddr::V6(ip), IpAddr::V4), number(10, 2) as u16),
+                    max_datagram: number(12, 4) as u32,
+                    packets: number(16, 8),
+                })
+            }
+            2 => Some(Self::Refused(handshake::text(octets, 16))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_messages_come_through() {
+        let hello = Hello::new(4711);
+        assert!(hello.fits());
+        assert_eq!(Hello::read(&hello.octets()), Some(hello));
+        assert_eq!(Hello::read(&[0; handshake::LEN]), None);
+        for addr in ["10.0.0.7:4000", "[fd77::1]:1"] {
+            let welcome = Answer::Welcome {
+                addr: addr.parse().unwrap(),
+                max_datagram: 8_972,
+                packets: 1 << 33,
+            };
+            assert_eq!(Answer::read(&welcome.octets()), Some(welcome));
+        }
+        let long = "é".repeat(300);
+        let Some(Answer::Refused(why)) = Answer::read(&Answer::Refused(long).octets()) else {
+            panic!("no refusal");
+        };
+        assert!(why.len() > 200 && why.chars().all(|c| c == 'é'));
+    }
+}

@@ -1,0 +1,297 @@
+//! A link to a poller, combined with a backend of the process's own (the DPDK paper, sections 4.1 and 4.2.2).
+
+use std::{
+    collections::HashMap,
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use bytes::Bytes;
+
+use super::{PollerBackend, path::NAME};
+use crate::{
+    backends::{
+        Backend, BackendStats, BindOptions, Capabilities, Received, Refusals, Sent, Transmit, Unreachable, Wake, bind,
+        has_own_addresses,
+    },
+    id::LINK,
+    span::Span,
+    time::Instant,
+};
+
+/// Names the backend that carries placements: `udp`, `dpdk`. Unset: placements go through the poller, too.
+pub const BULK_VARIABLE: &str = "HIKYAKU_POLLER_BULK";
+
+/// Stands for every peer that has not been introduced: no host has this address.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+/// The first byte of the link address of a joined backend. The link address of another backend is an Ethernet address
+/// of an individual host, which never begins with this byte.
+const TAG: u8 = 0xff;
+const ALONE: &str = "it has no backend for placements beside its poller, as this process has: HIKYAKU_POLLER_BULK is for \
+                     all processes of a job, or for none";
+/// The longest sleep if our own backend has no file descriptor, so that a thread can not wait for both at once.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A [`PollerBackend`] and a backend of our own, which carries the placements ([`Backend::link_beside`]).
+///
+/// Peers are named by the addresses that they have at their pollers. The address of a peer's own backend is part of its
+/// [introduction](Backend::introduce). A datagram to a peer that has not been introduced is dropped, and the peer is
+/// reported as unreachable.
+pub struct Joined {
+    link: PollerBackend,
+    own: Box<dyn Backend>,
+    /// Maps the addresses of peers at their pollers to those of their own backends, and back.
+    there: HashMap<SocketAddr, SocketAddr>,
+    back: HashMap<SocketAddr, SocketAddr>,
+    /// Refused datagrams to peers that have not been introduced.
+    unknown: Refusals,
+    /// The number of buffers of the last receive that the backend asked first has filled, and whether that was the
+    /// link.
+    first: usize,
+    link_first: bool,
+    dropped: u64,
+}
+
+impl Joined {
+    /// Joins the two. `own` must have an address that peers can reach, and must not be a link.
+    #[must_use]
+    pub fn new(link: PollerBackend, own: Box<dyn Backend>) -> Self {
+        Self {
+            link,
+            own,
+            there: HashMap::new(),
+            back: HashMap::new(),
+            unknown: Refusals::default(),
+            first: 0,
+            link_first: false,
+            dropped: 0,
+        }
+    }
+
+    /// The link to the poller.
+    pub(super) fn link(&self) -> &PollerBackend {
+        &self.link
+    }
+
+    /// Whether buffer `index` belongs to the link, and its index there.
+    #[inline]
+    fn find(&self, index: usize) -> (bool, usize) {
+        match index.checked_sub(self.first) {
+            None => (self.link_first, index),
+            Some(index) => (!self.link_first, index),
+        }
+    }
+
+    #[inline]
+    fn receive_from(&mut self, link: bool, now: Instant, budget: usize) -> io::Result<usize> {
+        if link {
+            self.link.receive(now, budget)
+        } else {
+            self.own.receive(now, budget)
+        }
+    }
+}
+
+impl Backend for Joined {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// The capabilities of our own backend.
+    fn capabilities(&self) -> Capabilities {
+        self.own.capabilities()
+    }
+
+    fn link_beside(&self) -> Option<Capabilities> {
+        Some(self.link.capabilities())
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.link.local_addr()
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        if transmit.destination == LINK {
+            return self.link.transmit(now, transmit);
+        }
+        let Some(&destination) = self.there.get(&transmit.destination) else {
+            let slices = transmit.slices.iter().map(|slice| &**slice);
+            self.unknown.push(transmit.destination, slices);
+            self.dropped += 1;
+            return Ok(Sent::Dropped);
+        };
+        self.own.transmit(
+            now,
+            &Transmit {
+                destination,
+                ..*transmit
+            },
+        )
+    }
+
+    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
+        self.own.reclaim(free);
+    }
+
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        // The link and our own backend take turns at being asked first.
+        self.link_first = !self.link_first;
+        self.first = self.receive_from(self.link_first, now, budget)?;
+        let left = budget - self.first;
+        if left == 0 {
+            return Ok(budget);
+        }
+        Ok(self.first + self.receive_from(!self.link_first, now, left)?)
+    }
+
+    fn received(&mut self, index: usize) -> Received<'_> {
+        let (link, index) = self.find(index);
+        if link {
+            return Received {
+                source: LINK,
+                ..self.link.received(index)
+            };
+        }
+        let received = self.own.received(index);
+        let source = self.back.get(&received.source).copied().unwrap_or(NOBODY);
+        Received { source, ..received }
+    }
+
+    fn record(&mut self, index: usize) -> Option<Span<'_>> {
+        match self.find(index) {
+            (true, index) => self.link.record(index),
+            (false, _) => None,
+        }
+    }
+
+    fn take(&mut self, index: usize) -> Bytes {
+        match self.find(index) {
+            (true, index) => self.link.take(index),
+            (false, index) => self.own.take(index),
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        if let Some(fd) = self.own.as_fd() {
+            return self.link.wait_beside(timeout, Some(fd));
+        }
+        let nap = timeout.map_or(NAP, |timeout| timeout.min(NAP));
+        self.link.wait(Some(nap))?;
+        // Our own backend may have received something.
+        Ok(Wake::Readable)
+    }
+
+    /// The address of our own backend, followed by that backend's link address.
+    fn link_address(&self) -> Vec<u8> {
+        let addr = self.own.local_addr();
+        let mut octets = vec![TAG, if addr.is_ipv4() { 4 } else { 6 }];
+        octets.extend(addr.port().to_le_bytes());
+        match addr.ip() {
+            IpAddr::V4(ip) => octets.extend(ip.octets()),
+            IpAddr::V6(ip) => octets.extend(ip.octets()),
+        }
+        octets.extend(self.own.link_address());
+        octets
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        let refused = |why: &str| io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{address}: {why}"));
+        let Some((there, link)) = read_address(link) else {
+            return Err(refused(ALONE));
+        };
+        if there.is_ipv4() != self.own.local_addr().is_ipv4() {
+            return Err(refused(&format!(
+                "{there}, where it takes placements, is of another family of addresses than ours"
+            )));
+        }
+        if let Some(before) = self.there.insert(address, there) {
+            self.back.remove(&before);
+        }
+        self.back.insert(there, address);
+        self.own.introduce(there, link)
+    }
+
+    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
+        if !self.unknown.is_empty() {
+            return self.unknown.pop();
+        }
+        let unreachable = self.own.poll_unreachable()?;
+        let address = self.back.get(&unreachable.address).copied().unwrap_or(NOBODY);
+        Some(Unreachable { address, ..unreachable })
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.own.next_deadline()
+    }
+
+    /// The sum of both backends.
+    fn stats(&self) -> BackendStats {
+        let (link, own) = (self.link.stats(), self.own.stats());
+        BackendStats {
+            datagrams_sent: link.datagrams_sent + own.datagrams_sent,
+            bytes_sent: link.bytes_sent + own.bytes_sent,
+            datagrams_received: link.datagrams_received + own.datagrams_received,
+            bytes_received: link.bytes_received + own.bytes_received,
+            transmit_calls: link.transmit_calls + own.transmit_calls,
+            receive_calls: link.receive_calls + own.receive_calls,
+            dropped: link.dropped + own.dropped + self.dropped,
+            busy: link.busy + own.busy,
+            segmentation_refused: own.segmentation_refused,
+        }
+    }
+}
+
+/// Opens the backend that [`BULK_VARIABLE`] names at the IP address of `addr`. `None`: the variable is unset or empty.
+///
+/// # Errors
+/// It can not be opened, or has no address that peers can reach.
+pub(super) fn own_backend(addr: SocketAddr, options: &BindOptions) -> io::Result<Option<Box<dyn Backend>>> {
+    let Some(name) = options.environment.get(BULK_VARIABLE) else {
+        return Ok(None);
+    };
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{BULK_VARIABLE}={name}: {why}"));
+    if name == NAME {
+        return Err(invalid("it names what goes beside the poller"));
+    }
+    let at = if has_own_addresses(name) {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        addr.ip()
+    };
+    let own = bind(name, SocketAddr::new(at, 0), options).map_err(|error| invalid(&error.to_string()))?;
+    if own.local_addr().ip().is_unspecified() {
+        return Err(invalid("peers need an address: bind to one of this host's"));
+    }
+    Ok(Some(own))
+}
+
+/// Reads an address. Returns it with the bytes that follow it.
+fn read_address(octets: &[u8]) -> Option<(SocketAddr, &[u8])> {
+    let (&[TAG, family, low, high], rest) = octets.split_first_chunk()? else {
+        return None;
+    };
+    let port = u16::from_le_bytes([low, high]);
+    let (ip, rest) = match family {
+        4 => {
+            let (ip, rest) = rest.split_first_chunk::<4>()?;
+            (IpAddr::from(*ip), rest)
+        }
+        6 => {
+            let (ip, rest) = rest.split_first_chunk::<16>()?;
+            (IpAddr::from(*ip), rest)
+        }
+        _ => return None,
+    };
+    Some((SocketAddr::new(ip, port), rest))
+}
+
+impl fmt::Debug for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joined")
+            .field("link", &self.link)
+            .field("own", &self.own.name())
+            .finish_non_exhaustive()
+    }
+}
