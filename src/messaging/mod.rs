@@ -248,7 +248,7 @@ impl Messenger {
 
     /// Returns whether short messages wait where they came in.
     #[inline]
-    pub(crate) fn has_short(&self) -> bool {
+    pub fn has_short(&self) -> bool {
         self.layer.has_short()
     }
 
@@ -284,7 +284,7 @@ impl Messenger {
     }
 
     /// This side is about to sleep, or has woken up: peers that send short messages wake it. Returns whether it may sleep.
-    pub(crate) fn set_asleep(&mut self, asleep: bool) -> bool {
+    pub fn set_asleep(&mut self, asleep: bool) -> bool {
         self.layer.set_asleep(asleep);
         !self.layer.has_short()
     }

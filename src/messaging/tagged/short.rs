@@ -8,13 +8,7 @@ impl<B: Landing + 'static> Tagged<B> {
     /// Sends a copy of `data`, complete at once, if the peer is reached by a way for short messages. `None`:
     /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit.
     #[inline]
-    pub(crate) fn send_short(
-        &mut self,
-        messenger: &mut Messenger,
-        peer: PeerId,
-        bits: u64,
-        data: &[u8],
-    ) -> Option<bool> {
+    pub fn send_short(&mut self, messenger: &mut Messenger, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
         if !self.lost.is_empty() || self.outbox.holds_requests(peer) {
             return None;
         }
