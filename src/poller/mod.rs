@@ -4,7 +4,7 @@
 //! - [`protocol`]: what a process and its poller say to each other, without IO. A [`ProxyEndpoint`] is the
 //!   [packet layer](crate::reliability::PacketLayer) of a process whose endpoint is in the poller; a [`ProxyServer`] has
 //!   that endpoint. A [`DualPath`] sends messages by way of the poller, and placements from process to process.
-//! - [`PollerBackend`]: the way of a process to its poller, through shared memory. [`Joined`] is one with a backend of the
+//! - `PollerBackend`: the way of a process to its poller, through shared memory. `Joined` is one with a backend of the
 //!   process's own beside it. (Feature `poller`.)
 //! - `Poller`: the process that polls. (Feature `dpdk`.)
 
