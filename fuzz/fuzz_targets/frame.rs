@@ -5,6 +5,9 @@
 #[expect(dead_code, reason = "what only sends is not of interest here")]
 #[path = "../../src/backends/dpdk/discovery.rs"]
 mod discovery;
+#[allow(dead_code, reason = "what only sends is not of interest here")]
+#[path = "../../src/backends/dpdk/ethernet.rs"]
+mod ethernet;
 #[expect(dead_code, reason = "what only sends is not of interest here")]
 #[path = "../../src/backends/dpdk/frame.rs"]
 mod frame;
