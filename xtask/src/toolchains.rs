@@ -14,7 +14,7 @@ const MIRI: [&str; 5] = [
     "transport::borrow",
     "backends::pool",
     "backends::loopback",
-    "messaging::ring",
+    "ring::",
     "messaging::arena",
 ];
 

@@ -2,8 +2,11 @@
 //! fences. Models of the first must pass; each must fail with one of the others, or it could not find anything.
 #![expect(dead_code, reason = "parts of the library that no model uses")]
 
-pub mod segment;
+extern crate alloc;
+
+mod cell;
 pub mod models;
 mod right;
+pub mod segment;
 mod unfenced;
 mod weak;

@@ -12,7 +12,7 @@ use loom::{
     thread,
 };
 
-use crate::{segment::Segment, right::sleepers::Sleepers};
+use crate::{right::sleepers::Sleepers, segment::Segment};
 
 /// Switches between threads where neither of them waits: more of them find no other mistakes in parts as small as these.
 const PREEMPTIONS: usize = 3;
@@ -55,6 +55,7 @@ macro_rules! models {
             const KIND: u32 = 1;
             use crate::$world::{
                 bell::Bell,
+                lines,
                 loans::Loans,
                 ring::{CONTROL, Consumer, Place, Producer},
             };
@@ -114,6 +115,54 @@ macro_rules! models {
                             consumer.disarm();
                             bell.read();
                         }
+                    }
+                    writer.join().unwrap();
+                });
+            }
+
+            /// Short records come whole and in order, and no line is written to before it is free.
+            pub fn lines_carry_records() {
+                check(|| {
+                    let (mut producer, mut consumer) = lines::ring(4);
+                    let writer = thread::spawn(move || {
+                        for number in 1..=5 {
+                            while !producer.push(u64::from(number), number, &[7; 8]) {
+                                thread::yield_now();
+                            }
+                        }
+                    });
+                    for number in 1..=5 {
+                        let record = loop {
+                            match consumer.pop() {
+                                Some(record) => break record,
+                                None => thread::yield_now(),
+                            }
+                        };
+                        assert_eq!(({ record.bits }, record.number, record.data()), (u64::from(number), number, &[7; 8][..]));
+                    }
+                    writer.join().unwrap();
+                });
+            }
+
+            /// A consumer of short records that sleeps is woken up.
+            pub fn lines_wake_their_reader() {
+                check(|| {
+                    let (mut producer, mut consumer) = lines::ring(4);
+                    let bell = Arc::new(Descriptor::default());
+                    let ours = Arc::clone(&bell);
+                    let writer = thread::spawn(move || {
+                        assert!(producer.push(1, 1, &[]));
+                        if producer.wakes() {
+                            ours.write();
+                        }
+                    });
+                    while consumer.pop().is_none() {
+                        consumer.set_asleep(true);
+                        if !consumer.has_record() {
+                            bell.poll();
+                            bell.read();
+                        }
+                        consumer.set_asleep(false);
                     }
                     writer.join().unwrap();
                 });

@@ -2,10 +2,13 @@
 
 pub(crate) use loom::sync as primitives;
 
-pub(crate) use crate::segment;
+pub(crate) use crate::{cell, segment};
 
 #[path = "../../../../src/sync/bell.rs"]
 pub(crate) mod bell;
+#[warn(unsafe_code)]
+#[path = "../../../../src/ring/lines.rs"]
+pub(crate) mod lines;
 #[path = "../../../../src/sync/loans.rs"]
 pub(crate) mod loans;
 #[path = "../../../../src/shm/ring.rs"]

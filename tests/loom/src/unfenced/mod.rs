@@ -4,16 +4,19 @@ pub(crate) mod primitives {
     pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
     pub(crate) mod atomic {
-        pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+        pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
         pub(crate) fn fence(_: Ordering) {}
     }
 }
 
-pub(crate) use crate::segment;
+pub(crate) use crate::{cell, segment};
 
 #[path = "../../../../src/sync/bell.rs"]
 pub(crate) mod bell;
+#[warn(unsafe_code)]
+#[path = "../../../../src/ring/lines.rs"]
+pub(crate) mod lines;
 #[path = "../../../../src/sync/loans.rs"]
 pub(crate) mod loans;
 #[path = "../../../../src/shm/ring.rs"]

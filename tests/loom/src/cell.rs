@@ -1,0 +1,19 @@
+//! Memory that is written by one side and read by the other, so that loom finds a side that reads too early, or writes.
+
+pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
+
+impl<T: Copy> Cell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(loom::cell::UnsafeCell::new(value))
+    }
+
+    pub(crate) unsafe fn read(&self) -> T {
+        // SAFETY: loom has looked.
+        self.0.with(|place| unsafe { *place })
+    }
+
+    pub(crate) unsafe fn change(&self, change: impl FnOnce(&mut T)) {
+        // SAFETY: as above.
+        self.0.with_mut(|place| change(unsafe { &mut *place }));
+    }
+}
