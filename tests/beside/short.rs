@@ -73,7 +73,7 @@ fn any_source_finds_both_ways() {
     });
 }
 
-/// What was sent before a goodbye lies in the ring when the goodbye comes, and is received.
+/// A sender wakes its receiver by a packet; and what lies in the ring when the goodbye comes is received.
 #[test]
 fn a_receiver_that_sleeps_is_woken_and_nothing_is_lost_at_the_end() {
     job(2, |world| {

@@ -379,7 +379,7 @@ fn paths(code: &str) -> Vec<(usize, Vec<String>)> {
 mod reading {
     use super::*;
 
-    /// Who takes what from whom, in a crate of these files.
+    /// The names that files take from each other, in a crate of these files.
     fn arrows(files: &[(&str, &str)]) -> Vec<String> {
         let sources = files
             .iter()

@@ -18,7 +18,7 @@ impl<B: Landing + 'static> Tagged<B> {
     }
 
     /// Takes short messages where they came in, as long as receives wait for them, and until `done` takes a completion
-    /// itself. Returns whether messages wait in the messenger's inbox: these come first.
+    /// itself. Returns whether messages can be received from the messenger's inbox: these come first.
     #[inline]
     pub(crate) fn handle_short(
         &mut self,
@@ -26,7 +26,8 @@ impl<B: Landing + 'static> Tagged<B> {
         mut done: impl FnMut(&Completion) -> bool,
     ) -> bool {
         if messenger.inbox.messages() > 0 {
-            return true;
+            // (One that is in place has to be received first, from there.)
+            return !messenger.is_in_place();
         }
         loop {
             let mut is_done = false;

@@ -224,8 +224,10 @@ impl Native {
             thread::yield_now();
             return;
         };
-        let left = inner.driver.time_left();
-        let nap = left.map_or(NAP, |left| left.min(NAP));
+        let nap = match inner.driver.messenger_mut().set_asleep(true) {
+            true => inner.driver.time_left().map_or(NAP, |left| left.min(NAP)),
+            false => Duration::ZERO,
+        };
         let ticket = self.unlock_to_sleep(inner, before);
         if !nap.is_zero() {
             let (bell, timeout) = (self.bell.as_ref(), Timespec::try_from(nap).ok());
@@ -241,6 +243,9 @@ impl Native {
             && let Some(bell) = &self.bell
         {
             let _ = read(bell, &mut [0_u8; 8]);
+        }
+        if !inner.sleepers.any() {
+            inner.driver.messenger_mut().set_asleep(false);
         }
     }
 }
@@ -356,6 +361,9 @@ impl Fabric for Native {
     fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
         let mut inner = self.lock();
         inner.callers.note();
+        if inner.failure.is_some() {
+            return false;
+        }
         let Inner { driver, core, .. } = &mut *inner;
         let sent = core.send_short(driver.messenger_mut(), process, bits, data);
         if sent == Some(true) {

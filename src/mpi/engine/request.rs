@@ -481,7 +481,7 @@ impl Drop for Request {
 }
 
 impl Request {
-    /// Nobody asks for it any more.
+    /// The program does not ask for it any more.
     #[cold]
     fn give_up(&mut self, id: RequestId) {
         let _span = self.end_of("MPI_Request_free");

@@ -33,12 +33,12 @@ impl Core {
             }
             is_awaited
         });
+        self.collect();
         if ended.is_some() {
             self.slots[awaited.0 as u32 as usize].clear();
             self.free.push(awaited.0 as u32);
             return ended;
         }
-        self.collect();
         self.take(awaited)
     }
 }
