@@ -10,10 +10,7 @@ use crate::{
     },
     options::Common,
     report::{Document, Figure, Line, Row, Running, Table, number, size},
-    transports::{
-        segments::MAX_BATCH,
-        settings::{Job, Kind, Operation, Way, level_of},
-    },
+    transports::settings::{Job, Kind, Operation, Way, level_of},
 };
 
 /// What `--help` ends with.
@@ -101,7 +98,7 @@ fn measure(
         let rows = all.iter().filter_map(|series| row(series, all)).collect();
         (cells(entries, job, all), rows)
     };
-    let able = |entry: &Entry, job: &Job| takes(entry, job.size, common.mtu);
+    let able = |entry: &Entry, job: &Job| takes(entry, job.size);
     let (results, outcome) = setup.measure(&jobs, &mut running, able, show);
     let figure = figure(title, &setup, &results);
     running.finish(outcome, setup.contention(), Some(&figure))
@@ -121,8 +118,8 @@ fn job(common: &Common, size: usize) -> Job {
     }
 }
 
-/// Bare UDP has no messages larger than a datagram, unless datagrams are small on purpose.
-fn takes(entry: &Entry, size: usize, mtu: Option<u32>) -> bool {
+/// Bare UDP sends a message larger than a datagram as a burst of datagrams, up to a limit.
+fn takes(entry: &Entry, size: usize) -> bool {
     if size == 0 {
         // A stream has no empty messages.
         return entry.ours || entry.name == "udp";
@@ -130,7 +127,7 @@ fn takes(entry: &Entry, size: usize, mtu: Option<u32>) -> bool {
     if entry.name.contains("/eager/") {
         return size <= Way::Eager.eager_limit() as usize;
     }
-    entry.name != "udp" || size <= if mtu.is_some() { LARGEST_BURST } else { MAX_BATCH }
+    entry.name != "udp" || size <= LARGEST_BURST
 }
 
 fn micros(nanos: Option<f64>) -> Option<f64> {
