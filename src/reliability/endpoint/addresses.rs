@@ -5,7 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashTable;
 
-/// Maps addresses to indices of the peer table, which holds the addresses themselves: 5 octets per entry.
+/// Maps addresses to indices of the peer table, which holds the addresses themselves: 5 bytes per entry.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Addresses {
