@@ -225,7 +225,7 @@ impl Sender {
             tail: NONE,
             tail_fill: 0,
             #[cfg(feature = "tracing")]
-            window_told: self::congestion::Controller::window(&congestion),
+            window_told: congestion::Controller::window(&congestion),
             congestion,
             timeouts: 0,
             waiting_since: 0,
