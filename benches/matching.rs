@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hikyaku::{
     Config, Span,
     messaging::{
-        Landing, Messenger,
+        MemoryRegion, Messenger,
         tagged::{Selector, Tagged},
     },
     reliability::{Endpoint, Limits},
@@ -24,7 +24,7 @@ const LAST: u64 = 1 << 32;
 /// Eight bytes to receive into.
 struct Small([u8; 8]);
 
-impl Landing for Small {
+impl MemoryRegion for Small {
     fn capacity(&self) -> u64 {
         8
     }

@@ -44,7 +44,7 @@ const FIELDS: &[&str] = &[
     "immediate",
     "fragment.offset",
     "fragment.total",
-    "placement.landing",
+    "placement.region",
     "placement.offset",
     "timestamp.value",
     "timestamp.echo",

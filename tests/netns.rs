@@ -86,7 +86,7 @@ fn part() {
         "outage" => play_outage(),
         "death" => play_death(),
         "forgery" => play_forgery(),
-        "patience" => play_patience(),
+        "timeout" => play_timeout(),
         "restart" => play_restart(),
         other => panic!("unknown part {other}"),
     }
@@ -322,7 +322,7 @@ fn play_forgery() {
 }
 
 /// Asks until a peer that is stopped for a while has answered; nobody may be lost.
-fn play_patience() {
+fn play_timeout() {
     let (mut transport, peers) = open_with_peers();
     let [peer] = peers[..] else { panic!("one peer") };
     wait_until_here(&mut transport, peer);
@@ -531,7 +531,7 @@ fn forged_refusals_lose_nobody() {
         println!("IPv6: {ipv6}, {len} bytes quoted");
         let server = answers(&path.a, &path.b, ipv6, PORT + 1);
         let len = len.to_string();
-        let mut process = asks(&path.a, &path.b, ipv6, "patience", 1, &[("NETNS_LEN", &len)]);
+        let mut process = asks(&path.a, &path.b, ipv6, "timeout", 1, &[("NETNS_LEN", &len)]);
         process.wait_for("talks", LONG);
         let [from, to] = [at(&path.b, ipv6, PORT + 1), at(&path.a, ipv6, PORT)];
         let envs = [("NETNS_AT", &*from), ("NETNS_TO", &to), ("NETNS_LEN", &len)];

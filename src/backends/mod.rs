@@ -101,7 +101,7 @@ impl Transmit<'_> {
 pub struct Received<'a> {
     /// The address of the sender.
     pub source: SocketAddr,
-    /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a lone datagram.
+    /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a single datagram.
     pub stride: usize,
     /// The payload. Mutable so that it can be decrypted in place.
     pub data: &'a mut [u8],

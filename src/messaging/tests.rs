@@ -151,7 +151,7 @@ struct Receiver {
 
 impl Receiver {
     fn deliver(&mut self, inbox: &mut Inbox, sent: &Sent) -> Verdict {
-        inbox.settle(&self.place);
+        inbox.copy_out(&self.place);
         assert!(!inbox.is_in_place());
         self.place.clone_from(&sent.bytes);
         let verdict = sent.deliver(inbox);
@@ -427,7 +427,7 @@ fn a_lone_message_stays_where_it_is() {
             let message = inbox.take(&first.bytes).unwrap();
             assert_eq!(message.data().as_ptr(), first.bytes[first.bytes.len() - len..].as_ptr());
         }
-        inbox.settle(&first.bytes);
+        inbox.copy_out(&first.bytes);
         assert!(!inbox.is_in_place());
         assert_eq!(second.deliver(&mut inbox), Verdict::Taken);
         assert!(!inbox.is_in_place(), "not the only one");

@@ -8,7 +8,7 @@ use super::{
     topology::TopologyError,
 };
 pub use super::{
-    called::{Called, Mismatch},
+    call_description::{CallDescription, Mismatch},
     class::ErrorClass,
 };
 

@@ -31,7 +31,7 @@ const TAG: u8 = 0xff;
 const ALONE: &str = "it has no backend for placements beside its poller, as this process has: HIKYAKU_POLLER_BULK is for \
                      all processes of a job, or for none";
 /// The longest sleep if our own backend has no file descriptor, so that a thread can not wait for both at once.
-const NAP: Duration = Duration::from_micros(50);
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// A [`PollerBackend`] and a backend of our own, which carries the placements ([`Backend::link_beside`]).
 ///
@@ -177,8 +177,8 @@ impl Backend for Joined {
         if let Some(fd) = self.own.as_fd() {
             return self.link.wait_beside(timeout, Some(fd));
         }
-        let nap = timeout.map_or(NAP, |timeout| timeout.min(NAP));
-        self.link.wait(Some(nap))?;
+        let sleep = timeout.map_or(SLEEP, |timeout| timeout.min(SLEEP));
+        self.link.wait(Some(sleep))?;
         // Our own backend may have received something.
         Ok(Wake::Readable)
     }

@@ -230,7 +230,7 @@ impl Driver {
 
     #[cfg(feature = "mpi")]
     /// Sleeps until something arrives or a deadline is due, for at most `most`.
-    pub(crate) fn nap(&mut self, most: Duration) -> io::Result<Wake> {
+    pub(crate) fn sleep_at_most(&mut self, most: Duration) -> io::Result<Wake> {
         let now = self.read_clock();
         self.sleep(now, Some(now + most))
     }
@@ -358,10 +358,10 @@ impl Driver {
 
     /// Copies a message that still lies in its receive buffer, because the buffer may be reused.
     #[inline]
-    fn settle(&mut self) {
+    fn copy_out(&mut self) {
         if self.messenger.is_in_place() {
             let datagram = self.backend.received(self.last).data;
-            self.messenger.settle(datagram);
+            self.messenger.copy_out(datagram);
         }
     }
 
@@ -425,7 +425,7 @@ impl Driver {
     /// transmits what these commands queue.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut Messenger, Instant) {
-        self.settle();
+        self.copy_out();
         (&mut self.messenger, self.now)
     }
 
@@ -457,7 +457,7 @@ impl Driver {
     /// Drops the messenger and the backend, with all their references to memory, and goes on with others that have
     /// none.
     pub(crate) fn replace(&mut self, messenger: Messenger, backend: Box<dyn Backend>) {
-        self.settle();
+        self.copy_out();
         self.messenger = messenger;
         self.backend = backend;
         self.capabilities = self.backend.capabilities();
@@ -638,7 +638,7 @@ impl Driver {
     /// Returns the number of buffers.
     #[inline]
     fn receive_burst(&mut self, now: Instant, fresh: bool) -> io::Result<usize> {
-        self.settle();
+        self.copy_out();
         if self.messenger.has_short() && self.postpone() {
             return Ok(1);
         }

@@ -98,18 +98,18 @@ pub struct Outgoing {
     pub immediate: Option<u64>,
 }
 
-/// The place in the peer's memory for a payload: an offset in a landing, a region that the peer has granted.
+/// The place in the peer's memory for a payload: an offset in a memory region that the peer has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Processor that sends.
     pub source: u32,
     /// Processor that is meant.
     pub destination: u32,
-    /// The landing, as the peer named it.
-    pub landing: u32,
+    /// The region, as the peer named it.
+    pub region: u32,
     /// Its key, as the peer named it.
     pub key: u32,
-    /// Offset in the landing, bytes.
+    /// Offset in the region, bytes.
     pub offset: u64,
 }
 

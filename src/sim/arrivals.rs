@@ -90,8 +90,8 @@ impl Scheduler {
     /// Whether the path that a packet needs has been cut.
     #[inline(always)]
     fn is_dark(&self, source: u32, destination: u32) -> bool {
-        let paths = self.paths.as_ref();
-        paths.is_some_and(|paths| !paths.carries(source, destination))
+        let circuits = self.circuits.as_ref();
+        circuits.is_some_and(|circuits| !circuits.carries(source, destination))
     }
 
     /// Hands a packet to the protocol.

@@ -10,23 +10,23 @@ use std::{ops::Deref, process, slice};
 
 use bytes::Bytes;
 
-use crate::sync::{Lease, Loans};
+use crate::sync::{Pin, Pins};
 
 /// A slice that is lent out. It stays borrowed for as long as the loan lives, and a loan ends only when every reference
 /// that was made from it is gone.
 ///
-/// The guard of a loan must not be forgotten; so [`lend`] alone makes loans, and shows them to a closure.
+/// The guard of a loan must not be forgotten; so [`lend`] alone makes pins, and shows them to a closure.
 pub(super) struct Loan<'a> {
     data: &'a [u8],
     /// [`Lent`]s that exist.
-    loans: Loans,
+    pins: Pins,
 }
 
 /// The owner inside the `Bytes`: the slice without its lifetime.
 struct Lent {
     start: *const u8,
     len: usize,
-    _lease: Lease,
+    _pin: Pin,
 }
 
 // SAFETY: a `Lent` stands for a `&[u8]`, which may be sent to and dropped on any thread.
@@ -47,13 +47,13 @@ impl Loan<'_> {
         Bytes::from_owner(Lent {
             start: self.data.as_ptr(),
             len: self.data.len(),
-            _lease: self.loans.lend(),
+            _pin: self.pins.lend(),
         })
     }
 
     /// Every reference to the slice is gone.
     pub(super) fn is_returned(&self) -> bool {
-        self.loans.are_back()
+        self.pins.are_released()
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn lend<'a, S, T>(
 ) -> T {
     let loan = Loan {
         data,
-        loans: Loans::default(),
+        pins: Pins::default(),
     };
     let barrier = Barrier { state, loan, recall };
     using(&mut *barrier.state, &barrier.loan)

@@ -244,9 +244,9 @@ pub struct Fragment {
 /// The place of the payload in memory that the receiver has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The landing that the receiver granted.
-    pub landing: u32,
-    /// Offset in the landing, bytes.
+    /// The region that the receiver granted.
+    pub region: u32,
+    /// Offset in the region, bytes.
     pub offset: u64,
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn fields(bytes: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
         add("fragment.total", fragment.total.to_string());
     }
     if let Some(placement) = header.placement {
-        add("placement.landing", placement.landing.to_string());
+        add("placement.region", placement.region.to_string());
         add("placement.offset", placement.offset.to_string());
     }
     if let Some(timestamp) = header.timestamp {

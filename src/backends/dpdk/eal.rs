@@ -6,8 +6,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{
     error::DpdkError,
-    nap::pause,
     options::{DpdkOptions, Memory},
+    sleep::pause,
     sys,
 };
 
@@ -15,7 +15,7 @@ use super::{
 const TURN: &str = "/proc/sys/vm/nr_hugepages";
 /// The longest wait for the lock. Another process takes its hugepages in a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(5);
-const NAP: Duration = Duration::from_millis(5);
+const SLEEP: Duration = Duration::from_millis(5);
 
 /// Starts EAL, unless it already runs with the same settings.
 pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
@@ -63,8 +63,8 @@ fn take_turn() -> Option<fs::File> {
     let file = fs::File::open(TURN).ok()?;
     let mut left = PATIENCE;
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        left = left.checked_sub(NAP)?;
-        pause(NAP);
+        left = left.checked_sub(SLEEP)?;
+        pause(SLEEP);
     }
     Some(file)
 }

@@ -104,7 +104,7 @@ pub struct DpdkOptions {
     /// Further arguments of EAL, passed on unchanged.
     pub eal: Vec<String>,
     /// How long opening waits for the other end of a link that needs it to start (a memif server). Default 10 s.
-    pub patience: Duration,
+    pub link_timeout: Duration,
 }
 
 impl DpdkOptions {
@@ -123,7 +123,7 @@ impl DpdkOptions {
             checksum: Checksum::default(),
             pci: false,
             eal: Vec::new(),
-            patience: Duration::from_secs(10),
+            link_timeout: Duration::from_secs(10),
         }
     }
 

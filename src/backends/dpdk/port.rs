@@ -18,8 +18,8 @@ use super::{
     eal,
     ethernet::Host,
     frame::UdpChecksum,
-    nap::pause,
     options::Checksum,
+    sleep::pause,
     slots::Slot,
     sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
 };
@@ -366,7 +366,7 @@ impl DpdkPort {
             receive: Arc::clone(&pools.receive),
             send: Arc::clone(&pools.send),
         };
-        let mut left = options.patience;
+        let mut left = options.link_timeout;
         let opened = Port::open(&setup, &mut || {
             let again = options.device.needs_other_end() && left >= RETRY;
             if again {

@@ -518,7 +518,7 @@ impl PacketLayer for ProxyEndpoint {
             value: target.key,
             source: target.source,
             destination: target.destination,
-            b: target.landing.into(),
+            b: target.region.into(),
             c: self.next_token,
             ..Record::new(Kind::Place, peer.0)
         };

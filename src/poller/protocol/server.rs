@@ -249,7 +249,7 @@ impl ProxyServer {
         let target = Target {
             source: record.source,
             destination: record.destination,
-            landing: record.b as u32,
+            region: record.b as u32,
             key: record.value,
             offset: record.a,
         };

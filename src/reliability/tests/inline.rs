@@ -131,7 +131,7 @@ fn lens() -> impl Strategy<Value = usize> {
 #[derive(Clone, Debug)]
 enum Step {
     Send(Sent),
-    /// Bytes for a landing.
+    /// Bytes for a region.
     Place(u8, usize),
     /// So many datagrams arrive.
     Arrive(u8),
@@ -260,7 +260,7 @@ struct Traffic {
     got: [Vec<(u32, Vec<u8>)>; 2],
 }
 
-/// The key of all landings: no message's number.
+/// The key of all regions: no message's number.
 const KEY: u32 = 1 << 31;
 
 impl Traffic {
@@ -355,7 +355,7 @@ impl Traffic {
         let target = Target {
             source: from as u32,
             destination: 1 - from as u32,
-            landing: 1,
+            region: 1,
             key: KEY,
             offset: 0,
         };

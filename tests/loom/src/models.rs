@@ -56,7 +56,7 @@ macro_rules! models {
             use crate::$world::{
                 bell::Bell,
                 lines,
-                loans::Loans,
+                pins::Pins,
                 ring::{CONTROL, Consumer, Place, Producer},
             };
 
@@ -193,17 +193,17 @@ macro_rules! models {
             pub fn loans_come_back() {
                 check(|| {
                     let memory = Arc::new(UnsafeCell::new(1));
-                    let loans = Loans::default();
-                    let leases = [loans.lend(), loans.lend()];
-                    for lease in leases {
+                    let pins = Pins::default();
+                    let leases = [pins.lend(), pins.lend()];
+                    for pin in leases {
                         let theirs = Arc::clone(&memory);
                         thread::spawn(move || {
                             // SAFETY: loom looks whether somebody writes meanwhile.
                             assert_eq!(theirs.with(|place| unsafe { *place }), 1);
-                            drop(lease);
+                            drop(pin);
                         });
                     }
-                    while !loans.are_back() {
+                    while !pins.are_released() {
                         thread::yield_now();
                     }
                     // SAFETY: as above.

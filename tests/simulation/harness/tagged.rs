@@ -8,7 +8,7 @@ use std::{
 use hikyaku::{
     AddPeerError, SendError, Span,
     messaging::{
-        Landing, Messenger,
+        MemoryRegion, Messenger,
         tagged::{Completion, Tagged},
     },
     reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
@@ -37,13 +37,13 @@ impl Buffer {
     }
 }
 
-impl Landing for Buffer {
+impl MemoryRegion for Buffer {
     fn capacity(&self) -> u64 {
         self.bytes().len() as u64
     }
 
     fn place(&mut self, offset: u64, bytes: Span<'_>) {
-        Landing::place(&mut *self.bytes(), offset, bytes);
+        MemoryRegion::place(&mut *self.bytes(), offset, bytes);
     }
 }
 

@@ -25,16 +25,16 @@ use crate::{
     transports::{
         link::{self, Hub},
         open::open_hub,
-        patience::{LIMIT, PATIENCE, Watch},
         settings::{Job, Kind, Report, Settings},
+        timeout::{LIMIT, TIMEOUT, Watch},
     },
 };
 
 /// A worker that says nothing for so long after the hub has done its part is given up; longer than any transport's own
-/// patience.
+/// timeout.
 const SILENCE: Duration = LIMIT.saturating_add(Duration::from_secs(15));
 /// The same after the hub has failed: the round is over anyway.
-const LAST_WORDS: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
+const LAST_WORDS: Duration = TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// How the workers come to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ struct Guard(Child);
 impl Drop for Guard {
     fn drop(&mut self) {
         // It has been told to go, or something has failed: either way it must not stay.
-        let patience = clock::now() + 500_000_000;
-        while clock::now() < patience {
+        let timeout = clock::now() + 500_000_000;
+        while clock::now() < timeout {
             if !matches!(self.0.try_wait(), Ok(None)) {
                 return;
             }

@@ -16,8 +16,8 @@ use crate::{
     transports::{
         device,
         link::{Hub, Spoke},
-        patience::{PATIENCE, timed_out},
         settings::{Offer, Settings},
+        timeout::{TIMEOUT, timed_out},
     },
 };
 
@@ -110,7 +110,7 @@ impl Port {
 
     /// Waits for the other end.
     fn wait(&self) -> io::Result<()> {
-        let until = clock::now() + PATIENCE.as_nanos() as u64;
+        let until = clock::now() + TIMEOUT.as_nanos() as u64;
         // SAFETY: the port is started.
         while unsafe { bare_is_up(&self.bare) } == 0 {
             if clock::now() > until {

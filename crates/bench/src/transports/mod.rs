@@ -9,11 +9,11 @@ pub(crate) mod link;
 mod memif;
 mod mpi;
 pub(crate) mod open;
-pub(crate) mod patience;
 #[cfg(feature = "peers")]
 mod quinn;
 pub(crate) mod segments;
 pub(crate) mod settings;
 mod tcp;
+pub(crate) mod timeout;
 mod udp;
 mod wait;

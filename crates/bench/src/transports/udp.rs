@@ -12,9 +12,9 @@ use rustix::net::{recvfrom, sendto};
 
 use crate::transports::{
     link::{Hub, Spoke},
-    patience::timed_out,
     segments::{Assembly, HEADER, Layout, MAX_BATCH, Sender, header, open_socket, parse_header},
     settings::{Offer, Settings, Wait},
+    timeout::timed_out,
     wait::Attempt,
 };
 

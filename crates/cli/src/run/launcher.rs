@@ -238,7 +238,7 @@ impl Launcher<'_> {
                     let code = 128 + signal as u8;
                     self.end(signal, code, Some(format!("{signal}: ending all ranks")));
                 }
-                // Again: no more patience.
+                // Again: it has waited long enough.
                 _ => self.take_step(Step::Kill),
             }
         }

@@ -9,10 +9,10 @@
     reason = "DPDK is C; what makes each call right is in the types of this module"
 )]
 
-mod aside;
 mod attach;
 mod connections;
 mod packet;
+mod pid_override;
 mod port;
 
 use std::{

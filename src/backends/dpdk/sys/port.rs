@@ -10,15 +10,17 @@ use std::{
 
 use dpdk_sys as sys;
 
-use super::{BURST, Burst, DEVICES, Devices, Found, Packet, Pool, aside, c_string, check, connections::Connections};
-use crate::backends::dpdk::{error::DpdkError, ethernet::Mac, nap::pause};
+use super::{
+    BURST, Burst, DEVICES, Devices, Found, Packet, Pool, c_string, check, connections::Connections, pid_override,
+};
+use crate::backends::dpdk::{error::DpdkError, ethernet::Mac, sleep::pause};
 
 /// Bytes of a frame besides the packet: the header and the check sequence.
 const FRAME: u32 = 18;
 /// The other end of a link may take so long to notice that this one is there.
 const LINK: Duration = Duration::from_secs(2);
 /// Between two looks at a link.
-const NAP: Duration = Duration::from_millis(1);
+const SLEEP: Duration = Duration::from_millis(1);
 /// DPDK's own thread has other things to do, none of which takes long.
 const ERRAND: Duration = Duration::from_secs(10);
 
@@ -207,8 +209,8 @@ impl Port {
             if gone && !self.is_up() {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            pause(NAP);
-            left = left.saturating_sub(NAP);
+            pause(SLEEP);
+            left = left.saturating_sub(SLEEP);
         }
         Ok(())
     }
@@ -397,7 +399,7 @@ impl ReceiveQueue {
         unsafe { packets.fill(|mbufs| self.burst(mbufs)) }
     }
 
-    /// The same, but a lone packet is given away.
+    /// The same, but a single packet is given away.
     #[inline]
     pub(in crate::backends::dpdk) fn receive_or_give(&mut self, packets: &mut Burst) -> Found {
         // SAFETY: as `burst` says.
@@ -480,7 +482,7 @@ fn make(device: &CStr, arguments: &CStr) -> io::Result<()> {
         if made.is_ok() || !device.to_bytes().starts_with(b"net_af_packet") {
             break;
         }
-        made = aside::run(make).unwrap_or(made);
+        made = pid_override::run(make).unwrap_or(made);
     }
     made
 }

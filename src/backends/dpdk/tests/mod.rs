@@ -1,7 +1,7 @@
 //! Tests of the backend on a ring device, which returns every frame sent to it: any frame that a wire could bring.
 
-mod lone;
 mod sharing;
+mod single;
 mod steering;
 
 use std::{io::IoSlice, net::Ipv4Addr};
@@ -25,7 +25,7 @@ fn options(device: &str) -> DpdkOptions {
     DpdkOptions {
         memory: Memory::NoHuge,
         descriptors: Some(64),
-        patience: Duration::ZERO,
+        link_timeout: Duration::ZERO,
         ..DpdkOptions::new(Device::parse(device).unwrap())
     }
 }

@@ -32,7 +32,7 @@ fn link_of(mtu: u16, queues: u16, own_queues: u16) -> [DpdkPort; 2] {
         DpdkPort::open(&DpdkOptions {
             queues,
             own_queues,
-            patience: Duration::from_secs(5),
+            link_timeout: Duration::from_secs(5),
             mtu: Some(mtu),
             ..options(&device)
         })
