@@ -338,7 +338,7 @@ local function read(tvb)
     if packet.kind ~= DATA then
         local foreign = packet.kind == RETURN and OF_DATA - OF_RETURN or OF_DATA
         if band(packet.flags, foreign) ~= 0 or (packet.payload_len > 0 and packet.kind ~= PROBE) then
-            return packet, "payload or extension that this kind of packet can not carry"
+            return packet, "payload or extension that this kind of packet cannot carry"
         end
     else
         if has.fragment then
@@ -352,7 +352,7 @@ local function read(tvb)
         end
         if has.bundle then
             if has.match or has.immediate or has.placement then
-                return packet, "payload or extension that this kind of packet can not carry"
+                return packet, "payload or extension that this kind of packet cannot carry"
             end
             if captured == have and not has.seal then
                 packet.records = split_records(tvb, at, packet.message)
@@ -363,7 +363,7 @@ local function read(tvb)
         end
     end
     if has.key_phase and not has.seal then
-        return packet, "payload or extension that this kind of packet can not carry"
+        return packet, "payload or extension that this kind of packet cannot carry"
     end
     if has.checksum then
         if not all_zero(tvb(packet.at.checksum + 4, 4)) then

@@ -471,7 +471,7 @@ fn a_path_narrower_than_both_ends_is_found() {
 #[ignore = "needs root and iproute2: cargo xtask ci"]
 fn a_path_that_becomes_narrower_is_noticed() {
     // Not IPv6 with a silent router: no router fragments it, and the kernel fragments only for what it has been told,
-    // so what is in flight can not arrive, and the session ends by time-out.
+    // so what is in flight cannot arrive, and the session ends by time-out.
     for (mute, ipv6) in [(false, false), (true, false), (false, true)] {
         let Some(path) = Routed::new(9_000) else { return };
         if mute {
@@ -522,7 +522,7 @@ fn the_death_of_a_peer_is_told_and_does_not_touch_another() {
     }
 }
 
-/// What an attacker off the path can say about a session, while the peer does not answer for a second.
+/// Messages of an attacker off the path about a session, while the peer does not answer for a second.
 #[test]
 #[ignore = "needs root and iproute2: cargo xtask ci"]
 fn forged_refusals_lose_nobody() {

@@ -116,7 +116,7 @@ fn a_message_of_one_peer_does_not_wait_for_those_of_others() {
     assert_eq!(hub.ready(), 0);
 }
 
-/// What is set aside holds its credit: its sender is stopped, and goes on when it is received.
+/// A message set aside holds its credit: its sender is stopped, and goes on when the message is received.
 #[test]
 fn messages_that_are_set_aside_are_bounded() {
     const LIMIT: u32 = 64 << 10;

@@ -132,7 +132,7 @@ fn messages_of_all_sizes_between_threads_over_ipv6() {
 
 // ---- processes
 
-/// What a child process does. Not a test by itself: it is run by those that are.
+/// The part of a child process. Not a test by itself: tests run it.
 #[test]
 fn child() {
     let Ok(role) = env::var(ROLE) else { return };

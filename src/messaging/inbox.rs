@@ -41,7 +41,7 @@ struct Arrived<'a> {
     open: Option<&'a [u8]>,
 }
 
-/// A packet or message that can not be admitted yet.
+/// A packet or message that cannot be admitted yet.
 enum Wait {
     /// A packet that came before its turn: a message, or a bundle of so many.
     Packet {
@@ -779,7 +779,7 @@ impl Inbox {
         self.deliver_slowly(arrived, &base)
     }
 
-    /// Takes a bundle that can not be looked at where it lies: it is copied to where it stays, and looked at there.
+    /// Takes a bundle that cannot be looked at where it lies: it is copied to where it stays, and looked at there.
     #[inline]
     fn take_bundle(&mut self, arrived: &Arrived<'_>, base: &Base) -> Verdict {
         let most = usize::try_from(self.max_message).unwrap_or(usize::MAX);

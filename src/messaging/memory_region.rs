@@ -93,7 +93,7 @@ impl fmt::Debug for MemoryRegions {
 }
 
 impl MemoryRegions {
-    /// Sets the secret from which keys are drawn: a peer that does not know it can not guess them.
+    /// Sets the secret from which keys are drawn: a peer that does not know it cannot guess them.
     pub(super) fn seed(&mut self, seed: u64) {
         self.key = seed;
     }

@@ -13,7 +13,7 @@
 //! # Memory
 //!
 //! - A packet that holds whole messages which are next in order is copied once, to where the application reads it; or
-//!   not at all, if there is only one and whoever hands it in keeps it until it is taken.
+//!   not at all, if there is only one and the caller that hands it in keeps it until it is taken.
 //!   Fragments are copied once, to their place in the message, in any order. Buffers are used again.
 //! - What a peer has sent and the application has not taken holds *credit*
 //!   ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)); it is given back when the memory is free again.

@@ -164,7 +164,7 @@ const _: () = assert!(size_of::<Inbound>() + size_of::<Next>() <= 24, "idle peer
 pub(super) struct Busy {
     /// Number of the next message to admit, of pairs other than the usual one.
     pub(super) pairs: BTreeMap<Pair, Seq>,
-    /// The messages that can not be admitted yet: indices into [`Waits`].
+    /// The messages that cannot be admitted yet: indices into [`Waits`].
     pub(super) waiting: Waiting,
     /// Bytes of buffers that their packets' credit does not cover: messages that are not complete, and messages whose
     /// credit was returned before they were taken.

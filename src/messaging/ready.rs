@@ -115,7 +115,7 @@ impl Entry {
     }
 }
 
-/// What is known of the next message before it is taken.
+/// A description of the next message, before it is taken.
 #[cfg(feature = "std")]
 pub(super) struct Next {
     pub(super) peer: PeerId,

@@ -334,7 +334,7 @@ proptest! {
         prop_assert!(receiver.held.values().all(|&held| held == 0));
     }
 
-    /// A peer that sends anything that parses, within its credit, can not make us panic nor fill more memory than its
+    /// A peer that sends anything that parses, within its credit, cannot make us panic nor fill more memory than its
     /// credit and one message; and it gets its credit back when its session ends and the rest is taken.
     #[test]
     fn attackers_are_bounded(seed: u64, sessions in 1_u32..4, take in 0_u64..3) {

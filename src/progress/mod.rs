@@ -381,7 +381,7 @@ impl Driver {
     /// See [`Backend::introduce`].
     ///
     /// # Errors
-    /// The peer at `address` can not be reached.
+    /// The peer at `address` cannot be reached.
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         self.backend.introduce(address, link)
     }
@@ -472,7 +472,7 @@ impl Driver {
     /// number of ready messages.
     ///
     /// # Errors
-    /// The backend has failed; this driver can not be used any more.
+    /// The backend has failed; this driver cannot be used any more.
     pub fn progress(&mut self, acks: Acks) -> io::Result<usize> {
         self.check()?;
         let now = self.read_clock();
@@ -500,7 +500,7 @@ impl Driver {
     /// Makes passes until messages are ready or `timeout` has passed. Returns whether messages are ready.
     ///
     /// # Errors
-    /// The backend has failed; this driver can not be used any more.
+    /// The backend has failed; this driver cannot be used any more.
     #[inline]
     pub fn wait_ready(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
         if self.messenger.ready() > 0 {
@@ -513,7 +513,7 @@ impl Driver {
     /// happened and, with [`Acks::Now`], also before it receives for the first time. Returns whether it is done.
     ///
     /// # Errors
-    /// The backend has failed; this driver can not be used any more.
+    /// The backend has failed; this driver cannot be used any more.
     pub fn run(
         &mut self,
         timeout: Option<Duration>,

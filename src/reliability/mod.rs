@@ -136,7 +136,7 @@ pub enum Verdict {
     Misaddressed,
     /// No room for it at the moment: dropped and counted; the peer hears that we live and will send it again.
     NoRoom,
-    /// The same because the process can not get the memory.
+    /// The same because the process cannot get the memory.
     NoMemory,
     /// Impossible (it contradicts earlier packets, or is too large): the session ends with [`PeerError::Misbehaved`].
     Impossible,

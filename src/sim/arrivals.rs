@@ -1,4 +1,4 @@
-//! Packets that arrive: where they wait, who takes them, and what becomes of those that nobody takes.
+//! Packets that arrive: where they wait, which process takes them, and what becomes of those that no process takes.
 
 use super::{
     heap,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{prefetch::named_peer, prng::mix};
 
-/// Whether a packet has no token of the receiver: its sender may not be the receiver's peer yet.
+/// Whether a packet carries no token of the receiver: its sender may not be the receiver's peer yet.
 fn opens(data: &[u8]) -> bool {
     data.get(12..16).is_none_or(|token| token == [0; 4])
 }

@@ -1,6 +1,6 @@
 #![expect(
     unsafe_code,
-    reason = "whoever waits says for what by a pointer to its stack; one thread needs no lock"
+    reason = "a waiting program says what it waits for by a pointer to its stack; one thread needs no lock"
 )]
 //! The fabric of a simulated process: a process that waits lets the others run.
 

@@ -38,7 +38,7 @@ pub enum Topology {
 }
 
 /// Processes that pass packets on where not all may talk to all: the meshes of the DSE paper (section 4.2). Each of
-/// them receives the packet and sends it again, at its processor's cost.
+/// them receives the packet and sends it again, at the cost of its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Routing {
     /// Each process is connected to the next and to the one before.
@@ -130,7 +130,7 @@ pub struct Network {
     /// Wires between a host and its switch, or each of its switches. A packet takes the wire that is free first. 1 to
     /// 64; default 1.
     pub rails: u32,
-    /// Processes on each host, in the order of their ranks; each has a processor of its own. At least 1; default 1.
+    /// Processes on each host, in the order of their ranks; each has a core of its own. At least 1; default 1.
     pub per_host: u32,
     /// Time from one process to another on the same host. Up to 1 s; default 500 ns.
     pub local_delay: Duration,

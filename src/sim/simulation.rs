@@ -265,7 +265,7 @@ pub enum SimulationError {
     Config(ConfigError),
     /// There was no memory for the programs' stacks.
     Stack(io::Error),
-    /// [`Simulation::capture`] or [`Simulation::trace`] can not be written.
+    /// [`Simulation::capture`] or [`Simulation::trace`] cannot be written.
     File {
         /// Path of the file.
         path: PathBuf,

@@ -53,7 +53,7 @@ pub(super) struct Packet {
     wire: u32,
 }
 
-/// What a packet has reached.
+/// The place that a packet has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// A switch; the packet goes on.

@@ -36,7 +36,7 @@ impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: `start` and `len` come from one `&'a [u8]` in `Loan::bytes`. `'a` outlives this value: `lend` does
         // not return or unwind, so nothing that `'a` borrows from can end, before all leases are back, of which this value
-        // has one until it is dropped. Nobody writes to the bytes meanwhile, since they are borrowed for `'a`.
+        // has one until it is dropped. No code writes to the bytes meanwhile, since they are borrowed for `'a`.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -92,7 +92,7 @@ impl<'a, S, R: FnMut(&mut S, &Loan<'a>)> Drop for Barrier<'_, 'a, S, R> {
 }
 
 /// Calls `using` with `data` as a [`Loan`], whose bytes may be sent by reference. Before this function returns or
-/// unwinds, every reference to them is gone: if some are left after `using`, `recall` must make them go. If it can not,
+/// unwinds, every reference to them is gone: if some are left after `using`, `recall` must make them go. If it cannot,
 /// the process aborts, because memory that other code may free or write would still be read.
 pub(super) fn lend<'a, S, T>(
     state: &mut S,

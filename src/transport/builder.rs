@@ -312,7 +312,7 @@ mod tests {
         messenger(Config::default(), &*backend, &[0], None).unwrap()
     }
 
-    /// What peers must not guess differs from one transport to the next: the keys of regions, and so those of tables.
+    /// Secrets differ from one transport to the next: the keys of regions, and so those of tables.
     #[test]
     fn each_transport_has_keys_of_its_own() {
         let key = || {

@@ -8,7 +8,7 @@ use std::{
 
 use super::{NoDescriptor, Transport};
 
-/// A pipe that nobody can write to any more: always readable.
+/// A pipe whose writing end is closed: always readable.
 static END: OnceLock<PipeReader> = OnceLock::new();
 
 /// Makes the descriptor that stands in for that of a backend without one.

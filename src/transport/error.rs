@@ -179,7 +179,7 @@ impl BackendError {
         self.backend
     }
 
-    /// What the backend said.
+    /// The backend's error.
     #[must_use]
     pub fn io_error(&self) -> &io::Error {
         &self.source

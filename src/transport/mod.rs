@@ -374,7 +374,7 @@ impl Transport {
             |transport, loan| {
                 let bytes = loan.bytes();
                 let token = transport.send_waiting(peer, options, move || Payload::Shared(bytes.clone()))?;
-                // Nobody else waits for this acknowledgement, so it would come late.
+                // No other call waits for this acknowledgement, so it would come late.
                 transport.driver.request_acks();
                 let returned = transport.driver.run(None, Acks::Now, |_| loan.is_returned());
                 returned.map_err(|error| transport.failed(error))?;

@@ -193,7 +193,7 @@ fn help(shared: &Shared, interval: Duration) {
         let mut transport = match shared.transport.try_lock() {
             Ok(transport) => transport,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Whoever has it makes progress, or will be told not to compute with it.
+            // The thread that holds it makes progress, or will be told not to compute with it.
             Err(TryLockError::WouldBlock) => continue,
         };
         let Some(transport) = &mut *transport else {

@@ -271,7 +271,7 @@ pub struct Credit {
 }
 
 bitflags! {
-    /// What a side announces in its opening, beyond version 2. The bits of the upper half are
+    /// Features that a side announces in its opening, beyond version 2. The bits of the upper half are
     /// [`REQUIRED`](Self::REQUIRED).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Features: u32 {

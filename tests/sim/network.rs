@@ -1,4 +1,4 @@
-//! What networks do to messages.
+//! The effects of networks on messages.
 
 use std::{sync::Arc, time::Duration};
 

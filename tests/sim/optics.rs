@@ -423,7 +423,7 @@ fn without_ports_nothing_goes() {
     let outcome = none
         .run(|engine| Communicator::world(engine).barrier().is_err())
         .unwrap();
-    assert_eq!(outcome.results, [true, true], "the peer can not be reached");
+    assert_eq!(outcome.results, [true, true], "the peer cannot be reached");
     let refused = |change: &dyn Fn(&mut Optics)| {
         let mut optics = Optics::default();
         change(&mut optics);

@@ -1,4 +1,4 @@
-//! What goes wrong on light paths, beside the paths.
+//! Faults on optical circuits.
 
 use std::{fs, sync::Arc, time::Duration};
 

@@ -303,7 +303,7 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends one frame that this backend has made. A frame that can not be sent now is lost.
+    /// Sends one frame that this backend has made. A frame that cannot be sent now is lost.
     fn send_alone(&mut self, bytes: &[u8]) {
         let mut one = Burst::new();
         if self.port.shared.pools.send.take(1, bytes.len(), &mut one) {
@@ -576,7 +576,7 @@ impl DpdkBackend {
         if to.is_ipv4() != self.host.addr.is_ipv4() {
             return self.dropped();
         }
-        // This backend does not fragment: a datagram that does not fit can not be sent, whatever the caller allows.
+        // This backend does not fragment: a datagram that does not fit cannot be sent, whatever the caller allows.
         let datagram = transmit.segment_size.min(transmit.len);
         if datagram > self.max_datagram || datagram == 0 || transmit.segments() > BURST {
             return self.dropped();

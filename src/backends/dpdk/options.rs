@@ -367,7 +367,7 @@ impl Device {
     }
 
     /// The other end sees all of this process's packet buffers. Once the two ends are connected, DPDK's driver closes
-    /// EAL's file of that memory. From then on EAL must neither extend nor shrink the memory, and can not show it to
+    /// EAL's file of that memory. From then on EAL must neither extend nor shrink the memory, and cannot show it to
     /// another end.
     pub(super) fn shows_memory(&self) -> bool {
         let without_copies = self.argument("zero-copy").is_some_and(|zero_copy| zero_copy != "no");

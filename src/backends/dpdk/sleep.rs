@@ -1,11 +1,11 @@
-//! Sleeps: the way to wait for a poll-mode port, which can not wake a thread.
+//! Sleeps: the way to wait for a poll-mode port, which cannot wake a thread.
 
 use std::time::{Duration, Instant};
 
 /// Looks before the first sleep. They take some tens of microseconds.
 const SPINS: u32 = 2_000;
 /// The requested length of a sleep. The actual sleep is longer: the kernel's timers have slack, and other threads use the
-/// processor.
+/// core.
 const SLEEP: Duration = Duration::from_micros(50);
 
 /// A wait with a time limit. It spins between the first looks, and sleeps between later ones.

@@ -71,7 +71,7 @@ pub struct UdpBackend {
     stats: BackendStats,
 }
 
-/// What to do after a failed send call.
+/// The reaction to a failed send call.
 enum Failure {
     Again,
     Busy,
@@ -263,7 +263,7 @@ impl UdpBackend {
                 ..*transmit
             };
             match self.send_whole(&lone) {
-                // The datagrams before this one are sent and can not be called back, so this is a loss and no longer
+                // The datagrams before this one are sent and cannot be called back, so this is a loss and no longer
                 // "nothing was sent".
                 Err((error, Failure::Busy)) if index > 0 => return Err((error, Failure::Dropped)),
                 result => result?,

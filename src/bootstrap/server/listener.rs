@@ -154,7 +154,7 @@ impl WireUpListener {
     /// A listener for `ranks` that have `ticket`.
     ///
     /// # Errors
-    /// The listener can not be made non-blocking, or no descriptor is left.
+    /// The listener cannot be made non-blocking, or no descriptor is left.
     pub fn new(listener: TcpListener, ticket: &str, ranks: impl IntoIterator<Item = u32>) -> io::Result<Self> {
         let expected: BTreeMap<_, _> = ranks.into_iter().map(|rank| (rank, Expected::default())).collect();
         let missing = 2 * expected.len();

@@ -11,7 +11,7 @@
 //!
 //! # Memory
 //!
-//! What is kept of unexpected messages, and of requests to send, holds the credit that it cost
+//! Unexpected messages and requests to send that are kept hold the credit that they cost
 //! ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes) per peer). A sender that would run out of credit, or use
 //! more than half of it for one message, sends requests instead ([`TaggedStats::converted`] counts them), and keeps those
 //! back, too, when only the reserve is left: grants and answers always get through, so that no one waits for ever.
@@ -311,7 +311,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     #[inline(always)]
     fn has_room(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
         let cost = len + u64::from(MESSAGE_COST);
-        // The peer can not keep a message that takes more than half of its bound.
+        // The peer cannot keep a message that takes more than half of its bound.
         let cost = cost + cost.max(RESERVE);
         !self.outbox.holds_requests(peer) && messenger.layer().credit(peer) >= cost
     }

@@ -13,7 +13,7 @@ use crate::{
     sync,
 };
 
-/// Bytes packed at a time when data can not be sent from where they lie.
+/// Bytes packed at a time when data cannot be sent from where they lie.
 const PACK: u64 = 64 << 10;
 /// Contiguous runs of at least this many bytes are sent from where they lie.
 const RUN: u64 = 4 << 10;

@@ -86,7 +86,7 @@ impl Ended {
     }
 }
 
-/// What is told when a request ends.
+/// The result that is reported when a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The application.
@@ -190,7 +190,7 @@ pub(crate) struct Core {
     told: BTreeSet<(u32, u32)>,
     /// Processes that have called `MPI_Finalize`.
     leaving: Leaving,
-    /// The only thread of the program that calls is waiting, so this process can not send to itself.
+    /// The only thread of the program that calls is waiting, so this process cannot send to itself.
     sole_caller_waits: bool,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,

@@ -13,7 +13,7 @@ use crate::{
     time::Instant,
 };
 
-/// The network can not be used any more; says why.
+/// The network cannot be used any more; says why.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FabricError(pub String);
 

@@ -288,7 +288,7 @@ impl Profile {
 #[derive(Default)]
 pub(super) struct Span(Option<Told>);
 
-/// What is told of a call.
+/// The description of a call for the profiler.
 enum Told {
     /// The fabric. It is not told when the call ends: the next call, or time that the program spends outside of calls,
     /// implies it.

@@ -77,7 +77,7 @@ use crate::{
 
 /// Interval of checks for processes that connect or hang up, ns.
 const LOOK: u64 = 1_000_000;
-/// Length of a sleep while nothing happens: the port can not wake a thread.
+/// Length of a sleep while nothing happens: the port cannot wake a thread.
 const SLEEP: Duration = Duration::from_micros(50);
 /// Bursts received before processes are served.
 const BURSTS: usize = 4;

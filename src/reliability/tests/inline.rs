@@ -141,7 +141,7 @@ enum Step {
     Repeat,
     /// So many packets find no room.
     PutOff(usize),
-    /// What was received is taken.
+    /// The received messages are taken.
     Release,
     /// Acknowledgements are asked for.
     Ask,
@@ -313,7 +313,7 @@ impl Traffic {
         self.take();
     }
 
-    /// What has come out on both sides.
+    /// The output of both sides.
     fn take(&mut self) {
         for (end, got) in self.pair.ends.iter_mut().zip(&mut self.got) {
             got.extend(end.2.messages.drain(..).filter(|(number, _)| *number != KEY));
@@ -364,7 +364,7 @@ impl Traffic {
         endpoint.place(now, self.peers[from], channel, &target, bytes).unwrap();
     }
 
-    /// What was received is taken.
+    /// The received messages are taken.
     fn release(&mut self, from: usize) {
         let (peer, endpoint) = (self.peers[from], &mut self.pair.ends[from].0);
         let taken = endpoint.peer_stats(peer).map_or(0, |stats| stats.unexpected);

@@ -1,4 +1,4 @@
-//! What threads do with the library's parts.
+//! Models of the library's parts, used by several threads.
 
 use std::io::IoSlice;
 
@@ -97,7 +97,7 @@ macro_rules! models {
                 });
             }
 
-            /// Who sleeps by a poller's ring is woken up by its eventfd.
+            /// The eventfd of a poller's ring wakes a thread that sleeps by it.
             pub fn ring_wakes_its_reader() {
                 check(|| {
                     let (_memory, mut producer, mut consumer) = ring();
@@ -168,7 +168,7 @@ macro_rules! models {
                 });
             }
 
-            /// Who sleeps in the backend `loopback` is woken up by each of those who send.
+            /// Each sender wakes a thread that sleeps in the backend `loopback`.
             pub fn bell_wakes_who_sleeps() {
                 check(|| {
                     let shared = Arc::new((AtomicUsize::new(0), Bell::default()));

@@ -20,7 +20,7 @@ use super::{
     stack::Stack,
 };
 
-/// What memory holds that nothing was placed in.
+/// The byte that fills memory before anything is placed in it.
 pub(crate) const UNTOUCHED: u8 = 0xee;
 
 /// Memory of a receive, which can be looked at after it was given away.
@@ -50,7 +50,7 @@ impl MemoryRegion for Buffer {
 pub(crate) struct TaggedStack {
     pub(crate) messenger: Messenger,
     pub(crate) tagged: Tagged<Buffer>,
-    /// What has ended and nobody has looked at.
+    /// Completions that were not looked at yet.
     completions: Vec<Completion>,
 }
 

@@ -1,4 +1,4 @@
-//! What a liar knows of its session, and what it makes of that: packets that are right, nearly right, or absurd.
+//! The liar's knowledge of its session, and the packets that it makes: right, nearly right, or absurd.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ pub(super) struct Liar {
     checksum: bool,
     /// The last packet of its own that was in the session.
     base: Option<Base>,
-    /// What the honest process calls its own sessions with.
+    /// The tokens by which the honest process knows its sessions.
     theirs: Token,
     flows: BTreeMap<u8, Flow>,
     message: Seq,

@@ -115,9 +115,9 @@ impl Worker {
 /// One round of one transport.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// What each spoke saw.
+    /// The results of each spoke.
     pub reports: Vec<Report>,
-    /// Processor time of the hub, warm-up included.
+    /// CPU time of the hub, warm-up included.
     pub hub_cpu: u64,
     /// Wall time of the hub, warm-up included.
     pub hub_wall: u64,
@@ -206,7 +206,7 @@ impl Session {
             .collect()
     }
 
-    /// Who is at the other end.
+    /// The identity of the other end.
     pub(crate) fn other(&self) -> &Hello {
         &self.workers[0].hello
     }
@@ -387,7 +387,7 @@ fn connect(addresses: &[SocketAddr]) -> Result<Worker, Failure> {
         }
     }
     Err(Failure::usage(format!(
-        "can not connect to {last} (is `hikyaku bench … --listen` running there?)"
+        "cannot connect to {last} (is `hikyaku bench … --listen` running there?)"
     )))
 }
 

@@ -1,4 +1,4 @@
-//! What is compared: hikyaku, its MPI, and others. Each answers as a *hub* and asks as a *spoke* ([`link`]).
+//! The compared transports: hikyaku, its MPI, and others. Each answers as a *hub* and asks as a *spoke* ([`link`]).
 
 pub(crate) mod device;
 mod hikyaku;

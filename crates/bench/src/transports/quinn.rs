@@ -102,7 +102,7 @@ impl QuinnHub {
         let chain = vec![CertificateDer::from(certificate.clone())];
         let mut config = ServerConfig::with_single_cert(chain, key).map_err(other)?;
         config.transport_config(transport());
-        // A thread of its own: what the hub wrote last must leave even when nobody waits for the hub any more.
+        // A thread of its own: what the hub wrote last must leave even when no spoke waits for the hub any more.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let endpoint = {
             let _inside = runtime.enter();

@@ -26,7 +26,7 @@ pub(crate) fn timed_out(what: &str) -> io::Error {
 
 /// How this thread sees whether the others are still there.
 struct Others {
-    /// Control connections, on which nobody says anything while a round is going on.
+    /// Control connections, which are silent during a round.
     connections: Vec<TcpStream>,
     /// Says on standard error that it waits.
     tells: bool,

@@ -20,7 +20,7 @@ use crate::transports::{
 
 /// Bytes in flight from all spokes together: enough to keep both ends busy, little enough for any socket buffer.
 const IN_FLIGHT: usize = 292_000;
-/// What a receive call can fill.
+/// The buffer of a receive call.
 const RECEIVE: usize = 64 * 1024;
 
 /// The two sockets of an end.

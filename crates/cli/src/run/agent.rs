@@ -366,7 +366,7 @@ impl Agent {
 
     /// Kills what is left of the ranks and of all that they have started; those become children of the agent.
     ///
-    /// What can not be killed (it hangs in the kernel, or belongs to another user) is left after [`FAREWELL`].
+    /// A process that cannot be killed (it hangs in the kernel, or belongs to another user) is left after [`FAREWELL`].
     fn end_everything(&mut self) {
         for rank in self.ranks.iter().filter(|rank| rank.running) {
             let _ = killpg(rank.pid, Signal::SIGKILL);

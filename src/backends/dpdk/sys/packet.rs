@@ -61,7 +61,7 @@ impl Packet {
     #[inline]
     pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
         let (data, len) = self.first();
-        // SAFETY: the first segment has so many bytes there, which nobody else refers to.
+        // SAFETY: the first segment has so many bytes there, which nothing else refers to.
         unsafe { slice::from_raw_parts(data, len) }
     }
 

@@ -231,7 +231,7 @@ fn an_exhausted_pool_is_busy_until_buffers_come_back() {
     let busy = backend.stats().busy;
     assert_eq!(transmit(&mut backend, OTHER.addr, 4, &[b"more"]), Sent::Busy);
     assert_eq!(backend.stats().busy, busy + 1);
-    // Receiving has a pool of its own. Answers that can not be sent are lost.
+    // Receiving has a pool of its own. Answers that cannot be sent are lost.
     let question = discovery::ask(&OTHER, US.ip());
     assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 0);
     all.pop();

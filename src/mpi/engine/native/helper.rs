@@ -106,7 +106,7 @@ impl Drop for Helper {
     }
 }
 
-/// What the thread has seen.
+/// The state of the network as the thread last saw it.
 struct Watch {
     /// Passes made so far, its own included.
     passes: u64,

@@ -1,4 +1,4 @@
-//! What is released and acquired is not.
+//! Atomics whose releases and acquires are relaxed.
 
 pub(crate) mod primitives {
     pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};

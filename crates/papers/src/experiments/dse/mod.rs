@@ -31,7 +31,7 @@ pub(crate) struct Dse {
     /// Bytes of messages, at most 64K
     #[arg(long, value_delimiter = ',', default_value = "16,64,256,1024,4096", value_parser = size::parse, value_name = "LIST")]
     sizes: Vec<usize>,
-    /// Microseconds of the processor for each packet that TCP sends or receives
+    /// Microseconds of CPU time for each packet that TCP sends or receives
     #[arg(long, default_value_t = 150.0, value_name = "US")]
     tcp_packet: f64,
     /// The same for the protocol, in a user's process
