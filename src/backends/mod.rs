@@ -101,7 +101,7 @@ impl Transmit<'_> {
 pub struct Received<'a> {
     /// The address of the sender.
     pub source: SocketAddr,
-    /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a lone datagram.
+    /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a single datagram.
     pub stride: usize,
     /// The payload. Mutable so that it can be decrypted in place.
     pub data: &'a mut [u8],
@@ -197,7 +197,7 @@ pub struct Unreachable<'a> {
 
 /// Carries datagrams. See the module's documentation.
 ///
-/// No call blocks but [`wait`](Self::wait). Errors mean that the backend can not be used any more (the socket is gone,
+/// No call blocks but [`wait`](Self::wait). Errors mean that the backend cannot be used any more (the socket is gone,
 /// the device has vanished); a problem with one datagram or one peer is never an error.
 pub trait Backend: Send {
     /// Name as on the command line: `"udp"`, `"loopback"`.
@@ -224,7 +224,7 @@ pub trait Backend: Send {
     /// Sends a burst.
     ///
     /// # Errors
-    /// The backend can not be used any more.
+    /// The backend cannot be used any more.
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent>;
 
     /// Passes to `free` the tokens of bursts whose memory is free again.
@@ -236,7 +236,7 @@ pub trait Backend: Send {
     /// datagrams of one source). Returns the number of filled buffers, which stay valid until the next call.
     ///
     /// # Errors
-    /// The backend can not be used any more.
+    /// The backend cannot be used any more.
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize>;
 
     /// Returns buffer `index` of the last [`receive`](Self::receive).
@@ -268,7 +268,7 @@ pub trait Backend: Send {
     /// reason.
     ///
     /// # Errors
-    /// The backend can not be used any more.
+    /// The backend cannot be used any more.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake>;
 
     /// Information, beside the address, that peers need to reach this backend without asking the network, for instance
@@ -282,7 +282,7 @@ pub trait Backend: Send {
     /// it ignores it, if it can find the peer without.
     ///
     /// # Errors
-    /// The peer can not be reached by this information; the error says why, and what to do.
+    /// The peer cannot be reached by this information; the error says why, and what to do.
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         let _ = (address, link);
         Ok(())

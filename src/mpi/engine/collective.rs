@@ -377,7 +377,7 @@ impl Core {
         }
     }
 
-    /// A process is lost: every collective with it as a member fails, since its members can not rely on each other any
+    /// A process is lost: every collective with it as a member fails, since its members cannot rely on each other any
     /// more.
     pub(super) fn fail_collectives(&mut self, process: u32, error: PeerError) {
         for index in 0..self.collectives.len() {

@@ -70,7 +70,7 @@ pub use self::{
 };
 pub(crate) use self::{
     core::Core,
-    fabric::{Called, Fabric},
+    fabric::{CallNote, Fabric},
     links::Links,
     peers::Peers,
 };
@@ -312,7 +312,7 @@ impl Engine {
         if let Some(profiler) = self.profile.profiler() {
             profiler.enter(begun, &entry);
         }
-        self.fabric.note(Some(Called {
+        self.fabric.note(Some(CallNote {
             call: entry.call,
             context: 0,
             peer: None,

@@ -1,4 +1,4 @@
-//! What a simulator asks of the engines of its processes, and nobody else.
+//! Questions of the simulator to the engines of its processes. Nothing else calls these functions.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;

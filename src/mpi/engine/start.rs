@@ -127,7 +127,7 @@ impl Unconnected {
         self.driver.local_addr()
     }
 
-    /// What the other processes must know besides the address: [`Backend::link_address`].
+    /// The data that the other processes need besides the address: [`Backend::link_address`].
     #[must_use]
     pub fn link_address(&self) -> Vec<u8> {
         self.driver.backend().link_address()
@@ -137,7 +137,7 @@ impl Unconnected {
     /// the network for it.
     ///
     /// # Errors
-    /// The process can not be reached with that link address: [`Backend::introduce`].
+    /// The process cannot be reached with that link address: [`Backend::introduce`].
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         self.driver.introduce(address, link)
     }

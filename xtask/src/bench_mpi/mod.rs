@@ -18,7 +18,7 @@ use crate::shell::{self, Cmd};
 /// A peer that has failed so often is not tried any more, so that one that hangs does not take for ever.
 const MAX_FAILED: usize = 3;
 
-/// What is measured: a program's operation, with so many ranks.
+/// A measurement: an operation of a program, with this many ranks.
 struct Case {
     operation: &'static str,
     ranks: u32,
@@ -238,7 +238,7 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
 
 type Figure = fn(u32, f64) -> f64;
 
-/// What is shown, from nanoseconds.
+/// The shown number, from nanoseconds.
 fn unit(operation: &str, size: u32) -> (&'static str, Figure) {
     match operation {
         "bandwidth" if size < 1024 => ("msg/s", |_, nanos| 1e9 / nanos),

@@ -1,4 +1,4 @@
-//! Who is compared: how each is built and started.
+//! The peers of the comparison: how each is built and started.
 
 use std::{collections::BTreeMap, fs};
 

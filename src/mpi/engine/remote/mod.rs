@@ -1,9 +1,9 @@
 //! Remote memory access at one process: its windows, its operations on windows of others, and operations of others on
 //! its own (MPI standard, chapter 12; the PACS-CS paper, section 4.1, has the same idea: `docs/papers.md`).
 //!
-//! - A **put** places bytes straight into the window, which is a lasting landing. Once the placements are acknowledged,
+//! - A **put** places bytes straight into the window, which is a lasting region. Once the placements are acknowledged,
 //!   the bytes are there.
-//! - A **get** asks the target, by an active message, to place bytes into a landing made for them.
+//! - A **get** asks the target, by an active message, to place bytes into a region made for them.
 //! - An **accumulate** is done by the target, in the order in which its messages arrive. So are puts of many small
 //!   runs, which are accumulates with `MPI_REPLACE`, and all operations of a process on itself.
 //!
@@ -52,7 +52,7 @@ use super::{
 use crate::{
     error::{PeerError, SendError},
     messaging::{
-        Access, Landing, LandingId, Messenger,
+        Access, MemoryRegion, Messenger, RegionId,
         tagged::{BULK, SERVED, Tagged},
     },
     mpi::{error::ErrorClass, group::Group},
@@ -152,21 +152,21 @@ impl Net<'_> {
         self.request(process, window, 0, Request::Complete);
     }
 
-    /// Places bytes in a landing of another process.
+    /// Places bytes in a region of another process.
     fn place(&mut self, process: u32, to: u64, offset: u64, data: bytes::Bytes) -> Result<SendToken, SendError> {
         let peer = self.peer(process).ok_or(SendError::UnknownPeer(PeerId(u32::MAX)))?;
         let token = self
             .messenger
-            .place(self.now, peer, BULK, landing_of(to), offset, data)?;
+            .place(self.now, peer, BULK, region_of(to), offset, data)?;
         if self.touched.last() != Some(&(peer, BULK)) {
             self.touched.push((peer, BULK));
         }
         Ok(token)
     }
 
-    fn grant(&mut self, process: u32, len: u64, memory: impl Landing + 'static) -> Option<LandingId> {
+    fn register(&mut self, process: u32, len: u64, memory: impl MemoryRegion + 'static) -> Option<RegionId> {
         let peer = self.peer(process)?;
-        self.messenger.grant(Access::Once { peer, len }, Box::new(memory))
+        self.messenger.register(Access::Once { peer, len }, Box::new(memory))
     }
 
     /// So many answers to this process wait for credit that no more are made.
@@ -177,14 +177,14 @@ impl Net<'_> {
     }
 }
 
-/// The name of a landing, so also of a window, in messages.
-fn name_of(id: LandingId) -> u64 {
-    u64::from(id.landing) << 32 | u64::from(id.key)
+/// The name of a region, so also of a window, in messages.
+fn name_of(id: RegionId) -> u64 {
+    u64::from(id.region) << 32 | u64::from(id.key)
 }
 
-fn landing_of(name: u64) -> LandingId {
-    LandingId {
-        landing: (name >> 32) as u32,
+fn region_of(name: u64) -> RegionId {
+    RegionId {
+        region: (name >> 32) as u32,
         key: name as u32,
     }
 }
@@ -298,8 +298,8 @@ pub(crate) struct Remote {
     queues: BTreeMap<u32, Queue>,
     /// Operations by the token of a placement.
     tokens: BTreeMap<u64, u32>,
-    /// Flights by the landing of the data that they asked for.
-    landings: BTreeMap<u64, u32>,
+    /// Flights by the region of the data that they asked for.
+    regions: BTreeMap<u64, u32>,
     /// Operations that have ended but for references to their memory.
     draining: Vec<u32>,
     serving: VecDeque<Serving>,
@@ -348,10 +348,10 @@ impl Remote {
         self.operations.len()
     }
 
-    /// Lets the processes of `group` access `memory`. Gives the window's name; `None`: there are too many landings.
+    /// Lets the processes of `group` access `memory`. Gives the window's name; `None`: there are too many regions.
     pub(super) fn expose(&mut self, messenger: &mut Messenger, memory: Memory, group: Group) -> Option<u64> {
-        let landing = Box::new(memory.landing());
-        let name = name_of(messenger.grant(Access::Lasting, landing)?);
+        let region = Box::new(memory.region());
+        let name = name_of(messenger.register(Access::Lasting, region)?);
         let state = WindowState {
             memory,
             group,
@@ -373,7 +373,7 @@ impl Remote {
     /// Ends all access to the window. Its memory may be freed when it [is closed](Self::is_closed).
     pub(super) fn close(&mut self, messenger: &mut Messenger, name: u64) {
         if let Some(state) = self.windows.remove(&name) {
-            messenger.revoke(landing_of(name));
+            messenger.deregister(region_of(name));
             self.serving.retain(|serving| serving.window != name);
             self.closing.push((name, state.memory));
         }

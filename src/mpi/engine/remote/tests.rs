@@ -86,7 +86,7 @@ fn requests(window: u64, list: &[(u64, u32)]) -> Vec<Vec<u8>> {
             runs: Runs::new(&one).unwrap(),
             operands: &[0; 16],
         },
-        Request::Get { runs, landing: 77 },
+        Request::Get { runs, region: 77 },
         Request::Lock { exclusive: true },
         Request::Unlock,
         Request::Post,
@@ -186,7 +186,7 @@ fn who_does_not_listen_fills_no_memory() {
         let request = match n % 3 {
             0 => Request::Get {
                 runs: Runs::new(&get).unwrap(),
-                landing: n,
+                region: n,
             },
             1 => Request::Accumulate {
                 kind: Kind::Byte,

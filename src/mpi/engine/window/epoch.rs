@@ -101,7 +101,7 @@ impl Window {
     }
 
     /// Waits until all operations of this window have ended at both sides, in any epoch: nothing refers to their
-    /// operands any more. (MPI has no such call: there an epoch can not end with an error.)
+    /// operands any more. (MPI has no such call: there an epoch cannot end with an error.)
     ///
     /// # Errors
     /// The network has failed; nothing refers to the operands then either.

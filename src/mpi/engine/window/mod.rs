@@ -259,12 +259,12 @@ impl Window {
         };
         self.told_as(entry, || {
             self.flavored(CALL)?;
-            let loans = self.with(CALL, |state, _| Ok(state.memory.detach(base)))?;
-            let Some(loans) = loans else {
+            let pins = self.with(CALL, |state, _| Ok(state.memory.detach(base)))?;
+            let Some(pins) = pins else {
                 let detail = Detail::Text("no memory is attached at this address");
                 return Err(self.error(CALL, ErrorClass::RmaAttach).with_detail(detail));
             };
-            self.wait_until(CALL, |_| loans.are_back())
+            self.wait_until(CALL, |_| pins.are_released())
         })
     }
 
