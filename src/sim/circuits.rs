@@ -10,7 +10,7 @@ use super::{
     wires::Wires,
 };
 use crate::{
-    mpi::engine::{Links, simulated::Wish},
+    mpi::engine::{ConnectionPlan, simulated::Wish},
     prng::Prng,
     reliability::PeerId,
     time::nanos,
@@ -258,8 +258,8 @@ impl Circuits {
         let Some(planning) = self.optics.planning(self.hosts[host].ports) else {
             return;
         };
-        match &mut node.core.links {
-            Links::Planned(before, _) => *before = planning,
+        match &mut node.core.connection_plan {
+            ConnectionPlan::Planned(before, _) => *before = planning,
             links => *links = planning.into(),
         }
     }

@@ -29,7 +29,7 @@ use crate::{
     messaging::Messenger,
     mpi::{
         engine::{
-            ANY_SOURCE, ANY_TAG, Core, Engine, Entry, Fabric, FabricError, Links, Options, Peers, Profiler,
+            ANY_SOURCE, ANY_TAG, ConnectionPlan, Core, Engine, Entry, Fabric, FabricError, Options, Peers, Profiler,
             simulated::Met,
         },
         trace::Tracer,
@@ -498,7 +498,7 @@ impl<'a> Job<'a> {
         let messenger = Messenger::new(layer, &[process]);
         let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
         let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
-        core.links = Links::of(&self.simulation.options);
+        core.connection_plan = ConnectionPlan::of(&self.simulation.options);
         Ok((messenger, core))
     }
 

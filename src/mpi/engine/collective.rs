@@ -6,8 +6,8 @@ use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use super::{
     buffer::Buffer,
     check::{Agreement, Check},
+    connection_plan::Progress,
     core::{Core, Ended, RequestId, Route},
-    links::Progress,
 };
 use crate::{
     error::PeerError,

@@ -14,11 +14,11 @@ pub(crate) use self::losses::AnyOf;
 use self::losses::Leaving;
 use super::{
     buffer::{Buffer, PinnedBuffer, Pins},
-    channel::Channel,
     collective::Running,
-    links::Links,
+    connection_plan::ConnectionPlan,
+    partitioned::PartitionedTransfer,
     peers::Peers,
-    remote::{self, Net, OnDemand, Remote},
+    rma::{self, Net, OnDemand, Rma},
 };
 use crate::{
     error::{PeerError, SendError},
@@ -96,7 +96,7 @@ pub(super) enum Owner {
     /// The collective with this index.
     Collective(u32),
     /// A message of a partitioned channel: index of the channel, number of the message.
-    Channel(u32, u32),
+    Partitioned(u32, u32),
 }
 
 enum State {
@@ -159,7 +159,7 @@ pub(crate) struct Core {
     /// At least one process is lost without having said goodbye.
     pub(super) any_failed: bool,
     pub(super) tagged: Tagged<Buffer>,
-    pub(super) remote: OnDemand,
+    pub(super) rma: OnDemand,
     pub(super) inbox: Inbox,
     /// Ended messages of channels: index of the channel, number of the message, request.
     pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
@@ -194,8 +194,8 @@ pub(crate) struct Core {
     sole_caller_waits: bool,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,
-    pub(crate) links: Links,
-    pub(super) channels: Vec<Option<Channel>>,
+    pub(crate) connection_plan: ConnectionPlan,
+    pub(super) channels: Vec<Option<PartitionedTransfer>>,
 }
 
 /// Keeps active messages until they are asked for.
@@ -257,7 +257,7 @@ impl Core {
             advancing: VecDeque::new(),
             draining: Vec::new(),
             releasing: VecDeque::new(),
-            links: Links::None,
+            connection_plan: ConnectionPlan::None,
             channels: Vec::new(),
             channel_news: VecDeque::new(),
             ended: 0,
@@ -265,7 +265,7 @@ impl Core {
             sleepers: Vec::new(),
             woken: Vec::new(),
             inbox: Inbox::default(),
-            remote: OnDemand::default(),
+            rma: OnDemand::default(),
         }
     }
 
@@ -609,7 +609,7 @@ impl Core {
             Owner::Caller => {}
             Owner::Nobody => self.forget(id),
             Owner::Collective(index) => self.advancing.push_back(index),
-            Owner::Channel(index, message) => self.channel_news.push_back((index, message, id)),
+            Owner::Partitioned(index, message) => self.channel_news.push_back((index, message, id)),
         }
     }
 
@@ -672,8 +672,8 @@ impl Core {
     pub(crate) fn pump_in_place(&mut self, messenger: &mut Messenger, now: Instant, datagram: &[u8]) {
         self.tagged
             .handle_ready_in_place(messenger, now, &mut self.inbox, datagram);
-        if !self.remote.is_settled() || !self.inbox.0.is_empty() {
-            self.with_remote(messenger, now, |remote, net| remote.pump(net));
+        if !self.rma.is_settled() || !self.inbox.0.is_empty() {
+            self.with_rma(messenger, now, |rma, net| rma.pump(net));
         }
         self.collect();
         if !self.channel_news.is_empty() {
@@ -696,7 +696,7 @@ impl Core {
         match event {
             Event::Sent { token, .. } => {
                 if !self.tagged.handle_sent(token) {
-                    self.with_remote(messenger, now, |remote, net| remote.handle_sent(net, token));
+                    self.with_rma(messenger, now, |rma, net| rma.handle_sent(net, token));
                 }
             }
             Event::Down { peer, error, .. } => {
@@ -741,16 +741,16 @@ impl Core {
                 } => self.handle_missed(&data),
                 Arrived::Active {
                     peer,
-                    handler: remote::HANDLER,
+                    handler: rma::HANDLER,
                     data,
                 } => {
-                    let (remote, mut net) = self.remote(messenger, now);
-                    remote.handle(&mut net, peer, &data);
+                    let (rma, mut net) = self.rma(messenger, now);
+                    rma.handle(&mut net, peer, &data);
                 }
                 Arrived::Active { .. } => {}
                 Arrived::Landed(id) => {
-                    let (remote, mut net) = self.remote(messenger, now);
-                    remote.handle_landed(&mut net, id);
+                    let (rma, mut net) = self.rma(messenger, now);
+                    rma.handle_landed(&mut net, id);
                 }
             }
         }
@@ -758,7 +758,7 @@ impl Core {
 
     // ---- remote memory
 
-    fn remote<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Remote, Net<'a>) {
+    fn rma<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Rma, Net<'a>) {
         let net = Net {
             tagged: &mut self.tagged,
             messenger,
@@ -769,24 +769,24 @@ impl Core {
             touched: &mut self.touched,
             scratch: &mut self.scratch,
         };
-        (self.remote.it(), net)
+        (self.rma.it(), net)
     }
 
     /// Calls `f` with the state of remote memory, and handles what it has ended or sent to this process itself.
-    pub(super) fn with_remote<R>(
+    pub(super) fn with_rma<R>(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
-        f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R,
+        f: impl FnOnce(&mut Rma, &mut Net<'_>) -> R,
     ) -> R {
-        let (remote, mut net) = self.remote(messenger, now);
-        let result = f(remote, &mut net);
+        let (rma, mut net) = self.rma(messenger, now);
+        let result = f(rma, &mut net);
         if !self.inbox.0.is_empty() {
             self.handle_inbox(messenger, now);
         }
-        self.ended += u64::from(core::mem::take(&mut self.remote.it().news));
-        if !self.remote.it().ended.is_empty() {
-            for (id, ended) in core::mem::take(&mut self.remote.it().ended) {
+        self.ended += u64::from(core::mem::take(&mut self.rma.it().news));
+        if !self.rma.it().ended.is_empty() {
+            for (id, ended) in core::mem::take(&mut self.rma.it().ended) {
                 self.end(id, ended);
             }
         }
@@ -845,7 +845,7 @@ impl Core {
         self.advancing.clear();
         self.channels.clear();
         self.channel_news.clear();
-        self.remote = OnDemand::default();
+        self.rma = OnDemand::default();
         self.inbox = Inbox::default();
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];

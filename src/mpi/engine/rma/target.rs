@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, vec, vec::Vec};
 use bytes::Bytes;
 
 use super::{
-    LIMIT, Memory, Message, Net, Remote, WindowState,
+    LIMIT, Memory, Message, Net, Rma, WindowState,
     lock::Asked,
     message::{Request, Run, Runs, Status},
 };
@@ -26,7 +26,7 @@ pub(super) struct Serving {
     pieces: VecDeque<(u64, Bytes)>,
 }
 
-impl Remote {
+impl Rma {
     pub(super) fn handle_request(&mut self, net: &mut Net<'_>, process: u32, id: u32, name: u64, request: Request<'_>) {
         if net.is_deaf(process) {
             self.stats.refused += 1;

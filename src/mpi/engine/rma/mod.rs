@@ -65,7 +65,7 @@ pub(super) const LIMIT: usize = 32;
 /// Most answers to one process that may wait for credit, grants of messages among them. (More can only be due to a
 /// process that asks without end.)
 const MAX_WAITING: usize = SERVED + 4 * LIMIT;
-/// Number of active messages for [`Remote::handle`].
+/// Number of active messages for [`Rma::handle`].
 pub(super) const HANDLER: u32 = 1;
 
 /// Counters of remote memory.
@@ -287,7 +287,7 @@ impl WindowState {
 
 /// State of remote memory access at one process.
 #[derive(Default)]
-pub(crate) struct Remote {
+pub(crate) struct Rma {
     /// By name.
     windows: BTreeMap<u64, WindowState>,
     /// Closed windows whose memory is still being sent from.
@@ -312,33 +312,31 @@ pub(crate) struct Remote {
 
 /// State of remote memory access, allocated at its first use.
 #[derive(Default)]
-pub(crate) struct OnDemand(Option<Box<Remote>>);
+pub(crate) struct OnDemand(Option<Box<Rma>>);
 
 impl OnDemand {
     /// Allocates it if it is not there yet.
-    pub(super) fn it(&mut self) -> &mut Remote {
+    pub(super) fn it(&mut self) -> &mut Rma {
         self.0.get_or_insert_default()
     }
 
-    /// See [`Remote::is_settled`].
+    /// See [`Rma::is_settled`].
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
-        self.0.as_ref().is_none_or(|remote| remote.is_settled())
+        self.0.as_ref().is_none_or(|rma| rma.is_settled())
     }
 
     pub(super) fn stats(&self) -> WindowStats {
-        self.0
-            .as_ref()
-            .map_or_else(WindowStats::default, |remote| remote.stats())
+        self.0.as_ref().map_or_else(WindowStats::default, |rma| rma.stats())
     }
 
-    /// See [`Remote::awaited`].
+    /// See [`Rma::awaited`].
     pub(super) fn awaited(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().flat_map(|remote| remote.awaited())
+        self.0.iter().flat_map(|rma| rma.awaited())
     }
 }
 
-impl Remote {
+impl Rma {
     pub(super) fn stats(&self) -> WindowStats {
         self.stats
     }

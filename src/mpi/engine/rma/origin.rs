@@ -3,7 +3,7 @@
 use alloc::{collections::VecDeque, vec::Vec};
 
 use super::{
-    Epoch, Failure, LIMIT, Net, Remote, Slab,
+    Epoch, Failure, LIMIT, Net, Rma, Slab,
     message::{self, MAX_DATA, MAX_GET, MAX_RUNS, Request, Run, Runs, Status},
     name_of,
 };
@@ -169,7 +169,7 @@ pub(super) struct Queue {
     in_flight: usize,
 }
 
-impl Remote {
+impl Rma {
     /// Begins an operation, whose arguments have been checked, through the own window `window`, if the epoch allows it.
     ///
     /// `operand` and `result`, where the operation has them, are as long as the place.
