@@ -418,12 +418,12 @@ impl Messenger {
         self.apply_releases();
     }
 
-    /// Handles a record of a link to another process, which has the endpoint. It may be in memory that
-    /// another process writes, so nothing of it is read twice.
+    /// Handles one datagram, or one record of a link, from memory where another process may be writing: no byte is read
+    /// twice.
     #[inline]
-    pub fn handle_record(&mut self, now: Instant, record: Span<'_>) {
+    pub fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>) {
         self.finish();
-        self.layer.handle_record(now, record, &mut self.inbox);
+        self.layer.handle_shared(now, source, data, &mut self.inbox);
         self.apply_releases();
     }
 

@@ -132,10 +132,12 @@ macro_rules! declare {
                 sink: &mut dyn Sink,
             );
 
-            /// Takes in a record of a link, if the layer has one. The record may lie where another process writes:
-            /// nothing of it is read twice.
-            fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-                let _ = (now, record, sink);
+            /// Takes in one datagram, or one record of a link, from memory where another process may be writing: no
+            /// byte is read twice. By default, a copy is taken in.
+            fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+                let mut data = data.to_vec();
+                let stride = data.len();
+                self.handle_datagrams(now, source, &mut data, stride, sink);
             }
 
             /// Sends a message of this session and of the usual pair of processors by a way for short messages that is no packet. `None`:
@@ -367,11 +369,10 @@ impl Layer {
     }
 
     #[inline]
-    pub(crate) fn handle_record<S: Sink>(&mut self, now: Instant, record: Span<'_>, sink: &mut S) {
+    pub(crate) fn handle_shared<S: Sink>(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut S) {
         match self {
-            // It has no link.
-            Self::Endpoint(_) => {}
-            Self::Other(layer) => layer.handle_record(now, record, sink),
+            Self::Endpoint(endpoint) => PacketLayer::handle_shared(endpoint, now, source, data, sink),
+            Self::Other(layer) => layer.handle_shared(now, source, data, sink),
         }
     }
 

@@ -9,7 +9,7 @@ use core::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::{LINK, ProxyEndpoint};
+use super::{ProxyEndpoint, record::LINK};
 use crate::{
     config::Config,
     error::{AddPeerError, DropReason, PeerError, SendError},
@@ -426,7 +426,7 @@ impl PacketLayer for DualPath {
         sink: &mut dyn Sink,
     ) {
         if source == LINK {
-            return self.handle_record(now, Span::new(data), sink);
+            return self.handle_shared(now, source, Span::new(data), sink);
         }
         self.now = self.now.max(now);
         if self.eager.knows(&source) {
@@ -463,9 +463,12 @@ impl PacketLayer for DualPath {
     }
 
     #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
+    fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+        if source != LINK {
+            return self.handle_datagrams(now, source, &mut data.to_vec(), data.len(), sink);
+        }
         self.now = self.now.max(now);
-        self.eager.handle_record(now, record, sink);
+        self.eager.handle_shared(now, source, data, sink);
         self.follow();
     }
 }

@@ -11,8 +11,8 @@ use core::net::SocketAddr;
 use bytes::Bytes;
 
 use super::{
-    LINK, REPORT,
     record::{self, IMMEDIATE, Kind, MATCHED, NEW, Record, TOLD},
+    record::{LINK, REPORT},
 };
 use crate::{
     config::{Config, ConfigError},
@@ -650,7 +650,7 @@ impl PacketLayer for ProxyEndpoint {
     }
 
     #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        self.read_record(now, record, sink);
+    fn handle_shared(&mut self, now: Instant, _: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+        self.read_record(now, data, sink);
     }
 }
