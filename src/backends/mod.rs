@@ -156,6 +156,7 @@ impl<'a> Data<'a> {
 
     /// Number of bytes.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         match self {
             Self::Own(bytes) => bytes.len(),
