@@ -13,7 +13,7 @@ pub(super) const QUOTE: usize = 256;
 struct Refusal {
     address: SocketAddr,
     len: usize,
-    octets: [u8; QUOTE],
+    bytes: [u8; QUOTE],
 }
 
 /// The refusals that [`Backend::poll_notices`](super::Backend::poll_notices) reports.
@@ -31,10 +31,10 @@ impl Refusals {
         let mut refusal = Refusal {
             address,
             len: 0,
-            octets: [0; QUOTE],
+            bytes: [0; QUOTE],
         };
         for slice in slices {
-            let room = &mut refusal.octets[refusal.len..];
+            let room = &mut refusal.bytes[refusal.len..];
             let len = room.len().min(slice.len());
             room[..len].copy_from_slice(&slice[..len]);
             refusal.len += len;
@@ -47,7 +47,7 @@ impl Refusals {
         for refusal in self.waiting.drain(..) {
             each(Notice::Unreachable(Unreachable {
                 address: refusal.address,
-                quoted: &refusal.octets[..refusal.len],
+                quoted: &refusal.bytes[..refusal.len],
             }));
         }
     }
