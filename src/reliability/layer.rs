@@ -19,6 +19,15 @@ use crate::{
     wire::Seq,
 };
 
+/// What messages to a peer are addressed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The processor number of the peer.
+    pub processor: u32,
+    /// The number of the session that runs, or would be the next.
+    pub session: u32,
+}
+
 /// Passes the methods that every packet layer must have to the macro `$with`: getters, then commands.
 macro_rules! methods {
     ($with:ident!($($head:tt)*)) => {
@@ -121,6 +130,15 @@ macro_rules! declare {
         pub trait PacketLayer: Debug + Send {
             $($(#[$about])* fn $get(&self $(, $a: $A)*) $(-> $G)?;)*
             $($(#[$does])* fn $do(&mut self $(, $b: $B)*) $(-> $D)?;)*
+
+            /// [`processor`](PacketLayer::processor) and [`session`](PacketLayer::session) of a peer in one call, which
+            /// each message asks for.
+            fn route(&self, peer: PeerId) -> Option<Route> {
+                Some(Route {
+                    processor: self.processor(peer)?,
+                    session: self.session(peer),
+                })
+            }
 
             /// Takes in datagrams of `stride` bytes each (the last may be shorter) from `source`.
             fn handle_datagrams(
@@ -333,6 +351,15 @@ impl Layer {
         match self {
             Self::Endpoint(endpoint) => Some(endpoint),
             Self::Other(layer) => layer.as_endpoint(),
+        }
+    }
+
+    /// [`PacketLayer::route`].
+    #[inline]
+    pub(crate) fn route(&self, peer: PeerId) -> Option<Route> {
+        match self {
+            Self::Endpoint(endpoint) => PacketLayer::route(endpoint, peer),
+            Self::Other(layer) => layer.route(peer),
         }
     }
 

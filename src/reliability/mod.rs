@@ -48,7 +48,7 @@ use crate::{
 pub use beside::Beside;
 pub use burst::Burst;
 pub use endpoint::Endpoint;
-pub use layer::{Layer, PacketLayer};
+pub use layer::{Layer, PacketLayer, Route};
 pub use memory::MemoryLayer;
 pub(crate) use peer::{INITIAL_CREDIT, MESSAGE_COST};
 pub use reconnect::LostMessages;

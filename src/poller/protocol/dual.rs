@@ -15,7 +15,8 @@ use crate::{
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Payload, Sink, Target, Verdict,
+        Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Payload, Route, Sink, Target,
+        Verdict,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -238,6 +239,11 @@ impl PacketLayer for DualPath {
     #[inline]
     fn session(&self, peer: PeerId) -> u32 {
         self.eager.session(peer)
+    }
+
+    #[inline]
+    fn route(&self, peer: PeerId) -> Option<Route> {
+        self.eager.route(peer)
     }
 
     fn down(&self, peer: PeerId) -> Option<PeerError> {
