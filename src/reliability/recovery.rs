@@ -65,6 +65,9 @@ impl Endpoint {
             released.bytes += self.apply_bitmap(index, packet, ack);
         }
         if released.bytes > 0 {
+            if self.actives[index as usize].send.undo.is_some() {
+                self.judge_timeout(index, packet);
+            }
             self.on_delivered(index, &released, packet);
         }
         if self.actives[index as usize].send.sacked_count > 0 {
@@ -141,6 +144,29 @@ impl Endpoint {
             base = base.plus(64);
         }
         bytes
+    }
+
+    /// Something is acknowledged after a time-out. If the peer had not received anything yet that was sent after the
+    /// time-out, nothing was lost but the patience (the Eifel algorithm: RFC 3522), and the time-outs are undone (RFC
+    /// 4015): packets that have not been sent again are in flight as before, and the window is as before.
+    #[cold]
+    fn judge_timeout(&mut self, index: u32, packet: &Packet<&[u8]>) {
+        let active = &mut self.actives[index as usize];
+        let next = self.flows[active.flow as usize].send_next;
+        let send = &mut active.send;
+        let Some(undo) = send.undo.take() else { return };
+        let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
+        let before = (undo.at as u32).wrapping_sub(echo) as i32 > 0;
+        if echo == 0 || !before {
+            return;
+        }
+        send.congestion = undo.congestion;
+        let mut from = send.una;
+        while let Some(seq) = send.lost.first_set(from, next) {
+            mark_found(send, seq);
+            from = seq.plus(1);
+        }
+        self.stats.spurious_timeouts += 1;
     }
 
     /// Progress: round-trip time, congestion window, time-out.
@@ -517,6 +543,15 @@ pub(super) fn mark_lost(send: &mut Sender, seq: Seq) {
     send.lost_count += 1;
     send.bytes_in_flight -= len;
     send.packets_in_flight -= 1;
+}
+
+/// `seq` was taken for lost and is not.
+fn mark_found(send: &mut Sender, seq: Seq) {
+    let len = u32::from(send.record(seq).len);
+    send.lost.clear(seq);
+    send.lost_count -= 1;
+    send.bytes_in_flight += len;
+    send.packets_in_flight += 1;
 }
 
 /// Everything unacknowledged is to be sent again; gives how many packets that newly are.

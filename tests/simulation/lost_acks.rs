@@ -31,11 +31,14 @@ fn goodput(seed: u64, lost: u32, octets: usize) -> f64 {
 
 #[test]
 fn nine_of_ten_neither_end_a_session_nor_throttle_it() {
-    scenario("lost_acks::nine_of_ten_neither_end_a_session_nor_throttle_it", 6, |seed| {
-        let goodput = goodput(seed, 900, 50_000_000);
-        eprintln!("GOODPUT {seed} {goodput}");
-        assert!(goodput > 20e6, "{:.1} MB/s", goodput / 1e6);
-    });
+    scenario(
+        "lost_acks::nine_of_ten_neither_end_a_session_nor_throttle_it",
+        6,
+        |seed| {
+            let goodput = goodput(seed, 900, 50_000_000);
+            assert!(goodput > 20e6, "{:.1} MB/s", goodput / 1e6);
+        },
+    );
 }
 
 /// Few that are lost do not make many of them.
