@@ -298,7 +298,7 @@ impl Endpoint {
         let repeats = active.receive.note_acknowledged();
         active.deadlines.stop(Timer::Ack);
         if repeats {
-            active.deadlines.set(Timer::Ack, self.now + self.times.ack_delay);
+            active.deadlines.set(Timer::Ack, self.now + self.times.repetition());
         }
     }
 
