@@ -21,7 +21,7 @@ use core::fmt;
 pub use self::exchange::Exchange;
 pub use self::lines::{Consumer, Producer, ROOM, Record, ring};
 
-/// What the ring is made of: the same as its models, which have another checker's.
+/// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {
     pub(super) use alloc::sync::Arc;
     pub(super) use core::sync::atomic;

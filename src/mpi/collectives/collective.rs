@@ -12,7 +12,7 @@ use super::{
     work::{Ranks, Work},
 };
 
-/// What is the same for all calls of a collective.
+/// Properties that all calls of a collective share.
 struct Description {
     name: &'static str,
     variable: &'static str,

@@ -6,8 +6,8 @@ use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use super::{
     buffer::Buffer,
     check::{Agreement, Check},
+    connection_plan::Progress,
     core::{Core, Ended, RequestId, Route},
-    links::Progress,
 };
 use crate::{
     error::PeerError,
@@ -377,7 +377,7 @@ impl Core {
         }
     }
 
-    /// A process is lost: every collective with it as a member fails, since its members can not rely on each other any
+    /// A process is lost: every collective with it as a member fails, since its members cannot rely on each other any
     /// more.
     pub(super) fn fail_collectives(&mut self, process: u32, error: PeerError) {
         for index in 0..self.collectives.len() {

@@ -13,17 +13,17 @@ use core::task::Waker;
 pub(crate) use self::losses::AnyOf;
 use self::losses::Leaving;
 use super::{
-    buffer::{Buffer, Lender, Loans},
-    channel::Channel,
+    buffer::{Buffer, PinnedBuffer, Pins},
     collective::Running,
-    links::Links,
+    connection_plan::ConnectionPlan,
+    partitioned::PartitionedTransfer,
     peers::Peers,
-    remote::{self, Net, OnDemand, Remote},
+    rma::{self, Net, OnDemand, Rma},
 };
 use crate::{
     error::{PeerError, SendError},
     messaging::{
-        LandingId, Messenger,
+        Messenger, RegionId,
         tagged::{ActiveMessages, Completion, Envelope, Handle, Outcome, Posting, Selector, Tagged, TaggedStats},
     },
     mpi::error::ErrorClass,
@@ -86,7 +86,7 @@ impl Ended {
     }
 }
 
-/// What is told when a request ends.
+/// The result that is reported when a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The application.
@@ -96,7 +96,7 @@ pub(super) enum Owner {
     /// The collective with this index.
     Collective(u32),
     /// A message of a partitioned channel: index of the channel, number of the message.
-    Channel(u32, u32),
+    Partitioned(u32, u32),
 }
 
 enum State {
@@ -111,8 +111,8 @@ struct Slot {
     state: State,
     /// Set for a receive that is posted.
     handle: Option<Handle>,
-    /// Set for a send, which has not ended before all loans are back.
-    loans: Option<Loans>,
+    /// Set for a send, which has not ended before all pins are back.
+    pins: Option<Pins>,
     /// The peer that the request needs, if it names one.
     peer: Option<PeerId>,
     /// The processes of which it needs one, if it names no source.
@@ -125,7 +125,7 @@ impl Slot {
         owner: Owner::Nobody,
         state: State::Free,
         handle: None,
-        loans: None,
+        pins: None,
         peer: None,
         any_of: None,
     };
@@ -135,8 +135,8 @@ impl Slot {
     fn clear(&mut self) {
         self.state = State::Free;
         self.handle = None;
-        if self.loans.is_some() {
-            self.loans = None;
+        if self.pins.is_some() {
+            self.pins = None;
         }
         if self.any_of.is_some() {
             self.any_of = None;
@@ -159,7 +159,7 @@ pub(crate) struct Core {
     /// At least one process is lost without having said goodbye.
     pub(super) any_failed: bool,
     pub(super) tagged: Tagged<Buffer>,
-    pub(super) remote: OnDemand,
+    pub(super) rma: OnDemand,
     pub(super) inbox: Inbox,
     /// Ended messages of channels: index of the channel, number of the message, request.
     pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
@@ -190,12 +190,12 @@ pub(crate) struct Core {
     told: BTreeSet<(u32, u32)>,
     /// Processes that have called `MPI_Finalize`.
     leaving: Leaving,
-    /// The only thread of the program that calls is waiting, so this process can not send to itself.
+    /// The only thread of the program that calls is waiting, so this process cannot send to itself.
     sole_caller_waits: bool,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,
-    pub(crate) links: Links,
-    pub(super) channels: Vec<Option<Channel>>,
+    pub(crate) connection_plan: ConnectionPlan,
+    pub(super) channels: Vec<Option<PartitionedTransfer>>,
 }
 
 /// Keeps active messages until they are asked for.
@@ -209,7 +209,7 @@ pub(super) enum Arrived {
         handler: u32,
         data: Vec<u8>,
     },
-    Landed(LandingId),
+    Landed(RegionId),
 }
 
 impl Inbox {
@@ -231,7 +231,7 @@ impl ActiveMessages for Inbox {
         self.push(Some(peer), handler, data);
     }
 
-    fn landed(&mut self, id: LandingId) {
+    fn landed(&mut self, id: RegionId) {
         self.0.push_back(Arrived::Landed(id));
     }
 }
@@ -257,7 +257,7 @@ impl Core {
             advancing: VecDeque::new(),
             draining: Vec::new(),
             releasing: VecDeque::new(),
-            links: Links::None,
+            connection_plan: ConnectionPlan::None,
             channels: Vec::new(),
             channel_news: VecDeque::new(),
             ended: 0,
@@ -265,7 +265,7 @@ impl Core {
             sleepers: Vec::new(),
             woken: Vec::new(),
             inbox: Inbox::default(),
-            remote: OnDemand::default(),
+            rma: OnDemand::default(),
         }
     }
 
@@ -316,7 +316,7 @@ impl Core {
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Ended> {
         let slot = self.slot(id)?;
         let State::Ended(ended) = slot.state else { return None };
-        if slot.loans.as_ref().is_some_and(|loans| !loans.are_back()) {
+        if slot.pins.as_ref().is_some_and(|pins| !pins.are_released()) {
             return None;
         }
         slot.clear();
@@ -327,7 +327,7 @@ impl Core {
     /// Whether the request has ended.
     pub(crate) fn is_done(&mut self, id: RequestId) -> bool {
         self.slot(id).is_some_and(|slot| {
-            matches!(slot.state, State::Ended(_)) && slot.loans.as_ref().is_none_or(Loans::are_back)
+            matches!(slot.state, State::Ended(_)) && slot.pins.as_ref().is_none_or(Pins::are_released)
         })
     }
 
@@ -416,10 +416,10 @@ impl Core {
         if let Some(error) = self.absent(process, bits) {
             return Some(self.failed_to(owner, process, error));
         }
-        let (lender, loans) = Lender::new(buffer);
+        let (pinned, pins) = PinnedBuffer::new(buffer);
         let (id, slot) = self.request(owner, Some(peer));
-        slot.loans = Some(loans);
-        if let Err(error) = self.tagged.send(messenger, now, peer, bits, Box::new(lender), id.0) {
+        slot.pins = Some(pins);
+        if let Err(error) = self.tagged.send(messenger, now, peer, bits, Box::new(pinned), id.0) {
             self.forget(id);
             return Some(self.failed_at_once(owner, process, error));
         }
@@ -434,10 +434,10 @@ impl Core {
             self.collect();
             return None;
         }
-        let (lender, loans) = Lender::new(buffer);
+        let (pinned, pins) = PinnedBuffer::new(buffer);
         let (id, slot) = self.request(owner, None);
-        slot.loans = Some(loans);
-        self.tagged.send_self_later(bits, Box::new(lender), id.0);
+        slot.pins = Some(pins);
+        self.tagged.send_self_later(bits, Box::new(pinned), id.0);
         self.collect();
         Some(id)
     }
@@ -609,7 +609,7 @@ impl Core {
             Owner::Caller => {}
             Owner::Nobody => self.forget(id),
             Owner::Collective(index) => self.advancing.push_back(index),
-            Owner::Channel(index, message) => self.channel_news.push_back((index, message, id)),
+            Owner::Partitioned(index, message) => self.channel_news.push_back((index, message, id)),
         }
     }
 
@@ -672,8 +672,8 @@ impl Core {
     pub(crate) fn pump_in_place(&mut self, messenger: &mut Messenger, now: Instant, datagram: &[u8]) {
         self.tagged
             .handle_ready_in_place(messenger, now, &mut self.inbox, datagram);
-        if !self.remote.is_settled() || !self.inbox.0.is_empty() {
-            self.with_remote(messenger, now, |remote, net| remote.pump(net));
+        if !self.rma.is_settled() || !self.inbox.0.is_empty() {
+            self.with_rma(messenger, now, |rma, net| rma.pump(net));
         }
         self.collect();
         if !self.channel_news.is_empty() {
@@ -696,7 +696,7 @@ impl Core {
         match event {
             Event::Sent { token, .. } => {
                 if !self.tagged.handle_sent(token) {
-                    self.with_remote(messenger, now, |remote, net| remote.handle_sent(net, token));
+                    self.with_rma(messenger, now, |rma, net| rma.handle_sent(net, token));
                 }
             }
             Event::Down { peer, error, .. } => {
@@ -741,16 +741,16 @@ impl Core {
                 } => self.handle_missed(&data),
                 Arrived::Active {
                     peer,
-                    handler: remote::HANDLER,
+                    handler: rma::HANDLER,
                     data,
                 } => {
-                    let (remote, mut net) = self.remote(messenger, now);
-                    remote.handle(&mut net, peer, &data);
+                    let (rma, mut net) = self.rma(messenger, now);
+                    rma.handle(&mut net, peer, &data);
                 }
                 Arrived::Active { .. } => {}
                 Arrived::Landed(id) => {
-                    let (remote, mut net) = self.remote(messenger, now);
-                    remote.handle_landed(&mut net, id);
+                    let (rma, mut net) = self.rma(messenger, now);
+                    rma.handle_landed(&mut net, id);
                 }
             }
         }
@@ -758,7 +758,7 @@ impl Core {
 
     // ---- remote memory
 
-    fn remote<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Remote, Net<'a>) {
+    fn rma<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Rma, Net<'a>) {
         let net = Net {
             tagged: &mut self.tagged,
             messenger,
@@ -769,24 +769,24 @@ impl Core {
             touched: &mut self.touched,
             scratch: &mut self.scratch,
         };
-        (self.remote.it(), net)
+        (self.rma.it(), net)
     }
 
     /// Calls `f` with the state of remote memory, and handles what it has ended or sent to this process itself.
-    pub(super) fn with_remote<R>(
+    pub(super) fn with_rma<R>(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
-        f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R,
+        f: impl FnOnce(&mut Rma, &mut Net<'_>) -> R,
     ) -> R {
-        let (remote, mut net) = self.remote(messenger, now);
-        let result = f(remote, &mut net);
+        let (rma, mut net) = self.rma(messenger, now);
+        let result = f(rma, &mut net);
         if !self.inbox.0.is_empty() {
             self.handle_inbox(messenger, now);
         }
-        self.ended += u64::from(core::mem::take(&mut self.remote.it().news));
-        if !self.remote.it().ended.is_empty() {
-            for (id, ended) in core::mem::take(&mut self.remote.it().ended) {
+        self.ended += u64::from(core::mem::take(&mut self.rma.it().news));
+        if !self.rma.it().ended.is_empty() {
+            for (id, ended) in core::mem::take(&mut self.rma.it().ended) {
                 self.end(id, ended);
             }
         }
@@ -845,11 +845,11 @@ impl Core {
         self.advancing.clear();
         self.channels.clear();
         self.channel_news.clear();
-        self.remote = OnDemand::default();
+        self.rma = OnDemand::default();
         self.inbox = Inbox::default();
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
-            if matches!(slot.state, State::Pending) || slot.loans.is_some() {
+            if matches!(slot.state, State::Pending) || slot.pins.is_some() {
                 slot.clear();
                 self.free.push(index as u32);
                 self.ended += 1;

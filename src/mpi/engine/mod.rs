@@ -19,19 +19,19 @@
 
 mod array;
 mod buffer;
-mod channel;
 mod check;
 mod collective;
 mod communicator;
+mod connection_plan;
 mod core;
 mod fabric;
 mod groups;
-mod links;
 mod native;
+mod partitioned;
 mod peers;
 mod profile;
-mod remote;
 mod request;
+mod rma;
 mod settings;
 #[cfg(feature = "sim")]
 pub(crate) mod simulated;
@@ -53,7 +53,7 @@ use alloc::{sync::Arc, task::Wake, vec::Vec};
 
 #[cfg(fuzzing)]
 #[doc(hidden)]
-pub use self::remote::drive as window_messages;
+pub use self::rma::drive as window_messages;
 pub use self::{
     array::{Array, Arriving},
     communicator::{
@@ -62,16 +62,16 @@ pub use self::{
     },
     fabric::FabricError,
     profile::{Entry, Exit, Profiler},
-    remote::WindowStats,
     request::{Request, Status, uninterrupted},
+    rma::WindowStats,
     settings::for_job,
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
 pub(crate) use self::{
+    connection_plan::ConnectionPlan,
     core::Core,
-    fabric::{Called, Fabric},
-    links::Links,
+    fabric::{CallNote, Fabric},
     peers::Peers,
 };
 use self::{native::Native, profile::Profile};
@@ -160,7 +160,7 @@ impl Engine {
         let size = peers.len() as u32;
         let short = driver.messenger().layer().takes_short();
         let mut core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
-        core.links = Links::of(&options);
+        core.connection_plan = ConnectionPlan::of(&options);
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread, the program must make an MPI call now and then for others to make progress.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
@@ -221,7 +221,7 @@ impl Engine {
     /// Counters of what other processes do to the windows of this one.
     #[must_use]
     pub fn window_stats(&self) -> WindowStats {
-        self.read(|core| core.remote.stats())
+        self.read(|core| core.rma.stats())
     }
 
     /// Number of requests that have neither ended nor been given up.
@@ -312,7 +312,7 @@ impl Engine {
         if let Some(profiler) = self.profile.profiler() {
             profiler.enter(begun, &entry);
         }
-        self.fabric.note(Some(Called {
+        self.fabric.note(Some(CallNote {
             call: entry.call,
             context: 0,
             peer: None,

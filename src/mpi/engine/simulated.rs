@@ -1,13 +1,13 @@
-//! What a simulator asks of the engines of its processes, and nobody else.
+//! Questions of the simulator to the engines of its processes. Nothing else calls these functions.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-pub(crate) use super::links::Wish;
+pub(crate) use super::connection_plan::Wish;
 use super::{
     collective::{Collective, Running},
+    connection_plan::{ConnectionPlan, End, Progress},
     core::Core,
-    links::{End, Links, Progress},
 };
 use crate::{messaging::Messenger, reliability::PeerId};
 
@@ -17,7 +17,7 @@ impl Core {
     pub(crate) fn has_work(&self, messenger: &Messenger) -> bool {
         messenger.ready() > 0
             || !self.tagged.is_settled()
-            || !self.remote.is_settled()
+            || !self.rma.is_settled()
             || !self.inbox.0.is_empty()
             || !self.channel_news.is_empty()
             || !self.draining.is_empty()
@@ -38,9 +38,9 @@ impl Core {
 
     /// The next request to the fabric.
     pub(crate) fn poll_wish(&mut self) -> Option<Wish> {
-        match &mut self.links {
-            Links::Planned(_, wishes) => wishes.pop_front(),
-            Links::None | Links::Sessions => None,
+        match &mut self.connection_plan {
+            ConnectionPlan::Planned(_, wishes) => wishes.pop_front(),
+            ConnectionPlan::None | ConnectionPlan::Sessions => None,
         }
     }
 

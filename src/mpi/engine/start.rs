@@ -138,7 +138,7 @@ impl Unconnected {
     /// the network for it.
     ///
     /// # Errors
-    /// The process can not be reached with that link address: [`Neighbours::introduce`].
+    /// The process cannot be reached with that link address: [`Neighbours::introduce`].
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         match self.driver.neighbours() {
             Some(neighbours) => neighbours.introduce(address, link),

@@ -477,7 +477,7 @@ impl MemoryLayer {
     }
 }
 
-/// What goes out.
+/// The outgoing side.
 impl MemoryLayer {
     fn mark_ready(&mut self, peer: u32) {
         let queue = &mut self.peers[peer as usize].queue;
@@ -545,7 +545,7 @@ impl MemoryLayer {
     }
 }
 
-/// What comes in.
+/// The incoming side.
 impl MemoryLayer {
     pub(super) fn handle_datagrams<S: Sink + ?Sized>(
         &mut self,

@@ -13,8 +13,8 @@ use crate::mpi::{
     engine::{
         Entry, Exit, Request, Status,
         buffer::Buffer,
-        channel::Cut,
         core::{Core, RequestId, Route},
+        partitioned::Cut,
     },
     error::{Detail, Error, ErrorClass},
 };

@@ -211,7 +211,7 @@ impl Core {
         if !self.peers.lose(process, error) {
             return false;
         }
-        self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
+        self.with_rma(messenger, now, |rma, net| rma.fail(net, process, error));
         let failed = error != PeerError::Closed;
         if failed {
             event!(WARN, rank = self.process, lost = process, %error, "rank lost");
@@ -273,13 +273,13 @@ impl Core {
     /// Peers that pending requests and probes need: their silence must be noticed.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
         let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
-        let remote = self.remote.awaited().filter_map(|process| self.peers.get(process));
+        let rma = self.rma.awaited().filter_map(|process| self.peers.get(process));
         let requested = pending.clone().filter_map(|slot| slot.peer);
         let any = pending
             .filter_map(|slot| slot.any_of.as_deref())
             .chain(&self.probed_any);
         let any = any.flat_map(|any_of| any_of.group.processes().filter_map(|process| self.peers.get(process)));
-        requested.chain(remote).chain(self.probed.iter().copied()).chain(any)
+        requested.chain(rma).chain(self.probed.iter().copied()).chain(any)
     }
 
     // ---- processes that have called MPI_Finalize
@@ -361,7 +361,7 @@ impl Core {
     /// Turns a receive that has failed because its sender has left into a cancelled one: its caller does not need the
     /// message.
     pub(super) fn cancel_unanswered(&mut self, id: RequestId) -> bool {
-        let Some(slot) = self.slot(id).filter(|slot| slot.loans.is_none()) else {
+        let Some(slot) = self.slot(id).filter(|slot| slot.pins.is_none()) else {
             return false;
         };
         let State::Ended(ended) = slot.state else { return false };

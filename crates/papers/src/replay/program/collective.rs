@@ -46,7 +46,7 @@ pub(crate) enum Lengths {
     Each(Vec<usize>),
 }
 
-/// What is reduced.
+/// The reduction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Vector {
     /// Elements, and bytes of one: 1, 2, 4 or 8.
@@ -89,7 +89,7 @@ fn vector(call: &Call) -> Result<Vector, String> {
     })
 }
 
-/// What the call is, and its name.
+/// The collective and the name of the call.
 pub(super) fn read(call: &Call) -> Result<(&'static str, Collective), String> {
     let find = |(kind, names): &(Kind, [&'static str; 3])| {
         let name = names.iter().find(|name| **name == call.call)?;

@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, vec, vec::Vec};
 use bytes::Bytes;
 
 use super::{
-    LIMIT, Memory, Message, Net, Remote, WindowState,
+    LIMIT, Memory, Message, Net, Rma, WindowState,
     lock::Asked,
     message::{Request, Run, Runs, Status},
 };
@@ -21,12 +21,12 @@ use crate::{
 pub(super) struct Serving {
     pub(super) process: u32,
     pub(super) window: u64,
-    landing: u64,
-    /// Offset in the landing and data of each piece.
+    region: u64,
+    /// Offset in the region and data of each piece.
     pieces: VecDeque<(u64, Bytes)>,
 }
 
-impl Remote {
+impl Rma {
     pub(super) fn handle_request(&mut self, net: &mut Net<'_>, process: u32, id: u32, name: u64, request: Request<'_>) {
         if net.is_deaf(process) {
             self.stats.refused += 1;
@@ -53,7 +53,7 @@ impl Remote {
                 status
             }
             Request::Swap { kind, runs, operands } => swap(&mut window.memory, kind, runs, operands, &mut old),
-            Request::Get { runs, landing } => {
+            Request::Get { runs, region } => {
                 let theirs = self.serving.iter().filter(|serving| serving.process == process);
                 if theirs.count() >= LIMIT {
                     Status::Refused
@@ -63,7 +63,7 @@ impl Remote {
                     self.serving.push_back(Serving {
                         process,
                         window: name,
-                        landing,
+                        region,
                         pieces: pieces(&window.memory, runs),
                     });
                     self.serve(net);
@@ -127,7 +127,7 @@ impl Remote {
     pub(super) fn serve(&mut self, net: &mut Net<'_>) {
         self.serving.retain_mut(|serving| {
             while let Some((offset, piece)) = serving.pieces.front() {
-                match net.place(serving.process, serving.landing, *offset, piece.clone()) {
+                match net.place(serving.process, serving.region, *offset, piece.clone()) {
                     Ok(_) => serving.pieces.pop_front(),
                     Err(SendError::WouldBlock(_)) => return true,
                     Err(_) => return false,

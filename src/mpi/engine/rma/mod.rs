@@ -1,9 +1,9 @@
 //! Remote memory access at one process: its windows, its operations on windows of others, and operations of others on
 //! its own (MPI standard, chapter 12; the PACS-CS paper, section 4.1, has the same idea: `docs/papers.md`).
 //!
-//! - A **put** places bytes straight into the window, which is a lasting landing. Once the placements are acknowledged,
+//! - A **put** places bytes straight into the window, which is a lasting region. Once the placements are acknowledged,
 //!   the bytes are there.
-//! - A **get** asks the target, by an active message, to place bytes into a landing made for them.
+//! - A **get** asks the target, by an active message, to place bytes into a region made for them.
 //! - An **accumulate** is done by the target, in the order in which its messages arrive. So are puts of many small
 //!   runs, which are accumulates with `MPI_REPLACE`, and all operations of a process on itself.
 //!
@@ -52,7 +52,7 @@ use super::{
 use crate::{
     error::{PeerError, SendError},
     messaging::{
-        Access, Landing, LandingId, Messenger,
+        Access, MemoryRegion, Messenger, RegionId,
         tagged::{BULK, SERVED, Tagged},
     },
     mpi::{error::ErrorClass, group::Group},
@@ -65,7 +65,7 @@ pub(super) const LIMIT: usize = 32;
 /// Most answers to one process that may wait for credit, grants of messages among them. (More can only be due to a
 /// process that asks without end.)
 const MAX_WAITING: usize = SERVED + 4 * LIMIT;
-/// Number of active messages for [`Remote::handle`].
+/// Number of active messages for [`Rma::handle`].
 pub(super) const HANDLER: u32 = 1;
 
 /// Counters of remote memory.
@@ -152,21 +152,21 @@ impl Net<'_> {
         self.request(process, window, 0, Request::Complete);
     }
 
-    /// Places bytes in a landing of another process.
+    /// Places bytes in a region of another process.
     fn place(&mut self, process: u32, to: u64, offset: u64, data: bytes::Bytes) -> Result<SendToken, SendError> {
         let peer = self.peer(process).ok_or(SendError::UnknownPeer(PeerId(u32::MAX)))?;
         let token = self
             .messenger
-            .place(self.now, peer, BULK, landing_of(to), offset, data)?;
+            .place(self.now, peer, BULK, region_of(to), offset, data)?;
         if self.touched.last() != Some(&(peer, BULK)) {
             self.touched.push((peer, BULK));
         }
         Ok(token)
     }
 
-    fn grant(&mut self, process: u32, len: u64, memory: impl Landing + 'static) -> Option<LandingId> {
+    fn register(&mut self, process: u32, len: u64, memory: impl MemoryRegion + 'static) -> Option<RegionId> {
         let peer = self.peer(process)?;
-        self.messenger.grant(Access::Once { peer, len }, Box::new(memory))
+        self.messenger.register(Access::Once { peer, len }, Box::new(memory))
     }
 
     /// So many answers to this process wait for credit that no more are made.
@@ -177,14 +177,14 @@ impl Net<'_> {
     }
 }
 
-/// The name of a landing, so also of a window, in messages.
-fn name_of(id: LandingId) -> u64 {
-    u64::from(id.landing) << 32 | u64::from(id.key)
+/// The name of a region, so also of a window, in messages.
+fn name_of(id: RegionId) -> u64 {
+    u64::from(id.region) << 32 | u64::from(id.key)
 }
 
-fn landing_of(name: u64) -> LandingId {
-    LandingId {
-        landing: (name >> 32) as u32,
+fn region_of(name: u64) -> RegionId {
+    RegionId {
+        region: (name >> 32) as u32,
         key: name as u32,
     }
 }
@@ -287,7 +287,7 @@ impl WindowState {
 
 /// State of remote memory access at one process.
 #[derive(Default)]
-pub(crate) struct Remote {
+pub(crate) struct Rma {
     /// By name.
     windows: BTreeMap<u64, WindowState>,
     /// Closed windows whose memory is still being sent from.
@@ -298,8 +298,8 @@ pub(crate) struct Remote {
     queues: BTreeMap<u32, Queue>,
     /// Operations by the token of a placement.
     tokens: BTreeMap<u64, u32>,
-    /// Flights by the landing of the data that they asked for.
-    landings: BTreeMap<u64, u32>,
+    /// Flights by the region of the data that they asked for.
+    regions: BTreeMap<u64, u32>,
     /// Operations that have ended but for references to their memory.
     draining: Vec<u32>,
     serving: VecDeque<Serving>,
@@ -312,33 +312,31 @@ pub(crate) struct Remote {
 
 /// State of remote memory access, allocated at its first use.
 #[derive(Default)]
-pub(crate) struct OnDemand(Option<Box<Remote>>);
+pub(crate) struct OnDemand(Option<Box<Rma>>);
 
 impl OnDemand {
     /// Allocates it if it is not there yet.
-    pub(super) fn it(&mut self) -> &mut Remote {
+    pub(super) fn it(&mut self) -> &mut Rma {
         self.0.get_or_insert_default()
     }
 
-    /// See [`Remote::is_settled`].
+    /// See [`Rma::is_settled`].
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
-        self.0.as_ref().is_none_or(|remote| remote.is_settled())
+        self.0.as_ref().is_none_or(|rma| rma.is_settled())
     }
 
     pub(super) fn stats(&self) -> WindowStats {
-        self.0
-            .as_ref()
-            .map_or_else(WindowStats::default, |remote| remote.stats())
+        self.0.as_ref().map_or_else(WindowStats::default, |rma| rma.stats())
     }
 
-    /// See [`Remote::awaited`].
+    /// See [`Rma::awaited`].
     pub(super) fn awaited(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().flat_map(|remote| remote.awaited())
+        self.0.iter().flat_map(|rma| rma.awaited())
     }
 }
 
-impl Remote {
+impl Rma {
     pub(super) fn stats(&self) -> WindowStats {
         self.stats
     }
@@ -348,10 +346,10 @@ impl Remote {
         self.operations.len()
     }
 
-    /// Lets the processes of `group` access `memory`. Gives the window's name; `None`: there are too many landings.
+    /// Lets the processes of `group` access `memory`. Gives the window's name; `None`: there are too many regions.
     pub(super) fn expose(&mut self, messenger: &mut Messenger, memory: Memory, group: Group) -> Option<u64> {
-        let landing = Box::new(memory.landing());
-        let name = name_of(messenger.grant(Access::Lasting, landing)?);
+        let region = Box::new(memory.region());
+        let name = name_of(messenger.register(Access::Lasting, region)?);
         let state = WindowState {
             memory,
             group,
@@ -373,7 +371,7 @@ impl Remote {
     /// Ends all access to the window. Its memory may be freed when it [is closed](Self::is_closed).
     pub(super) fn close(&mut self, messenger: &mut Messenger, name: u64) {
         if let Some(state) = self.windows.remove(&name) {
-            messenger.revoke(landing_of(name));
+            messenger.deregister(region_of(name));
             self.serving.retain(|serving| serving.window != name);
             self.closing.push((name, state.memory));
         }

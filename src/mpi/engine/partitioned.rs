@@ -106,7 +106,7 @@ struct Part {
 }
 
 /// One side of a partitioned communication, from set-up to end.
-pub(super) struct Channel {
+pub(super) struct PartitionedTransfer {
     /// The process on the other side, and the match bits of message number 0.
     route: Route,
     sends: bool,
@@ -128,7 +128,7 @@ pub(super) struct Channel {
     closed: bool,
 }
 
-impl Channel {
+impl PartitionedTransfer {
     fn new(route: Route, sends: bool, cut: Option<Cut>) -> Self {
         Self {
             route,
@@ -177,11 +177,11 @@ impl Core {
         (route, setup): (Route, u64),
         cut: Cut,
     ) -> u32 {
-        let mut channel = Channel::new(route, true, Some(cut));
+        let mut channel = PartitionedTransfer::new(route, true, Some(cut));
         let said = channel.said();
         let index = self.insert(channel);
         let route = Route { bits: setup, ..route };
-        let owner = Owner::Channel(index, SETUP);
+        let owner = Owner::Partitioned(index, SETUP);
         let sent = said.and_then(|said| self.send_for(messenger, now, route, said, false, owner));
         if let Some(channel) = self.channel(index) {
             channel.setup = sent;
@@ -197,7 +197,7 @@ impl Core {
         now: Instant,
         (route, setup): (Route, u64),
     ) -> u32 {
-        let mut channel = Channel::new(route, false, None);
+        let mut channel = PartitionedTransfer::new(route, false, None);
         let said = channel.said();
         let index = self.insert(channel);
         let selector = Selector {
@@ -205,7 +205,7 @@ impl Core {
             bits: setup,
             ignore: 0,
         };
-        let owner = Owner::Channel(index, SETUP);
+        let owner = Owner::Partitioned(index, SETUP);
         let posted = said.map(|said| self.receive_for(messenger, now, selector, said, owner));
         if let Some(channel) = self.channel(index) {
             channel.setup = posted;
@@ -214,7 +214,7 @@ impl Core {
         index
     }
 
-    fn insert(&mut self, channel: Channel) -> u32 {
+    fn insert(&mut self, channel: PartitionedTransfer) -> u32 {
         let index = self
             .channels
             .iter()
@@ -227,7 +227,7 @@ impl Core {
         index as u32
     }
 
-    fn channel(&mut self, index: u32) -> Option<&mut Channel> {
+    fn channel(&mut self, index: u32) -> Option<&mut PartitionedTransfer> {
         self.channels.get_mut(index as usize)?.as_mut()
     }
 
@@ -286,7 +286,7 @@ impl Core {
             let Some(part) = buffer.range(bytes.start, bytes.end - bytes.start) else {
                 continue;
             };
-            let owner = Owner::Channel(index, message);
+            let owner = Owner::Partitioned(index, message);
             let request = self.receive_for(messenger, now, selector, part, owner);
             if let Some(channel) = self.channel(index) {
                 channel.parts[message as usize].request = Some(request);
@@ -305,7 +305,7 @@ impl Core {
             return;
         };
         let route = channel.route(&cut, message);
-        let owner = Owner::Channel(index, message);
+        let owner = Owner::Partitioned(index, message);
         match self.send_for(messenger, now, route, part, false, owner) {
             Some(request) => {
                 if let Some(channel) = self.channel(index) {
@@ -354,7 +354,7 @@ impl Core {
 
     /// Cancels the receives of a round, if `request` is a round's.
     pub(super) fn cancel_round(&mut self, request: RequestId) {
-        let is_it = |channel: &Channel| !channel.sends && channel.round == Some(request);
+        let is_it = |channel: &PartitionedTransfer| !channel.sends && channel.round == Some(request);
         let found = self.channels.iter().flatten().find(|channel| is_it(channel));
         let Some(channel) = found else { return };
         let parts = channel.parts.iter().filter(|part| !part.ended);

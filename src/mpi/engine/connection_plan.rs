@@ -16,7 +16,7 @@ use crate::{
 
 /// How the peers of a collective are connected before they are needed.
 #[derive(Debug, Default)]
-pub(crate) enum Links {
+pub(crate) enum ConnectionPlan {
     /// Not at all: sessions open with their first messages.
     #[default]
     None,
@@ -26,13 +26,13 @@ pub(crate) enum Links {
     Planned(Planning, VecDeque<Wish>),
 }
 
-impl From<Planning> for Links {
+impl From<Planning> for ConnectionPlan {
     fn from(planning: Planning) -> Self {
         Self::Planned(planning, VecDeque::new())
     }
 }
 
-impl Links {
+impl ConnectionPlan {
     /// The mode for a network where peers need no connection.
     pub(crate) fn of(options: &Options) -> Self {
         if options.connect_ahead {
@@ -110,7 +110,7 @@ impl Collective {
 impl Core {
     /// Opens sessions with all peers of a collective, if the options say so.
     pub(crate) fn open_ahead(&mut self, messenger: &mut Messenger, now: Instant, planned: &Planned) {
-        if !matches!(self.links, Links::Sessions) {
+        if !matches!(self.connection_plan, ConnectionPlan::Sessions) {
             return;
         }
         for peer in planned.call().schedule.peers() {
@@ -126,7 +126,7 @@ impl Core {
 
     /// A collective begins: asks the fabric, if it works by plan, for the peers of the first phase.
     pub(super) fn plan_links(&mut self, call: &Collective) -> Option<Progress> {
-        let Links::Planned(planning, _) = self.links else {
+        let ConnectionPlan::Planned(planning, _) = self.connection_plan else {
             return None;
         };
         let (own, size) = (self.process() as usize, self.peers.size() as usize);
@@ -144,7 +144,7 @@ impl Core {
     }
 
     fn wish(&mut self, call: &Collective, peers: &[usize], wish: impl Fn(u32) -> Wish) {
-        if let Links::Planned(_, wishes) = &mut self.links {
+        if let ConnectionPlan::Planned(_, wishes) = &mut self.connection_plan {
             let processes = peers.iter().filter_map(|peer| call.process(*peer));
             wishes.extend(processes.map(wish));
         }
@@ -176,7 +176,7 @@ impl Core {
         if progress.end == End::Not {
             progress.end = End::Told;
             self.wish(call, progress.peers(progress.phase), Wish::Release);
-            if let Links::Planned(_, wishes) = &mut self.links {
+            if let ConnectionPlan::Planned(_, wishes) = &mut self.connection_plan {
                 wishes.push_back(Wish::End);
             }
             self.releasing.push_back(index);
