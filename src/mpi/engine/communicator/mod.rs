@@ -82,9 +82,9 @@ impl Class {
         if (self as u64) << CLASS_SHIFT & MARKED == 0 {
             return 0;
         }
-        let parts = call.parts();
-        let root = parts.root.unwrap_or(0);
-        let said = (parts.number as u64) << 58 ^ (root as u64) << 40 ^ octets as u64;
+        let number = call.collective() as u64 + 1;
+        let root = call.root().unwrap_or(0);
+        let said = number << 58 ^ (root as u64) << 40 ^ octets as u64;
         said.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & MARK
     }
 }

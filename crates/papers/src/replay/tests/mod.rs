@@ -1,5 +1,6 @@
 //! What a replay does, and what it refuses.
 
+mod collectives;
 mod groups;
 mod partitioned;
 mod windows;
