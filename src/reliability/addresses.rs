@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 
 use super::peer::Peer;
 
-/// Maps addresses to indices of the peer table, which holds the addresses themselves: 5 octets per entry.
+/// Maps addresses to indices of the peer table, which holds the addresses themselves: 5 bytes per entry.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Addresses {

@@ -360,12 +360,12 @@ impl Receiver {
         self.end = flow.expected;
     }
 
-    /// An acknowledgement is due at once: packets with these flags request it, or `octets` bytes or a quarter of a
+    /// An acknowledgement is due at once: packets with these flags request it, or `bytes` bytes or a quarter of a
     /// window have arrived.
     #[inline]
-    pub(crate) fn is_due(&self, flags: Flags, config: &Config, octets: u32) -> bool {
+    pub(crate) fn is_due(&self, flags: Flags, config: &Config, bytes: u32) -> bool {
         flags.contains(Flags::ACK_REQUEST)
-            || self.unacked_bytes >= octets
+            || self.unacked_bytes >= bytes
             || self.unacked_packets >= u32::from(config.window_packets).div_ceil(4).max(2)
     }
 }

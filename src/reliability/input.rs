@@ -20,19 +20,19 @@ use crate::{
 /// A packet with the fields that are read several times.
 pub(super) struct Arrival<'a> {
     pub(super) source: SocketAddr,
-    pub(super) octets: &'a [u8],
+    pub(super) bytes: &'a [u8],
     pub(super) packet: Packet<&'a [u8]>,
     pub(super) base: Base,
     pub(super) flags: Flags,
 }
 
 impl<'a> Arrival<'a> {
-    /// `packet` is the parsed form of `octets`.
+    /// `packet` is the parsed form of `bytes`.
     #[inline(always)]
-    pub(super) fn new(source: SocketAddr, octets: &'a [u8], packet: Packet<&'a [u8]>) -> Self {
+    pub(super) fn new(source: SocketAddr, bytes: &'a [u8], packet: Packet<&'a [u8]>) -> Self {
         Self {
             source,
-            octets,
+            bytes,
             packet,
             base: packet.base(),
             flags: packet.flags(),
@@ -58,9 +58,9 @@ impl Endpoint {
             return;
         }
         let mut rest = data.chunks(stride.max(1));
-        while let Some(octets) = rest.next() {
+        while let Some(bytes) = rest.next() {
             self.stats.packets_received += 1;
-            if let Err(reason) = self.handle_packet(source, octets, &mut rest, sink) {
+            if let Err(reason) = self.handle_packet(source, bytes, &mut rest, sink) {
                 self.count_drop(reason);
             }
         }
@@ -72,15 +72,15 @@ impl Endpoint {
     fn handle_packet<S: Sink + ?Sized>(
         &mut self,
         source: SocketAddr,
-        octets: &[u8],
+        bytes: &[u8],
         rest: &mut Chunks<'_, u8>,
         sink: &mut S,
     ) -> Result<(), DropReason> {
-        let packet = Packet::new_checked(octets).map_err(|error| match error {
+        let packet = Packet::new_checked(bytes).map_err(|error| match error {
             wire::Error::Version(_) => DropReason::Version,
             _ => DropReason::Malformed,
         })?;
-        let arrival = Arrival::new(source, octets, packet);
+        let arrival = Arrival::new(source, bytes, packet);
         self.handle_any(&arrival, rest, sink)
     }
 
@@ -93,7 +93,7 @@ impl Endpoint {
     ) -> Result<(), DropReason> {
         let &Arrival {
             source,
-            octets,
+            bytes,
             packet,
             base,
             flags,
@@ -102,7 +102,7 @@ impl Endpoint {
             return Err(DropReason::Unagreed);
         }
         let checked = flags.contains(Flags::OPEN) || base.kind == Kind::Reset || self.must_be_checked(base.session);
-        if !is_intact(checked, &packet, octets, flags) {
+        if !is_intact(checked, &packet, bytes, flags) {
             return Err(DropReason::Checksum);
         }
         match base.kind {
@@ -267,8 +267,8 @@ impl Endpoint {
             if !goes_on {
                 break;
             }
-            let Some(octets) = rest.clone().next() else { break };
-            let Some(next) = follower(checked, octets, base, base.sequence.plus(taken)) else {
+            let Some(bytes) = rest.clone().next() else { break };
+            let Some(next) = follower(checked, bytes, base, base.sequence.plus(taken)) else {
                 break;
             };
             (packet, flags) = next;
@@ -485,16 +485,16 @@ impl Endpoint {
     }
 }
 
-/// The packet in `octets`, if it is number `sequence` of the flow of `first` and its header brings nothing else that
+/// The packet in `bytes`, if it is number `sequence` of the flow of `first` and its header brings nothing else that
 /// needs handling.
 #[inline]
-fn follower<'a>(checked: bool, octets: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
+fn follower<'a>(checked: bool, bytes: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
     const MORE: Flags = Flags::CREDIT
         .union(Flags::OPEN)
         .union(Flags::SACK)
         .union(Flags::NACK)
         .union(Flags::SEAL);
-    let packet = Packet::new_checked(octets).ok()?;
+    let packet = Packet::new_checked(bytes).ok()?;
     let (base, flags) = (packet.base(), packet.flags());
     let goes_on = base.kind == Kind::Data
         && base.channel == first.channel
@@ -503,7 +503,7 @@ fn follower<'a>(checked: bool, octets: &'a [u8], first: &Base, sequence: Seq) ->
         && base.sequence == sequence
         && base.acknowledgement == first.acknowledgement
         && !flags.intersects(MORE);
-    (goes_on && is_intact(checked, &packet, octets, flags)).then_some((packet, flags))
+    (goes_on && is_intact(checked, &packet, bytes, flags)).then_some((packet, flags))
 }
 
 /// Nothing of the packet needs a feature that sessions of this release do not agree on.
@@ -514,9 +514,9 @@ fn is_agreed(base: &Base, flags: Flags) -> bool {
 
 /// The checksum is right, or there is none and need not be.
 #[inline]
-fn is_intact(checked: bool, packet: &Packet<&[u8]>, octets: &[u8], flags: Flags) -> bool {
+fn is_intact(checked: bool, packet: &Packet<&[u8]>, bytes: &[u8], flags: Flags) -> bool {
     if flags.contains(Flags::CHECKSUM) {
-        checksum::verify(packet, octets)
+        checksum::verify(packet, bytes)
     } else {
         !checked
     }

@@ -700,11 +700,11 @@ impl MemoryLayer {
         for _ in 0..self.waiting.len() {
             let Some(peer) = self.waiting.pop_front() else { return };
             let mut packets = core::mem::take(&mut self.peers[peer as usize].put_off);
-            while let Some(octets) = packets.pop_front() {
-                let Ok(packet) = Packet::new_checked(&octets[..]) else {
+            while let Some(bytes) = packets.pop_front() {
+                let Ok(packet) = Packet::new_checked(&bytes[..]) else {
                     continue;
                 };
-                if let Err(reason) = self.deliver(peer, packet, &octets, sink) {
+                if let Err(reason) = self.deliver(peer, packet, &bytes, sink) {
                     self.stats.dropped.count(reason);
                 }
                 let p = &mut self.peers[peer as usize];

@@ -87,8 +87,8 @@ impl Sink for Above {
         }
         let payload = packet.payload();
         let id = payload.first().copied().unwrap_or(0);
-        if payload.iter().any(|octet| *octet != id) {
-            self.wrong = Some(format!("octets of several messages in one packet: {payload:?}"));
+        if payload.iter().any(|byte| *byte != id) {
+            self.wrong = Some(format!("bytes of several messages in one packet: {payload:?}"));
         }
         let offset = packet.fragment().map_or(0, |fragment| fragment.offset);
         self.delivered
@@ -174,7 +174,7 @@ impl End {
         hash.0
     }
 
-    /// Says which message it is, in one octet: of which end, incarnation and session, and which of that.
+    /// Says which message it is, in one byte: of which end, incarnation and session, and which of that.
     fn id(&self, end: usize) -> u8 {
         (end as u8) << 7 | (self.incarnation & 3) << 5 | (self.session as u8 & 3) << 3 | self.sent & 7
     }
@@ -184,7 +184,7 @@ impl End {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Datagram {
     to: usize,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 #[derive(Clone)]
@@ -213,7 +213,7 @@ struct Hash(u64);
 
 impl Write for Hash {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.octets(text.as_bytes());
+        self.bytes(text.as_bytes());
         Ok(())
     }
 }
@@ -223,8 +223,8 @@ impl Hash {
         self.0 = mix(self.0.rotate_left(5) ^ word);
     }
 
-    fn octets(&mut self, octets: &[u8]) {
-        for chunk in octets.chunks(8) {
+    fn bytes(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             self.word(u64::from_le_bytes(word));
@@ -256,7 +256,7 @@ impl State {
         }
         for datagram in &self.network {
             hash.word(datagram.to as u64);
-            hash.octets(&datagram.octets);
+            hash.bytes(&datagram.bytes);
         }
         hash.add(&(self.now, self.left));
         hash.0
@@ -421,13 +421,13 @@ impl Checker {
 
     fn arrive(&self, state: &mut State, datagram: &Datagram) -> Result<(), String> {
         let (now, it) = (state.now, &mut state.ends[datagram.to]);
-        let mut octets = datagram.octets.clone();
+        let mut bytes = datagram.bytes.clone();
         if self.broken == Broken::Sequence {
-            spoil(&mut octets);
+            spoil(&mut bytes);
         }
-        let stride = octets.len();
+        let stride = bytes.len();
         it.endpoint
-            .handle_datagrams(now, address(1 - datagram.to), &mut octets, stride, &mut it.above);
+            .handle_datagrams(now, address(1 - datagram.to), &mut bytes, stride, &mut it.above);
         self.settle(state, datagram.to)
     }
 
@@ -456,9 +456,9 @@ impl Checker {
         let it = &mut state.ends[end];
         it.print = None;
         while it.endpoint.poll_transmit(state.now, &mut burst) {
-            let mut octets = Vec::new();
-            it.endpoint.gather(&burst, |slice| octets.extend_from_slice(slice));
-            let datagram = Datagram { to: 1 - end, octets };
+            let mut bytes = Vec::new();
+            it.endpoint.gather(&burst, |slice| bytes.extend_from_slice(slice));
+            let datagram = Datagram { to: 1 - end, bytes };
             let place = state.network.partition_point(|other| *other < datagram);
             state.network.insert(place, datagram);
         }
@@ -579,13 +579,13 @@ fn check_delivered(it: &End, end: usize) -> Result<(), String> {
 }
 
 /// Changes the sequence number of a packet with data that does not open a session (what does has a checksum).
-fn spoil(octets: &mut [u8]) {
-    let Ok(packet) = Packet::new_checked(&*octets) else {
+fn spoil(bytes: &mut [u8]) {
+    let Ok(packet) = Packet::new_checked(&*bytes) else {
         return;
     };
     if packet.kind() == Kind::Data && packet.open().is_none() {
         let sequence = packet.base().sequence.plus(1).0.to_be_bytes();
-        octets[16..20].copy_from_slice(&sequence);
+        bytes[16..20].copy_from_slice(&sequence);
     }
 }
 

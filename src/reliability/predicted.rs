@@ -16,15 +16,15 @@ use super::{
 use crate::wire::{Flags, Plain, Seq};
 
 impl Endpoint {
-    /// Takes in the packet in `octets` if it holds one whole message and is as predicted. `false`: nothing was done.
+    /// Takes in the packet in `bytes` if it holds one whole message and is as predicted. `false`: nothing was done.
     #[inline]
     pub(super) fn handle_predicted<S: Sink + ?Sized>(
         &mut self,
         source: &SocketAddr,
-        octets: &[u8],
+        bytes: &[u8],
         sink: &mut S,
     ) -> bool {
-        let Some(packet) = Plain::read(octets) else {
+        let Some(packet) = Plain::read(bytes) else {
             return false;
         };
         let Some(peer) = index_of(packet.session) else {

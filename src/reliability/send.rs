@@ -25,7 +25,7 @@ pub(crate) enum Source<'a, R> {
 
 /// A payload that is referenced until all of it is acknowledged.
 pub(crate) trait Referred {
-    fn octets(&self) -> usize;
+    fn bytes(&self) -> usize;
 
     /// Puts it where it stays.
     fn put(self, sources: &mut Sources, whole: Whole, token: SendToken, flow: u32) -> SourceId;
@@ -33,7 +33,7 @@ pub(crate) trait Referred {
 
 impl Referred for Bytes {
     #[inline(always)]
-    fn octets(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.len()
     }
 
@@ -45,14 +45,14 @@ impl Referred for Bytes {
 
 /// Bytes in memory that no slice can refer to. With an owner they are referenced there; without one they are copied.
 impl Referred for (Span<'_>, Option<&Foreign>) {
-    fn octets(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.0.len()
     }
 
     fn put(self, sources: &mut Sources, whole: Whole, token: SendToken, flow: u32) -> SourceId {
         match self {
             (_, Some(foreign)) => sources.foreign(foreign.clone(), whole, Some(token), flow),
-            (octets, None) => sources.shared(octets.to_vec().into(), whole, Some(token), flow),
+            (bytes, None) => sources.shared(bytes.to_vec().into(), whole, Some(token), flow),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Endpoint {
         self.advance(now);
         let len = match &payload {
             Source::Copy(data) => data.len(),
-            Source::Shared(data) => data.octets(),
+            Source::Shared(data) => data.bytes(),
         };
         if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
             return Err(self.why_not(peer));
@@ -176,8 +176,8 @@ impl Endpoint {
         if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
             return Err(self.why_not(peer));
         }
-        let Ok(len) = u32::try_from(data.octets()) else {
-            return Err(too_large(data.octets()));
+        let Ok(len) = u32::try_from(data.bytes()) else {
+            return Err(too_large(data.bytes()));
         };
         let flow = self.flow_for(peer.0, channel);
         let index = self.activate(flow);

@@ -99,13 +99,13 @@ struct Pair {
     twins: bool,
     predicted: usize,
     lone: usize,
-    /// All that has been on the wire, if it is recorded: whom it goes to, and octets.
+    /// All that has been on the wire, if it is recorded: whom it goes to, and bytes.
     tape: Option<Vec<(usize, Vec<u8>)>>,
 }
 
 /// All that they know is the same.
 fn assert_same(one: &Endpoint, other: &Endpoint) {
-    // (To print all octets takes long.)
+    // (To print all bytes takes long.)
     assert!(one == other, "{one:?}\n{other:?}");
 }
 
@@ -312,7 +312,7 @@ fn losses_are_mended() {
     assert!(pair.ends[0].0.stats().resends > 0);
 }
 
-/// Sends so many messages of `len` octets at once; gives the numbers of datagrams in their bursts.
+/// Sends so many messages of `len` bytes at once; gives the numbers of datagrams in their bursts.
 fn bursts(messages: u32, len: usize) -> Vec<usize> {
     let (mut pair, to_b, _) = Pair::new(&Config {
         path_mtu_discovery: false,
@@ -344,7 +344,7 @@ fn bursts(messages: u32, len: usize) -> Vec<usize> {
 
 #[test]
 fn ends_of_messages_do_not_end_bursts() {
-    // Each is 46 full datagrams of 1,472 octets and a short one; a burst holds 44.
+    // Each is 46 full datagrams of 1,472 bytes and a short one; a burst holds 44.
     assert_eq!(bursts(4, 65_536), [44, 44, 44, 44, 12]);
     // A full one and a short one: all full ones and a short one, then the rest of the short ones.
     assert_eq!(bursts(40, 2_048), [41, 39]);
@@ -539,12 +539,12 @@ fn no_room_for_long_is_not_death() {
 #[test]
 fn resident_parts_are_small() {
     use super::{flow::Flow, peer::Peer};
-    // 256 octets in all for an idle peer, tables' slack included (an eighth), and what messaging keeps.
+    // 256 bytes in all for an idle peer, tables' slack included (an eighth), and what messaging keeps.
     let resident = size_of::<Peer>() + size_of::<Flow>();
     assert!(resident <= 184, "{resident}");
 }
 
-/// Messages of no octets take memory too while they wait.
+/// Messages of no bytes take memory too while they wait.
 #[test]
 fn empty_messages_are_refused_in_the_end() {
     let (mut pair, to_b, _) = Pair::new(&Config::default());
@@ -573,7 +573,7 @@ fn empty_messages_are_refused_in_the_end() {
     }
 }
 
-/// The largest headers in the smallest datagrams, one octet at a time, and the end of time.
+/// The largest headers in the smallest datagrams, one byte at a time, and the end of time.
 #[test]
 fn extremes_of_settings() {
     for (max_payload, window_packets) in [(1, 1), (65_507, 1), (1, 1_024)] {
@@ -708,12 +708,12 @@ fn returns_are_bounded() {
     let now = Instant::from_nanos(pair.now + 1);
     let mut delivered = 0;
     while pair.ends[0].0.poll_transmit(now, &mut burst) {
-        let mut octets = vec![];
-        pair.ends[0].0.gather(&burst, |part| octets.extend_from_slice(part));
+        let mut bytes = vec![];
+        pair.ends[0].0.gather(&burst, |part| bytes.extend_from_slice(part));
         let end = &mut pair.ends[1];
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         end.0
-            .handle_datagrams(now, from, &mut octets, burst.segment_size(), &mut end.2);
+            .handle_datagrams(now, from, &mut bytes, burst.segment_size(), &mut end.2);
         delivered += burst.segments();
     }
     assert!(delivered >= 100, "{delivered}");

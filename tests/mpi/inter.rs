@@ -95,9 +95,9 @@ fn what_has_a_root() {
                     // Bcast: from the root to the other group only.
                     let mut own = if root == ROOT { two.own(count) } else { vec![] };
                     let mut data = if root == ROOT { vec![] } else { vec![-1; count] };
-                    let octets = count * 8;
+                    let bytes = count * 8;
                     two.run(
-                        &Call::of(Collective::Bcast).with_root(root).with_count(octets),
+                        &Call::of(Collective::Bcast).with_root(root).with_count(bytes),
                         &mut own,
                         &mut data,
                     );

@@ -67,7 +67,7 @@ pub struct Entry {
     /// number of partitions.
     pub count: u64,
     /// Bytes of these elements. When a window is created: its size here; when memory is attached: its size.
-    pub octets: u64,
+    pub bytes: u64,
     /// The kind of all elements, if they are of one predefined kind.
     pub kind: Option<Kind>,
     /// The reduction, by its MPI name or `user`.
@@ -118,7 +118,7 @@ impl Entry {
         Self {
             call,
             count,
-            octets: count.saturating_mul(datatype.size()),
+            bytes: count.saturating_mul(datatype.size()),
             kind: datatype.element_kind(),
             ..Self::default()
         }
@@ -183,12 +183,12 @@ impl Entry {
             _ => Self::named(name),
         };
         entry.received = match call.collective().output() {
-            Role::Blocks => octets(&call.output, output),
-            Role::Divided => octets(&call.output, vector),
+            Role::Blocks => bytes(&call.output, output),
+            Role::Divided => bytes(&call.output, vector),
             _ => Vec::new(),
         };
         entry.sent = match call.roles() {
-            (Role::Blocks, _) => octets(&call.input, input),
+            (Role::Blocks, _) => bytes(&call.input, input),
             (Role::None, _) => entry.received.clone(),
             _ => Vec::new(),
         };
@@ -204,7 +204,7 @@ impl Entry {
 }
 
 /// Bytes of each block; one number if they are alike.
-fn octets(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
+fn bytes(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
     let size = |index: usize| match region {
         Region::Plain(_, datatype) => datatype.size(),
         Region::None => 0,

@@ -66,20 +66,20 @@ pub(super) fn forge(form: Form, base: Base, rng: &mut Prng) -> Vec<u8> {
         Kind::Probe => &[0; 1_000],
         _ => &[],
     };
-    let mut octets = vec![0; header.len()];
-    header.emit(payload.len() as u16, &mut octets);
-    octets.extend_from_slice(payload);
-    checksum::fill(&mut octets);
-    octets
+    let mut bytes = vec![0; header.len()];
+    header.emit(payload.len() as u16, &mut bytes);
+    bytes.extend_from_slice(payload);
+    checksum::fill(&mut bytes);
+    bytes
 }
 
 /// The same packet with another token.
-pub(super) fn with_token(octets: &[u8], token: Token) -> Vec<u8> {
-    let mut octets = octets.to_vec();
-    octets[12..16].copy_from_slice(&token.index.to_be_bytes());
-    octets[16..24].copy_from_slice(&token.secret.to_be_bytes());
-    checksum::fill(&mut octets);
-    octets
+pub(super) fn with_token(bytes: &[u8], token: Token) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[12..16].copy_from_slice(&token.index.to_be_bytes());
+    bytes[16..24].copy_from_slice(&token.secret.to_be_bytes());
+    checksum::fill(&mut bytes);
+    bytes
 }
 
 fn endpoint(config: &Config, rng: &mut Prng) -> Endpoint {
@@ -150,23 +150,23 @@ fn knowledge(endpoint: &Endpoint) -> Endpoint {
 }
 
 /// Takes in a datagram at the second end.
-fn inject(pair: &mut Pair, from: SocketAddr, octets: &[u8]) {
-    let mut octets = octets.to_vec();
-    let (now, len) = (Instant::from_nanos(pair.now), octets.len());
+fn inject(pair: &mut Pair, from: SocketAddr, bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    let (now, len) = (Instant::from_nanos(pair.now), bytes.len());
     let end = &mut pair.ends[1];
-    end.0.handle_datagrams(now, from, &mut octets, len, &mut end.2);
+    end.0.handle_datagrams(now, from, &mut bytes, len, &mut end.2);
 }
 
-/// Sends what the second end has to send: kinds and octets of what goes to each of two addresses.
+/// Sends what the second end has to send: kinds and bytes of what goes to each of two addresses.
 fn drain(endpoint: &mut Endpoint, now: u64, to: SocketAddr) -> Vec<(Kind, usize)> {
     let mut burst = Burst::default();
     let mut sent = Vec::new();
     while endpoint.poll_transmit(Instant::from_nanos(now), &mut burst) {
-        let mut octets = Vec::new();
-        endpoint.gather(&burst, |part| octets.extend_from_slice(part));
+        let mut bytes = Vec::new();
+        endpoint.gather(&burst, |part| bytes.extend_from_slice(part));
         if burst.destination() == to {
-            let datagrams = octets.chunks(burst.segment_size());
-            sent.extend(datagrams.map(|octets| (Packet::new_checked(octets).unwrap().kind(), octets.len())));
+            let datagrams = bytes.chunks(burst.segment_size());
+            sent.extend(datagrams.map(|bytes| (Packet::new_checked(bytes).unwrap().kind(), bytes.len())));
         }
     }
     sent
@@ -196,12 +196,12 @@ fn guessed_tokens_do_nothing() {
         let before = knowledge(&pair.ends[1].0);
         let mut received = 0;
         for form in forms() {
-            let octets = forge(form, base, &mut rng);
+            let bytes = forge(form, base, &mut rng);
             for guess in &guesses {
-                let octets = with_token(&octets, *guess);
-                received += octets.len();
-                inject(&mut pair, peer, &octets);
-                inject(&mut pair, ATTACKER, &octets);
+                let bytes = with_token(&bytes, *guess);
+                received += bytes.len();
+                inject(&mut pair, peer, &bytes);
+                inject(&mut pair, ATTACKER, &bytes);
             }
         }
         assert_same(&knowledge(&pair.ends[1].0), &before);
@@ -220,16 +220,16 @@ fn a_million_guesses_do_nothing() {
     let mut rng = Prng::new(7);
     let mut pair = live(&Config::default(), &mut rng);
     let (base, peer) = (next_base(&pair), pair.ends[0].1);
-    let octets: Vec<Vec<u8>> = forms().map(|form| forge(form, base, &mut rng)).collect();
+    let bytes: Vec<Vec<u8>> = forms().map(|form| forge(form, base, &mut rng)).collect();
     let (mut answers, mut to_peer) = (0, 0);
     for number in 0..1 << 20 {
         let guess = Token {
             secret: rng.next_u64(),
             ..base.session
         };
-        let octets = with_token(&octets[number / 2 % octets.len()], guess);
+        let bytes = with_token(&bytes[number / 2 % bytes.len()], guess);
         let from = if number % 2 == 0 { peer } else { ATTACKER };
-        inject(&mut pair, from, &octets);
+        inject(&mut pair, from, &bytes);
         if number % 1_000 == 0 {
             pair.now += 1_000_000;
             let mut twin = pair.ends[1].0.clone();
@@ -274,12 +274,12 @@ fn an_ended_session_played_again_does_nothing() {
         );
         let opened = [0, 1].map(|n: usize| pair.ends[n].0.stats().sessions_opened);
         for from_peer in [true, false] {
-            for (to, octets) in &tape {
+            for (to, bytes) in &tape {
                 pair.now += 10_000;
                 let from = if from_peer { pair.ends[1 - to].1 } else { ATTACKER };
-                let (now, len) = (Instant::from_nanos(pair.now), octets.len());
+                let (now, len) = (Instant::from_nanos(pair.now), bytes.len());
                 let end = &mut pair.ends[*to];
-                end.0.handle_datagrams(now, from, &mut octets.clone(), len, &mut end.2);
+                end.0.handle_datagrams(now, from, &mut bytes.clone(), len, &mut end.2);
                 if !from_peer {
                     let answers = drain(&mut end.0, pair.now, ATTACKER);
                     assert!(
@@ -323,16 +323,10 @@ fn nothing_is_amplified() {
                 if known {
                     endpoint.add_peer(ATTACKER, 7).unwrap();
                 }
-                let mut octets = with_token(&forge(form, base, &mut rng), session);
-                let len = octets.len();
+                let mut bytes = with_token(&forge(form, base, &mut rng), session);
+                let len = bytes.len();
                 let mut now = pair.now;
-                endpoint.handle_datagrams(
-                    Instant::from_nanos(now),
-                    ATTACKER,
-                    &mut octets,
-                    len,
-                    &mut Got::default(),
-                );
+                endpoint.handle_datagrams(Instant::from_nanos(now), ATTACKER, &mut bytes, len, &mut Got::default());
                 let mut sent = 0;
                 let end = now + 20_000_000_000;
                 while now < end {
@@ -347,7 +341,7 @@ fn nothing_is_amplified() {
                 }
                 assert!(
                     sent <= 3 * len,
-                    "{sent} octets for {len}: {form:?}, {session:?}, known: {known}"
+                    "{sent} bytes for {len}: {form:?}, {session:?}, known: {known}"
                 );
             }
         }
@@ -385,9 +379,9 @@ fn an_opening_must_know_the_job() {
     let other = Contact::of_job(&[6; 16]);
     let mut got = Got::default();
     for secret in [0, other.0, rng.next_u64(), config.contact.0 ^ 1] {
-        let mut octets = with_token(&forge(open, base, &mut rng), Token { index: 0, secret });
-        let len = octets.len();
-        victim.handle_datagrams(Instant::ZERO, address, &mut octets, len, &mut got);
+        let mut bytes = with_token(&forge(open, base, &mut rng), Token { index: 0, secret });
+        let len = bytes.len();
+        victim.handle_datagrams(Instant::ZERO, address, &mut bytes, len, &mut got);
     }
     assert_eq!(victim.stats().dropped.of(DropReason::Stranger), 4);
     assert_eq!((victim.stats().sessions_opened, victim.poll_timeout()), (0, None));

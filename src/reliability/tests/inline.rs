@@ -9,18 +9,18 @@ use crate::{
     wire::Record,
 };
 
-/// All that a burst says, its octets last.
+/// All that a burst says, its bytes last.
 fn describe(endpoint: &Endpoint, burst: &Burst) -> impl PartialEq + core::fmt::Debug + use<> {
-    let mut octets = vec![];
-    endpoint.gather(burst, |part| octets.extend_from_slice(part));
-    assert_eq!(octets.len(), burst.len());
+    let mut bytes = vec![];
+    endpoint.gather(burst, |part| bytes.extend_from_slice(part));
+    assert_eq!(bytes.len(), burst.len());
     (
         burst.destination(),
         burst.segment_size(),
         burst.segments(),
         burst.dont_fragment(),
         burst.token(),
-        octets,
+        bytes,
     )
 }
 
@@ -70,7 +70,7 @@ pub(super) fn fill_both_ways(endpoint: &Endpoint, now: Instant) -> usize {
     done
 }
 
-/// What is sent past the queue is what would have gone through it: the same octets, and the same endpoint afterwards.
+/// What is sent past the queue is what would have gone through it: the same bytes, and the same endpoint afterwards.
 /// Gives whether it was.
 pub(super) fn send_past_the_queue(pair: &mut Pair, from: usize, peer: PeerId, number: u32, data: &[u8]) -> bool {
     let message = Outgoing {
@@ -131,7 +131,7 @@ fn lens() -> impl Strategy<Value = usize> {
 #[derive(Clone, Debug)]
 enum Step {
     Send(Sent),
-    /// Octets for a landing.
+    /// Bytes for a landing.
     Place(u8, usize),
     /// So many datagrams arrive.
     Arrive(u8),
@@ -242,11 +242,11 @@ fn configs() -> impl Strategy<Value = Config> {
 
 /// Messages that look like a record.
 fn like_a_record(number: u32, len: usize) -> Vec<u8> {
-    let mut octets = data(number, len);
+    let mut bytes = data(number, len);
     if let Some(len) = len.checked_sub(Record::header_len(None)) {
-        Record::emit_header(&mut octets, None, len as u16);
+        Record::emit_header(&mut bytes, None, len as u16);
     }
-    octets
+    bytes
 }
 
 /// Two sides that say all kinds of things to each other.
@@ -329,15 +329,15 @@ impl Traffic {
             immediate: sent.immediate.then_some(5),
             ..message(from, number)
         };
-        let octets = like_a_record(number, sent.len);
+        let bytes = like_a_record(number, sent.len);
         let (now, peer) = (self.now(), self.peers[from]);
         let past = sent.past_the_queue
-            && send_as_through_the_queue(&mut self.pair, from, peer, sent.channel, &message, &octets);
+            && send_as_through_the_queue(&mut self.pair, from, peer, sent.channel, &message, &bytes);
         if !past {
             let payload = if sent.shared {
-                Payload::Shared(octets.clone().into())
+                Payload::Shared(bytes.clone().into())
             } else {
-                Payload::Copy(&octets)
+                Payload::Copy(&bytes)
             };
             match self.pair.ends[from].0.send(now, peer, sent.channel, &message, payload) {
                 Ok(_) => {}
@@ -347,7 +347,7 @@ impl Traffic {
         }
         self.next[from] += 1;
         if !sent.to_nobody {
-            self.sent[from].push((number, octets));
+            self.sent[from].push((number, bytes));
         }
     }
 
@@ -359,9 +359,9 @@ impl Traffic {
             key: KEY,
             offset: 0,
         };
-        let octets = Bytes::from(like_a_record(KEY, len));
+        let bytes = Bytes::from(like_a_record(KEY, len));
         let (now, endpoint) = (self.now(), &mut self.pair.ends[from].0);
-        endpoint.place(now, self.peers[from], channel, &target, octets).unwrap();
+        endpoint.place(now, self.peers[from], channel, &target, bytes).unwrap();
     }
 
     /// What was received is taken.
@@ -484,7 +484,7 @@ pub(super) fn queue_one(endpoint: &mut Endpoint, from: usize) {
         .unwrap();
 }
 
-/// One side of a session in which a message is under way, and another one of so many octets queued; and its flow.
+/// One side of a session in which a message is under way, and another one of so many bytes queued; and its flow.
 fn queued(len: usize) -> (Endpoint, usize) {
     let (mut pair, to_b, _) = quiet();
     pair.send(0, to_b, 2, Payload::Copy(b"hello"));
@@ -569,7 +569,7 @@ fn what_is_in_the_way_out_of_the_queue_is_seen() {
     for (len, short) in [(0, true), (INLINE, true), (INLINE + 1, false)] {
         let endpoint = queued(len).0;
         let now = Instant::from_nanos(endpoint.now);
-        assert_eq!(fill_both_ways(&endpoint, now), usize::from(short), "{len} octets");
+        assert_eq!(fill_both_ways(&endpoint, now), usize::from(short), "{len} bytes");
     }
 }
 
@@ -615,7 +615,7 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
         let sent = send_as_through_the_queue(&mut pair, 0, to_b, 0, &message, &data(2, LEN));
         assert_eq!(sent, past, "change {number}");
     }
-    // What fits a datagram of 1,472 octets with a timestamp, and what does not.
+    // What fits a datagram of 1,472 bytes with a timestamp, and what does not.
     for (immediate, len, past) in [(None, 1_420, true), (None, 1_421, false), (Some(1), 1, false)] {
         let (mut pair, to_b, _) = quiet();
         let message = Outgoing {
@@ -623,6 +623,6 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
             ..message(0, 2)
         };
         let sent = send_as_through_the_queue(&mut pair, 0, to_b, 0, &message, &data(2, len));
-        assert_eq!(sent, past, "{len} octets");
+        assert_eq!(sent, past, "{len} bytes");
     }
 }

@@ -11,7 +11,7 @@ fn refuse(pair: &mut Pair, quoted: &[u8]) {
 /// The packets that the first sends now, none of which arrive.
 fn lost(pair: &mut Pair) -> Vec<Vec<u8>> {
     pair.transmit();
-    pair.wire.drain(..).map(|(_, octets, _)| octets).collect()
+    pair.wire.drain(..).map(|(_, bytes, _)| bytes).collect()
 }
 
 /// Refuses all that the first sends, for so long. Is the session lost?
@@ -71,7 +71,7 @@ fn what_is_not_under_way_is_ignored() {
     let (pair, packet) = under_way();
     let header = Packet::quoted(&packet[..]).unwrap().base;
     let session_and_number = (12..28).chain([1]);
-    for bit in session_and_number.flat_map(|octet| 8 * octet..8 * octet + 8) {
+    for bit in session_and_number.flat_map(|byte| 8 * byte..8 * byte + 8) {
         let mut quoted = packet.clone();
         quoted[bit / 8] ^= 1 << (bit % 8);
         let other = Packet::quoted(&quoted[..]).unwrap().base;

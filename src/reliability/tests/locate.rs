@@ -9,7 +9,7 @@ use crate::reliability::{
 
 fn located(endpoint: &Endpoint, peer: PeerId, part: Part) -> Vec<(*const u8, usize)> {
     let mut told = vec![];
-    endpoint.locate((peer, part), |first, octets| told.push((first, octets)));
+    endpoint.locate((peer, part), |first, bytes| told.push((first, bytes)));
     told
 }
 
@@ -42,7 +42,7 @@ fn what_is_kept_of_a_peer_is_where_it_is_said_to_be() {
     let send = &end.actives[0].send;
     let block = end.sources.bytes(send.tail);
     assert_eq!(copied, [(block.as_ptr(), 64)]);
-    assert!(block[..64].windows(8).any(|octets| octets == b"nearby.."));
+    assert!(block[..64].windows(8).any(|bytes| bytes == b"nearby.."));
     pair.transmit();
     let (end, (_, datagram, _)) = (&pair.ends[0].0, &pair.wire[0]);
     let send = &end.actives[0].send;

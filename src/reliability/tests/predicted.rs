@@ -14,13 +14,13 @@ pub(super) fn handle_unpredicted(
     endpoint: &mut Endpoint,
     now: Instant,
     source: SocketAddr,
-    octets: &[u8],
+    bytes: &[u8],
     got: &mut Got,
 ) -> bool {
     endpoint.advance(now);
     endpoint.stats.packets_received += 1;
-    let arrival = Arrival::new(source, octets, Packet::new_checked(octets).unwrap());
-    let predicted = endpoint.clone().handle_predicted(&source, octets, &mut got.clone());
+    let arrival = Arrival::new(source, bytes, Packet::new_checked(bytes).unwrap());
+    let predicted = endpoint.clone().handle_predicted(&source, bytes, &mut got.clone());
     if let Err(reason) = endpoint.handle_any(&arrival, &mut [].chunks(1), got) {
         endpoint.count_drop(reason);
     }
@@ -50,9 +50,9 @@ proptest! {
         let mut sent = [1, 1];
         for (from, count, len, then, shared) in steps {
             for _ in 0..count {
-                let octets = data(sent[from], len);
-                let shared = shared.then(|| Payload::Shared(Bytes::from(octets.clone())));
-                sent[from] += u32::from(pair.try_send(from, peers[from], sent[from], shared.unwrap_or(Payload::Copy(&octets))));
+                let bytes = data(sent[from], len);
+                let shared = shared.then(|| Payload::Shared(Bytes::from(bytes.clone())));
+                sent[from] += u32::from(pair.try_send(from, peers[from], sent[from], shared.unwrap_or(Payload::Copy(&bytes))));
             }
             match then {
                 0 => pair.pump(),
@@ -165,21 +165,21 @@ fn what_is_not_as_predicted_is_seen() {
         (|e, _| e.actives[0].deadlines.set(Timer::Reorder, u64::MAX / 2), true),
         // A session of another time; …
         (
-            |e, octets| octets[16..24].copy_from_slice(&(e.peers[0].local_secret ^ 1).to_be_bytes()),
+            |e, bytes| bytes[16..24].copy_from_slice(&(e.peers[0].local_secret ^ 1).to_be_bytes()),
             false,
         ),
         // … an acknowledgement of what had been acknowledged before the last one; …
         (
-            |e, octets| octets[28..32].copy_from_slice(&e.actives[0].send.una.minus(1).0.to_be_bytes()),
+            |e, bytes| bytes[28..32].copy_from_slice(&e.actives[0].send.una.minus(1).0.to_be_bytes()),
             false,
         ),
         // … of nothing new; …
         (
-            |e, octets| octets[28..32].copy_from_slice(&e.actives[0].send.una.0.to_be_bytes()),
+            |e, bytes| bytes[28..32].copy_from_slice(&e.actives[0].send.una.0.to_be_bytes()),
             true,
         ),
         // … and no time.
-        (|_, octets| octets[40..44].fill(0), true),
+        (|_, bytes| bytes[40..44].fill(0), true),
     ];
     for (number, (change, predicted)) in changes.into_iter().enumerate() {
         let (mut pair, _) = about_to_arrive(false);

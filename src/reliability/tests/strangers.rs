@@ -29,20 +29,20 @@ fn server(max_peers: u32) -> Endpoint {
 fn sent(endpoint: &mut Endpoint, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
     let (mut burst, mut all) = (Burst::default(), Vec::new());
     while endpoint.poll_transmit(Instant::from_nanos(now), &mut burst) {
-        let mut octets = Vec::new();
-        endpoint.gather(&burst, |part| octets.extend_from_slice(part));
+        let mut bytes = Vec::new();
+        endpoint.gather(&burst, |part| bytes.extend_from_slice(part));
         all.extend(
-            octets
+            bytes
                 .chunks(burst.segment_size())
-                .map(|octets| (burst.destination(), octets.to_vec())),
+                .map(|bytes| (burst.destination(), bytes.to_vec())),
         );
     }
     all
 }
 
-fn hand_in(endpoint: &mut Endpoint, now: u64, from: SocketAddr, octets: &[u8], got: &mut Got) {
-    let (mut octets, len) = (octets.to_vec(), octets.len());
-    endpoint.handle_datagrams(Instant::from_nanos(now), from, &mut octets, len, got);
+fn hand_in(endpoint: &mut Endpoint, now: u64, from: SocketAddr, bytes: &[u8], got: &mut Got) {
+    let (mut bytes, len) = (bytes.to_vec(), bytes.len());
+    endpoint.handle_datagrams(Instant::from_nanos(now), from, &mut bytes, len, got);
 }
 
 /// An opening that says nothing else, with a token of its own.
@@ -68,17 +68,17 @@ fn opening(rng: &mut Prng) -> Vec<u8> {
 
 /// Opens a session, answers the challenge, and is never heard again.
 fn call_and_vanish(server: &mut Endpoint, now: u64, from: SocketAddr, rng: &mut Prng) {
-    let octets = opening(rng);
-    hand_in(server, now, from, &octets, &mut Got::default());
-    let cookie = sent(server, now).iter().find_map(|(to, octets)| {
-        let packet = Packet::new_checked(&octets[..]).unwrap();
+    let bytes = opening(rng);
+    hand_in(server, now, from, &bytes, &mut Got::default());
+    let cookie = sent(server, now).iter().find_map(|(to, bytes)| {
+        let packet = Packet::new_checked(&bytes[..]).unwrap();
         (*to == from && packet.kind() == Kind::Challenge).then(|| packet.open().unwrap().token)
     });
     hand_in(
         server,
         now,
         from,
-        &with_token(&octets, cookie.unwrap()),
+        &with_token(&bytes, cookie.unwrap()),
         &mut Got::default(),
     );
     sent(server, now);
@@ -126,14 +126,14 @@ impl Client {
                 endpoint.handle_timeout(Instant::from_nanos(*now));
             }
             for _ in 0..4 {
-                for (to, octets) in sent(&mut self.endpoint, *now) {
+                for (to, bytes) in sent(&mut self.endpoint, *now) {
                     assert_eq!(to, address(0));
-                    hand_in(server, *now, self.address, &octets, got);
+                    hand_in(server, *now, self.address, &bytes, got);
                 }
-                for (to, octets) in sent(server, *now) {
+                for (to, bytes) in sent(server, *now) {
                     if to == self.address {
                         self.arrived += 1;
-                        hand_in(&mut self.endpoint, *now, address(0), &octets, &mut self.got);
+                        hand_in(&mut self.endpoint, *now, address(0), &bytes, &mut self.got);
                     }
                 }
             }
@@ -316,14 +316,14 @@ fn call_unheard(client: &mut Client, server: &mut Endpoint, got: &mut Got, now: 
     assert!(queued.is_ok(), "{:?}", queued.err());
     let mut all = Vec::new();
     for _ in 0..2 {
-        for (_, octets) in sent(&mut client.endpoint, now) {
-            hand_in(server, now, client.address, &octets, got);
-            all.push(octets);
+        for (_, bytes) in sent(&mut client.endpoint, now) {
+            hand_in(server, now, client.address, &bytes, got);
+            all.push(bytes);
         }
-        for (to, octets) in sent(server, now) {
-            let kind = Packet::new_checked(&octets[..]).unwrap().kind();
+        for (to, bytes) in sent(server, now) {
+            let kind = Packet::new_checked(&bytes[..]).unwrap().kind();
             if to == client.address && kind == Kind::Challenge {
-                hand_in(&mut client.endpoint, now, address(0), &octets, &mut Got::default());
+                hand_in(&mut client.endpoint, now, address(0), &bytes, &mut Got::default());
             }
         }
     }
@@ -343,8 +343,8 @@ fn a_message_of_a_stranger_that_gave_way_does_not_come_twice() {
         call_and_vanish(&mut server, now, address(1_000 + round as u32), &mut rng);
         assert_eq!(server.peer_by_address(client.address), None);
         assert_eq!(server.down(first), Some(PeerError::NoRoom));
-        for octets in &old {
-            hand_in(&mut server, now, client.address, octets, &mut got);
+        for bytes in &old {
+            hand_in(&mut server, now, client.address, bytes, &mut got);
         }
         sent(&mut server, now);
         // The client does not know that it has given way, and hears so when its time-out makes it say its opening again.
@@ -415,11 +415,11 @@ fn challenges_are_limited() {
     let mut client = Client::new(1);
     client.call(&mut server, &mut got, &mut now);
     let mut challenges = |server: &mut Endpoint, now: u64, from: SocketAddr| {
-        let octets = opening(&mut rng);
-        hand_in(server, now, from, &octets, &mut Got::default());
+        let bytes = opening(&mut rng);
+        hand_in(server, now, from, &bytes, &mut Got::default());
         let sent = sent(server, now);
-        let to_it = sent.iter().filter(|(to, octets)| {
-            let packet = Packet::new_checked(&octets[..]).unwrap();
+        let to_it = sent.iter().filter(|(to, bytes)| {
+            let packet = Packet::new_checked(&bytes[..]).unwrap();
             *to == from && packet.kind() == Kind::Challenge
         });
         to_it.count() as u64

@@ -129,7 +129,7 @@ impl<'a> Ready<'a> {
     ) -> Result<collectives::Blocks<'a>, Error> {
         let comm = &self.handle.comm;
         let single = side.place().map_or(0, |place| match role {
-            Role::Packed => place.octets(),
+            Role::Packed => place.bytes(),
             _ => place.count,
         });
         match (role, neighbours) {

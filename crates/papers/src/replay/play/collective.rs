@@ -11,33 +11,33 @@ use hikyaku::mpi::{
     operation::{Operation, Predefined},
 };
 
-use super::player::{Octets, Persistent, Player, memory};
+use super::player::{Bytes, Persistent, Player, memory};
 use crate::replay::program::{Collective, How, Lengths};
 
-/// A buffer of a collective: its octets, and the elements of each block or of the only one.
+/// A buffer of a collective: its bytes, and the elements of each block or of the only one.
 struct Side {
-    octets: usize,
+    bytes: usize,
     counts: Lengths,
     places: Vec<isize>,
 }
 
 impl Side {
-    fn single(octets: usize, count: usize) -> Self {
+    fn single(bytes: usize, count: usize) -> Self {
         Self {
-            octets,
+            bytes,
             counts: Lengths::Even(count),
             places: Vec::new(),
         }
     }
 
-    /// So many blocks of elements of `element` octets.
+    /// So many blocks of elements of `element` bytes.
     fn blocks(lengths: &Lengths, number: usize, element: usize) -> Result<Self, String> {
         match lengths {
-            Lengths::Even(octets) => Ok(Self::single(octets * number, octets / element)),
+            Lengths::Even(bytes) => Ok(Self::single(bytes * number, bytes / element)),
             Lengths::Each(each) if each.len() == number => {
-                let counts: Vec<usize> = each.iter().map(|octets| octets / element).collect();
+                let counts: Vec<usize> = each.iter().map(|bytes| bytes / element).collect();
                 Ok(Self {
-                    octets: each.iter().sum(),
+                    bytes: each.iter().sum(),
                     places: displacements(&counts),
                     counts: Lengths::Each(counts),
                 })
@@ -51,18 +51,18 @@ impl Side {
         match (role, number) {
             (Role::None, _) | (Role::Blocks, None) => Ok(Self::single(0, 0)),
             (Role::Packed | Role::Block, _) => Ok(Self::single(what.own, what.own)),
-            (Role::Vector, _) => Ok(Self::single(what.vector.octets(), what.vector.count)),
+            (Role::Vector, _) => Ok(Self::single(what.vector.bytes(), what.vector.count)),
             (Role::Blocks, Some(number)) => Self::blocks(lengths, number, 1),
             (Role::Divided, number) => {
                 let all = Self::blocks(&what.received, number.unwrap_or(0), what.vector.element)?;
                 // Of even blocks it is one block that is told.
-                let octets = match what.received {
-                    Lengths::Even(octets) => octets,
-                    Lengths::Each(_) => all.octets,
+                let bytes = match what.received {
+                    Lengths::Even(bytes) => bytes,
+                    Lengths::Each(_) => all.bytes,
                 };
-                match what.vector.octets() {
-                    told if told == octets => Ok(all),
-                    told => Err(format!("{octets} octets in blocks of a vector of {told}")),
+                match what.vector.bytes() {
+                    told if told == bytes => Ok(all),
+                    told => Err(format!("{bytes} bytes in blocks of a vector of {told}")),
                 }
             }
         }
@@ -93,7 +93,7 @@ fn sides(comm: &Communicator, what: &Collective) -> Result<[Side; 2], String> {
     let mut sent = Side::of(input, what, &what.sent, number(input, &what.destinations))?;
     if input == Role::Packed && !(comm.is_inter() && has_blocks) {
         // What is sent is in the output, but for a root that faces another group.
-        sent.octets = 0;
+        sent.bytes = 0;
     }
     Ok([
         sent,
@@ -120,7 +120,7 @@ impl Player<'_> {
             .with_output(received.sizes())
             .with_neighbours(sources, destinations)
             .with_commutative(vector.commutative || !what.kind.reduces());
-        let (input, output) = (sent.octets, received.octets);
+        let (input, output) = (sent.bytes, received.bytes);
         let datatype = Datatype::predefined(match vector.element {
             2 => Element::U16,
             4 => Element::U32,
@@ -128,7 +128,7 @@ impl Player<'_> {
             _ => Element::U8,
         });
         let (mut from, mut into) = (memory(input as u64)?, memory(output as u64)?);
-        let region = |memory: &mut Octets| Region::Plain(memory.as_mut_ptr().cast(), &datatype);
+        let region = |memory: &mut Bytes| Region::Plain(memory.as_mut_ptr().cast(), &datatype);
         let buffers = Buffers {
             input: if input > 0 { region(&mut from) } else { Region::None },
             output: if output > 0 || what.kind.output() == Role::Packed {
