@@ -21,22 +21,26 @@ mod array;
 mod buffer;
 mod channel;
 mod check;
+mod class;
 mod collective;
 mod communicator;
 mod core;
 mod fabric;
 mod groups;
 mod links;
+#[cfg(feature = "sim")]
+mod met;
+#[cfg(not(feature = "sim"))]
+#[path = "native_only.rs"]
+mod met;
 mod native;
 mod peers;
+mod process;
 mod profile;
 mod remote;
 mod request;
 mod settings;
 #[cfg(feature = "sim")]
-pub(crate) mod simulated;
-#[cfg(not(feature = "sim"))]
-#[path = "native_only.rs"]
 pub(crate) mod simulated;
 mod start;
 mod window;
@@ -69,10 +73,10 @@ pub use self::{
     window::{LockKind, Operands, Target, Window},
 };
 pub(crate) use self::{
-    core::Core,
     fabric::{Called, Fabric},
     links::Links,
     peers::Peers,
+    process::Process,
 };
 use self::{native::Native, profile::Profile};
 use super::collectives::Policy;
@@ -159,8 +163,8 @@ impl Engine {
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
         let short = driver.messenger().layer().takes_short();
-        let mut core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
-        core.links = Links::of(&options);
+        let mut core = Process::new(driver.messenger(), Peers::all(peers), options.eager_limit);
+        core.set_links(Links::ahead(options.connect_ahead));
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread, the program must make an MPI call now and then for others to make progress.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
@@ -286,7 +290,7 @@ impl Engine {
     }
 
     /// Looks at the state. A program that polls it serves the other processes, too.
-    fn read<T: Default>(&self, look: impl Fn(&Core) -> T) -> T {
+    fn read<T: Default>(&self, look: impl Fn(&Process) -> T) -> T {
         let mut seen = T::default();
         self.fabric.access(&mut |core, _, _| seen = look(core));
         self.fabric.stayed();

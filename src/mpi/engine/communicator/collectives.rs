@@ -5,7 +5,7 @@ use alloc::{sync::Arc, vec, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::{sync::PoisonError, time::Duration};
 
-use super::{Class, Communicator};
+use super::Communicator;
 use crate::{
     events::event,
     mpi::{
@@ -15,6 +15,7 @@ use crate::{
         engine::{
             Entry, Request,
             check::Agreement,
+            class::Class,
             collective::{Address, Collective, Memory, Planned},
             profile::is_immediate,
             uninterrupted,
@@ -110,7 +111,9 @@ impl Communicator {
 
     /// Starts a planned collective, unless it is running.
     pub(super) fn start_collective(&self, name: &'static str, planned: &Arc<Planned>) -> Result<Request, Error> {
-        let begun = self.access(None, |core, messenger, now| Some(core.begin(messenger, now, planned)));
+        let begun = self.access(None, |core, messenger, now| {
+            Some(core.collectives.begin(&mut core.requests, messenger, now, planned))
+        });
         if self.size() == 1 && self.remote_group().is_none() {
             self.0.engine.fabric.stayed();
         }

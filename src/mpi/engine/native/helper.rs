@@ -244,7 +244,7 @@ mod tests {
         backends::{BindOptions, bind},
         config::Config,
         messaging::Messenger,
-        mpi::engine::{core::Core, fabric::Fabric, peers::Peers},
+        mpi::engine::{fabric::Fabric, peers::Peers, process::Process},
         progress::Driver,
         reliability::{Endpoint, Limits},
     };
@@ -255,7 +255,7 @@ mod tests {
         let limits = Limits::from(&backend.capabilities());
         let endpoint = Endpoint::new(Config::default(), limits, 1, 1).unwrap();
         let driver = Driver::new(Messenger::new(endpoint, &[0]), backend, WaitPolicy::Block);
-        let core = Core::new(driver.messenger(), Peers::all(vec![None]), 1 << 10);
+        let core = Process::new(driver.messenger(), Peers::all(vec![None]), 1 << 10);
         Native::new(driver, core, WaitPolicy::Block)
     }
 

@@ -1,6 +1,6 @@
 //! What a replay does, and what it refuses.
 
-mod collectives;
+mod functions;
 mod groups;
 mod partitioned;
 mod windows;
