@@ -8,6 +8,7 @@ use super::{
     check::{Agreement, Check},
     core::{Core, Ended, RequestId, Route},
     links::{End, Links, Progress, process},
+    regions::{Address, Memory},
 };
 use crate::{
     error::PeerError,
@@ -24,87 +25,6 @@ use crate::{
     },
     time::Instant,
 };
-
-/// Memory of a region of a schedule.
-#[derive(Clone, Debug)]
-pub(crate) enum Memory {
-    /// Elements of one datatype at an address.
-    Plain(Address, Datatype),
-    /// Each element is one packed byte of these elements (bcast, which cuts them anywhere).
-    Packed(Address, u64, Datatype),
-    /// Element `i` is (displacement in bytes, count, datatype), as in alltoallw.
-    Each(Address, Vec<(i64, u64, Datatype)>),
-}
-
-/// An address given by the caller, which may be handed to other threads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Address(pub(crate) *mut u8);
-// SAFETY: an address is only a number; code that makes a `Buffer` of it answers for the memory.
-unsafe impl Send for Address {}
-// SAFETY: as above.
-unsafe impl Sync for Address {}
-
-impl Memory {
-    /// No memory: where MPI gives a rank no buffer.
-    pub(crate) fn none(datatype: &Datatype) -> Self {
-        Self::Plain(Address(core::ptr::dangling_mut()), datatype.clone())
-    }
-
-    fn move_to(&mut self, to: *mut u8) {
-        let (Self::Plain(base, ..) | Self::Packed(base, ..) | Self::Each(base, ..)) = self;
-        base.0 = to;
-    }
-
-    /// Address and datatype of a span that is a single run.
-    fn run(&self, span: &Span) -> Option<(*mut u8, &Datatype)> {
-        let Self::Plain(base, datatype) = self else { return None };
-        let bytes = datatype.extent().checked_mul(span.offset as i64)?;
-        (span.times == 1).then(|| (base.0.wrapping_offset(bytes as isize), datatype))
-    }
-
-    #[inline(always)]
-    fn buffer(&self, span: &Span) -> Option<Buffer> {
-        match self.run(span) {
-            // SAFETY: by `Collective`'s contract the elements that the schedule names are the caller's.
-            Some((base, datatype)) => unsafe { Buffer::new(base, span.count as u64, datatype) },
-            None => self.scattered(span),
-        }
-    }
-
-    /// A span that is not a single run of one datatype.
-    #[inline(never)]
-    fn scattered(&self, span: &Span) -> Option<Buffer> {
-        match self {
-            Self::Plain(base, datatype) => {
-                let (times, count, stride) = (span.times.into(), span.count.try_into().ok()?, span.stride as i64);
-                let runs = Datatype::vector(times, count, stride, datatype).ok()?;
-                let bytes = datatype.extent().checked_mul(span.offset as i64)?;
-                // SAFETY: as above.
-                unsafe { Buffer::new(base.0.wrapping_offset(bytes as isize), 1, &runs) }
-            }
-            _ if span.times > 1 => {
-                let runs: Option<Vec<_>> = span.runs().map(|run| self.buffer(&run)).collect();
-                Some(Buffer::join(runs?))
-            }
-            Self::Packed(base, count, datatype) => {
-                // SAFETY: as above.
-                let all = unsafe { Buffer::new(base.0, *count, datatype) }?;
-                all.range(span.offset.try_into().ok()?, span.count as u64)
-            }
-            Self::Each(base, elements) => {
-                let first = usize::try_from(span.offset).ok()?;
-                let list = elements.get(first..first.checked_add(span.count)?)?;
-                let mut parts = Vec::with_capacity(list.len());
-                for (bytes, count, datatype) in list {
-                    let base = base.0.wrapping_offset(*bytes as isize);
-                    // SAFETY: as above.
-                    parts.push(unsafe { Buffer::new(base, *count, datatype) }?);
-                }
-                Some(Buffer::join(parts))
-            }
-        }
-    }
-}
 
 /// The arguments of a collective.
 pub(crate) struct Collective {

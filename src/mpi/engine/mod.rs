@@ -35,8 +35,10 @@ mod met;
 mod met;
 mod native;
 mod peers;
+mod pool;
 mod process;
 mod profile;
+mod regions;
 mod remote;
 mod request;
 mod settings;
@@ -59,13 +61,14 @@ use alloc::{sync::Arc, task::Wake, vec::Vec};
 #[doc(hidden)]
 pub use self::remote::drive as window_messages;
 pub use self::{
-    array::{Array, Arriving},
+    array::Array,
     communicator::{
-        ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, PartitionedReceive,
-        PartitionedSend, PersistentCollective, Region, TAG_UB,
+        ANY_SOURCE, ANY_TAG, Arriving, Communicator, MatchedMessage, Mode, PROC_NULL, PartitionedReceive,
+        PartitionedSend, PersistentCollective, TAG_UB,
     },
     fabric::FabricError,
     profile::{Entry, Exit, Profiler},
+    regions::{Buffers, Region},
     remote::WindowStats,
     request::{Request, Status, uninterrupted},
     settings::for_job,
@@ -145,7 +148,7 @@ pub struct Engine {
     contexts: AtomicU32,
     profile: Profile,
     policy: Policy,
-    arrays: Arc<array::Pool>,
+    arrays: Arc<pool::Pool>,
     helper: Option<native::Helper>,
 }
 

@@ -9,10 +9,7 @@ use crate::mpi::{
     called::{Called, Mismatch, NAME, operation_code},
     collectives::{Blocks, Call, Collective, Role},
     datatype::{Datatype, Kind, Signature},
-    engine::{
-        Buffers, Region,
-        collective::{Address, Memory},
-    },
+    engine::regions::{Address, Buffers, Memory, Region},
     operation::Operation,
 };
 

@@ -5,7 +5,7 @@ use alloc::{sync::Arc, vec, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::{sync::PoisonError, time::Duration};
 
-use super::Communicator;
+use super::{Communicator, Last};
 use crate::{
     events::event,
     mpi::{
@@ -16,44 +16,15 @@ use crate::{
             Entry, Request,
             check::Agreement,
             class::Class,
-            collective::{Address, Collective, Memory, Planned},
+            collective::{Collective, Planned},
             profile::is_immediate,
+            regions::{Buffers, Memory, Region, memory},
             uninterrupted,
         },
         error::{Detail, Error, ErrorClass},
         operation::{Operation, Predefined},
     },
 };
-
-/// A buffer of a collective: elements of a datatype at an address.
-#[derive(Clone, Copy, Debug)]
-pub enum Region<'a> {
-    /// This rank has no such buffer.
-    None,
-    /// Elements at an address; the call says how many.
-    Plain(*mut u8, &'a Datatype),
-    /// Element `i` is (displacement in bytes, count, datatype), as in `MPI_Alltoallw`.
-    Each(*mut u8, &'a [(i64, u64, Datatype)]),
-}
-
-/// The buffers of a collective.
-#[derive(Clone, Copy, Debug)]
-pub struct Buffers<'a> {
-    /// The send buffer.
-    pub input: Region<'a>,
-    /// The receive buffer.
-    pub output: Region<'a>,
-}
-
-/// A collective with its schedule, kept because programs repeat their calls.
-pub(super) struct Last {
-    asked: Asked,
-    schedule: Arc<Schedule>,
-}
-
-/// What determines the schedule of a rank: the call, the algorithm if one is given, and the bytes by which it is chosen
-/// otherwise.
-type Asked = (Call<'static>, Option<Algorithm>, usize);
 
 /// Longer schedules, by number of steps, are not kept: there may be thousands of processes in one memory.
 const KEPT_STEPS: usize = 64;
@@ -383,20 +354,6 @@ fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: u
         min: received,
         max: received,
     }))
-}
-
-fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
-    match region {
-        Region::None => None,
-        Region::Plain(base, datatype) => Some(match call.collective().output() {
-            Role::Packed => {
-                let elements = (call.output.single() as u64).checked_div(datatype.size()).unwrap_or(0);
-                Memory::Packed(Address(base), elements, datatype.clone())
-            }
-            _ => Memory::Plain(Address(base), datatype.clone()),
-        }),
-        Region::Each(base, elements) => Some(Memory::Each(Address(base), elements.to_vec())),
-    }
 }
 
 /// The size by which an algorithm for `size` ranks is chosen, bytes.

@@ -1,5 +1,7 @@
 //! Communicators: groups of processes that communicate in a context of their own (MPI 7), and their calls.
 
+mod arrays;
+mod checked;
 mod collectives;
 mod contexts;
 mod messages;
@@ -15,7 +17,7 @@ use core::{
 use std::sync::Mutex;
 
 pub use self::{
-    collectives::{Buffers, Region},
+    arrays::Arriving,
     messages::Mode,
     partitioned::{PartitionedReceive, PartitionedSend},
     persistent::PersistentCollective,
@@ -34,6 +36,7 @@ use crate::{
     },
     mpi::{
         Rank,
+        collectives::{Algorithm, Call, Schedule},
         error::{Detail, Error, ErrorClass},
         group::Group,
     },
@@ -48,6 +51,16 @@ pub const PROC_NULL: Rank = -2;
 pub const ANY_TAG: i32 = -1;
 /// The largest tag (`MPI_TAG_UB`).
 pub const TAG_UB: i32 = i32::MAX;
+
+/// A collective with its schedule, kept because programs repeat their calls.
+pub(super) struct Last {
+    asked: Asked,
+    schedule: Arc<Schedule>,
+}
+
+/// What determines the schedule of a rank: the call, the algorithm if one is given, and the bytes by which it is chosen
+/// otherwise.
+type Asked = (Call<'static>, Option<Algorithm>, usize);
 
 #[repr(C)]
 struct Inner {
@@ -68,7 +81,7 @@ struct Inner {
     /// Number of the next message of partitioned communication.
     pub(super) partitions: AtomicU32,
     /// The last collective with its schedule, if it may be needed again.
-    last: Mutex<Option<collectives::Last>>,
+    last: Mutex<Option<Last>>,
 }
 
 /// A group of processes with a context of its own. Cheap to clone: clones are the same communicator.

@@ -4,10 +4,10 @@
 use alloc::{sync::Arc, vec};
 use core::fmt;
 
-use super::{Buffers, Communicator};
+use super::Communicator;
 use crate::mpi::{
     collectives::{Algorithm, Call},
-    engine::{Entry, Exit, Request, class::Class, collective::Planned},
+    engine::{Buffers, Entry, Exit, Request, class::Class, collective::Planned},
     error::Error,
     operation::Operation,
 };
