@@ -20,7 +20,10 @@ const CRATES: [&str; 6] = [
 /// Files and folders (these end with `/`) between which there may still be circles. This list is to become empty.
 const STILL: &[&str] = &[
     "src/messaging/tagged/",
-    "src/mpi/engine/",
+    "src/mpi/engine/communicator/mod.rs",
+    "src/mpi/engine/mod.rs",
+    "src/mpi/engine/profile.rs",
+    "src/mpi/engine/request.rs",
     "src/poller/",
     "src/reliability/",
     "xtask/src/",

@@ -1,5 +1,6 @@
 //! The fabric of a real process: a driver, its backend, and the system's ways to sleep.
 
+mod call;
 mod helper;
 
 use std::{
@@ -19,7 +20,7 @@ use rustix::{
     io::{read, write},
 };
 
-use self::helper::Call;
+use self::call::Call;
 pub(crate) use self::helper::Helper;
 use super::{
     buffer::Buffer,
