@@ -25,7 +25,6 @@ const STILL: &[&str] = &[
     "src/mpi/engine/profile.rs",
     "src/mpi/engine/request.rs",
     "src/poller/",
-    "src/reliability/",
     "xtask/src/",
 ];
 
