@@ -96,7 +96,7 @@ impl<'a> Ready<'a> {
     /// With a vector in parts of these [`lengths`].
     pub(super) fn divided(mut self, counts: &'a Result<Vec<usize>, Error>) -> Self {
         self.counts = counts.as_deref().ok();
-        let sizes = counts.as_deref().map_err(Clone::clone);
+        let sizes = counts.as_deref().map_err(|error| *error);
         self.change(sizes, |call, counts| {
             call.with_count(collectives::Blocks::Uneven {
                 counts,
@@ -148,8 +148,8 @@ impl<'a> Ready<'a> {
         if let Some(root) = self.call.root() {
             self.check_root(root)?;
         }
-        if let Some(error) = &self.refused {
-            return Err(error.clone());
+        if let Some(error) = self.refused {
+            return Err(error);
         }
         if self.call.collective().reduces() {
             self.check_vectors()?;

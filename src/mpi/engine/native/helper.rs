@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::read,
+};
 
 use super::{Inner, Native, call::Call};
 use crate::{

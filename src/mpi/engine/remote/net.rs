@@ -18,7 +18,7 @@ use crate::{
 pub(super) const LIMIT: usize = 32;
 /// Most answers to one process that may wait for credit, grants of messages among them. (More can only be due to a
 /// process that asks without end.)
-const MAX_WAITING: usize = SERVED + 4 * LIMIT;
+pub(super) const MAX_WAITING: usize = SERVED + 4 * LIMIT;
 /// Number of active messages for [`Remote::handle`].
 pub(in crate::mpi::engine) const HANDLER: u32 = 1;
 
