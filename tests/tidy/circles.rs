@@ -24,8 +24,6 @@ const STILL: &[&str] = &[
     "src/mpi/engine/mod.rs",
     "src/mpi/engine/profile.rs",
     "src/mpi/engine/request.rs",
-    "src/poller/",
-    "xtask/src/",
 ];
 
 const ADVICE: &str = "\
