@@ -13,10 +13,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::{
-    event::{EventfdFlags, eventfd},
-    io::read,
-};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Inner, Native, call::Call};
 use crate::{
@@ -180,7 +177,7 @@ impl Native {
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
+    use rustix::io::{Errno, read};
 
     use super::*;
     use crate::{
