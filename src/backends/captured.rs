@@ -94,7 +94,7 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
 impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
     // Not `record`: without it the caller gets the copy that `received` returns, which is also what the capture shows.
     forward_backend!(self => self.inner; name, capabilities, is_link, link_beside, local_addr, reclaim, received, take, wait,
-        link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+        link_address, introduce, meet, poll_unreachable, as_fd, next_deadline, stats);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         let sent = self.inner.transmit(now, transmit)?;

@@ -15,7 +15,7 @@
 ///
 /// impl<B: Backend> Backend for Mute<B> {
 ///     forward_backend!(self => self.0; name, capabilities, is_link, link_beside, local_addr, reclaim, receive, received, record,
-///         take, wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+///         take, wait, link_address, introduce, meet, poll_unreachable, as_fd, next_deadline, stats);
 ///
 ///     fn transmit(&mut self, _: Instant, _: &Transmit<'_>) -> std::io::Result<Sent> {
 ///         Ok(Sent::All)
@@ -27,7 +27,7 @@
 macro_rules! forward_backend {
     ($self:ident => $inner:expr) => {
         $crate::forward_backend!($self => $inner; name, capabilities, is_link, link_beside, local_addr, transmit, reclaim,
-            receive, received, record, take, wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+            receive, received, record, take, wait, link_address, introduce, meet, poll_unreachable, as_fd, next_deadline, stats);
     };
     ($self:ident => $inner:expr; $($method:ident),+ $(,)?) => {
         $($crate::forward_backend!(@ $method $self $inner);)+
@@ -104,6 +104,11 @@ macro_rules! forward_backend {
     (@ introduce $self:ident $inner:expr) => {
         fn introduce(&mut $self, address: ::std::net::SocketAddr, link: &[u8]) -> ::std::io::Result<()> {
             $inner.introduce(address, link)
+        }
+    };
+    (@ meet $self:ident $inner:expr) => {
+        fn meet(&mut $self) -> ::std::io::Result<$crate::backends::Met> {
+            $inner.meet()
         }
     };
     (@ poll_unreachable $self:ident $inner:expr) => {

@@ -379,7 +379,7 @@ impl<B: Backend> Impaired<B> {
 
 impl<B: Backend> Backend for Impaired<B> {
     forward_backend!(self => self.inner; name, is_link, link_beside, local_addr, received, record, take, link_address,
-        introduce, poll_unreachable, as_fd);
+        introduce, meet, poll_unreachable, as_fd);
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {

@@ -15,7 +15,12 @@ pub mod loopback;
 pub mod pcapng;
 #[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
 mod pool;
-#[cfg(any(feature = "loopback", feature = "poller", all(feature = "udp", target_os = "linux")))]
+#[cfg(any(
+    feature = "loopback",
+    feature = "poller",
+    feature = "shm",
+    all(feature = "udp", target_os = "linux")
+))]
 mod refusals;
 mod registry;
 #[cfg(test)]
@@ -33,7 +38,7 @@ use std::{
 
 use bytes::Bytes;
 
-#[cfg(all(feature = "poller", target_os = "linux"))]
+#[cfg(all(any(feature = "poller", feature = "shm"), target_os = "linux"))]
 pub(crate) use self::refusals::Refusals;
 pub use self::{
     captured::Captured,
@@ -127,6 +132,16 @@ pub enum Wake {
     Readable,
     /// The time limit has passed.
     TimedOut,
+}
+
+/// How the peers are reached that were introduced ([`Backend::meet`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Met {
+    /// The number of peers that are reached through memory.
+    pub memory: usize,
+    /// The reason why a peer of this host is reached over the network, if one is.
+    pub obstacle: Option<String>,
 }
 
 /// Counters of a backend since it was opened.
@@ -286,6 +301,15 @@ pub trait Backend: Send {
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         let _ = (address, link);
         Ok(())
+    }
+
+    /// All peers have been introduced, and do the same: makes connections to those that are reached better than over the
+    /// network. Waits for them.
+    ///
+    /// # Errors
+    /// Some peer can not be reached in the way that was asked for; the error says why.
+    fn meet(&mut self) -> io::Result<Met> {
+        Ok(Met::default())
     }
 
     /// Returns a datagram of this backend for which no process listened, if the network has said so (ICMP port

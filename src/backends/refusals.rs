@@ -44,7 +44,7 @@ impl Refusals {
         self.waiting.push_back(refusal);
     }
 
-    #[cfg(all(feature = "poller", target_os = "linux"))]
+    #[cfg(all(any(feature = "poller", feature = "shm"), target_os = "linux"))]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

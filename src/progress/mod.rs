@@ -45,7 +45,7 @@ use self::{
     events::{Events, MAX_SENT},
 };
 use crate::{
-    backends::{Backend, BackendStats, Capabilities, Wake},
+    backends::{Backend, BackendStats, Capabilities, Met, Wake},
     error::{AddPeerError, PeerError, SendError},
     messaging::{Message, Messenger, SendOptions},
     reliability::{Burst, Event, Limits, LostMessages, Payload, PeerId, SendToken},
@@ -384,6 +384,14 @@ impl Driver {
     /// The peer at `address` can not be reached.
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         self.backend.introduce(address, link)
+    }
+
+    /// See [`Backend::meet`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn meet(&mut self) -> io::Result<Met> {
+        self.backend.meet()
     }
 
     /// See [`Messenger::close`].

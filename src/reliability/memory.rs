@@ -565,6 +565,10 @@ impl MemoryLayer {
             self.stats.packets_received += 1;
             if let Err(reason) = self.receive(peer, datagram, sink) {
                 self.stats.dropped.count(reason);
+                if reason == DropReason::Malformed {
+                    // Memory damages nothing: the peer does not do what it should.
+                    self.end_session(peer, PeerError::Misbehaved);
+                }
             }
         }
     }

@@ -45,7 +45,7 @@ struct Watching<B> {
 
 impl<B: Backend> Backend for Watching<B> {
     forward_backend!(self => self.inner; name, capabilities, is_link, link_beside, local_addr, reclaim, received, record, take,
-        wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+        wait, link_address, introduce, meet, poll_unreachable, as_fd, next_deadline, stats);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         if self.watched.cut.load(Ordering::Relaxed) {

@@ -9,7 +9,7 @@ use std::{
 
 use super::{Engine, Options};
 use crate::{
-    backends::Backend,
+    backends::{Backend, Met},
     config::Config,
     error::AddPeerError,
     progress::{Driver, WaitPolicy},
@@ -140,6 +140,15 @@ impl Unconnected {
     /// The process can not be reached with that link address: [`Backend::introduce`].
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         self.driver.introduce(address, link)
+    }
+
+    /// All processes have been [introduced](Self::introduce): connects to those that are reached through memory
+    /// ([`Options::routes`], given to the builder). All processes of the job do this, and wait for each other.
+    ///
+    /// # Errors
+    /// [`Routes::Memory`](crate::transport::Routes::Memory), and a process of this host can not be reached so.
+    pub fn meet(&mut self) -> io::Result<Met> {
+        self.driver.meet()
     }
 
     /// Connects the processes of a job: `addresses[i]` is the address of process `i`. All of them must be open by then:
