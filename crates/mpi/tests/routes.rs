@@ -90,7 +90,7 @@ fn some_of_the_ranks() {
         let (program, arguments) = (program.to_str().unwrap(), arguments.iter().copied());
         let mut both: Vec<&str> = vec![program];
         both.extend(arguments.clone());
-        both.extend([":", "-n", "2", program]);
+        both.extend([":", "-n", "2", "--env", "HIKYAKU_ROUTES=network", program]);
         both.extend(arguments);
         let output = job(&["-n", "2", "--env", "HIKYAKU_ROUTES=auto"])
             .args(&both)
