@@ -32,10 +32,10 @@ fn send(from: &mut dyn Backend, to: SocketAddr, segment_size: usize, parts: &[&[
     assert_eq!(from.transmit(NOW, &transmit).unwrap(), Sent::All);
 }
 
-fn receive(at: &mut dyn Backend, mut octets: usize) {
-    while octets > 0 {
+fn receive(at: &mut dyn Backend, mut bytes: usize) {
+    while bytes > 0 {
         for index in 0..at.receive(NOW, 64).unwrap() {
-            octets -= black_box(at.received(index)).data.len();
+            bytes -= black_box(at.received(index)).data.len();
         }
     }
 }
@@ -84,7 +84,7 @@ fn round_trip(c: &mut Criterion) {
     }
 }
 
-/// Bursts of full datagrams, each from a header and a piece of payload; per octet.
+/// Bursts of full datagrams, each from a header and a piece of payload; per byte.
 fn burst(c: &mut Criterion) {
     let mut group = c.benchmark_group("burst");
     for name in ["loopback", "udp"] {

@@ -17,7 +17,7 @@ use hikyaku::{
 
 /// Packets of a case.
 const PACKETS: usize = 3_200;
-/// (name, octets of a datagram, datagrams of a call)
+/// (name, bytes of a datagram, datagrams of a call)
 const CASES: [(&str, usize, usize); 4] = [
     ("64b_alone", 64, 1),
     ("64b_burst", 64, 32),
@@ -57,8 +57,8 @@ fn measured_send(backend: &mut dyn Backend, transmit: &Transmit<'_>) {
 #[inline(never)]
 fn measured_receive(backend: &mut dyn Backend, burst: usize) -> (usize, u64) {
     let count = backend.receive(Instant::ZERO, burst).unwrap_or(0);
-    let octets = (0..count).map(|index| backend.received(index).data.len() as u64);
-    (count, octets.sum())
+    let bytes = (0..count).map(|index| backend.received(index).data.len() as u64);
+    (count, bytes.sum())
 }
 
 /// What is counted of datagrams that one backend finds and hands to the other one, which receives them.
@@ -66,8 +66,8 @@ fn measured_receive(backend: &mut dyn Backend, burst: usize) -> (usize, u64) {
 fn measured_hand_over(finder: &mut dyn Backend, owner: &mut dyn Backend, burst: usize) -> (usize, u64) {
     assert_eq!(finder.receive(Instant::ZERO, burst).ok(), Some(0));
     let count = owner.receive(Instant::ZERO, burst).unwrap_or(0);
-    let octets = (0..count).map(|index| owner.received(index).data.len() as u64);
-    (count, octets.sum())
+    let bytes = (0..count).map(|index| owner.received(index).data.len() as u64);
+    (count, bytes.sum())
 }
 
 /// With an `owner`, what `backend` sends to it comes to the queue of `backend`.
@@ -89,12 +89,12 @@ fn exchange(backend: &mut dyn Backend, mut owner: Option<&mut dyn Backend>, size
         measured_send(backend, &transmit);
         let mut left = burst;
         while left > 0 {
-            let (count, octets) = match owner.as_deref_mut() {
+            let (count, bytes) = match owner.as_deref_mut() {
                 Some(owner) => measured_hand_over(backend, owner, burst),
                 None => measured_receive(backend, burst),
             };
             left -= count;
-            sum += octets;
+            sum += bytes;
         }
     }
     assert_eq!(black_box(sum), (PACKETS * size) as u64);

@@ -21,7 +21,7 @@ const OTHERS: [u64; 4] = [0, 99, 999, 9_999];
 /// More than all others' bits.
 const LAST: u64 = 1 << 32;
 
-/// Eight octets to receive into.
+/// Eight bytes to receive into.
 struct Small([u8; 8]);
 
 impl Landing for Small {

@@ -8,9 +8,9 @@ use hikyaku::mpi::{
     operation::{Operation, Predefined},
 };
 
-/// Octets of data in each case, about.
+/// Bytes of data in each case, about.
 const SIZE: usize = 1 << 18;
-/// Octets of a fragment, as they come in datagrams.
+/// Bytes of a fragment, as they come in datagrams.
 const FRAGMENT: usize = 1_432;
 
 /// Name, datatype, number of elements.

@@ -23,7 +23,7 @@ use hikyaku::{
 const MESSAGES: usize = 3_200;
 /// Between two rounds, ns: less than acknowledgements wait for company.
 const STEP: u64 = 50_000;
-/// (name, octets of a message, messages of a round)
+/// (name, bytes of a message, messages of a round)
 const CASES: [(&str, usize, usize); 4] = [
     ("64b_alone", 64, 1),
     ("64b_burst", 64, 32),
@@ -71,8 +71,8 @@ impl Rank {
         while self.messenger.poll_transmit(now, &mut self.burst) {
             let mut slices = [IoSlice::new(&[]); 4];
             let mut count = 0;
-            self.messenger.gather(&self.burst, |octets| {
-                slices[count] = IoSlice::new(octets);
+            self.messenger.gather(&self.burst, |bytes| {
+                slices[count] = IoSlice::new(bytes);
                 count += 1;
             });
             let transmit = Transmit {
@@ -88,9 +88,9 @@ impl Rank {
         }
     }
 
-    /// Takes messages; gives how many, and their octets.
+    /// Takes messages; gives how many, and their bytes.
     fn take(&mut self, now: Instant) -> (usize, usize) {
-        let (mut messages, mut octets) = (0, 0);
+        let (mut messages, mut bytes) = (0, 0);
         while let Ok(count @ 1..) = self.backend.receive(now, 64) {
             for index in 0..count {
                 let record = self.backend.record(index).expect("it is a link");
@@ -99,10 +99,10 @@ impl Rank {
         }
         while let Some(message) = self.messenger.receive() {
             messages += 1;
-            octets += message.data().len();
+            bytes += message.data().len();
         }
         while self.messenger.poll_event().is_some() {}
-        (messages, octets)
+        (messages, bytes)
     }
 }
 
@@ -135,7 +135,7 @@ fn measured_take(rank: &mut Rank, now: Instant) -> (usize, usize) {
     taken
 }
 
-/// `total` messages of `size` octets, `burst` in a round.
+/// `total` messages of `size` bytes, `burst` in a round.
 fn exchange(
     poller: &mut Poller,
     ranks: &mut [Rank; 2],
@@ -144,7 +144,7 @@ fn exchange(
     (total, size, burst): (usize, usize, usize),
 ) {
     let data = vec![7; size];
-    let (mut messages, mut octets) = (0, 0);
+    let (mut messages, mut bytes) = (0, 0);
     while messages < total {
         *now += STEP;
         let at = Instant::from_nanos(*now);
@@ -156,14 +156,14 @@ fn exchange(
             let (count, len) = measured_take(receiver, at);
             left -= count;
             messages += count;
-            octets += len;
+            bytes += len;
             *now += u64::from(left > 0) * STEP;
         }
         // What it is told of.
         sender.take(at);
         sender.transmit(at);
     }
-    assert_eq!(black_box(octets), total * size);
+    assert_eq!(black_box(bytes), total * size);
 }
 
 fn main() {

@@ -26,10 +26,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// What each rank does again and again.
 #[derive(Clone, Copy)]
 enum Talk {
-    /// Each even rank sends a message of so many octets to the next one: more than are sent eagerly, or senders would run
+    /// Each even rank sends a message of so many bytes to the next one: more than are sent eagerly, or senders would run
     /// ahead and fill memory.
     Bulk(usize),
-    /// 8 octets to the next, 8 from the one before.
+    /// 8 bytes to the next, 8 from the one before.
     Ring,
     /// Of one number.
     Allreduce,
@@ -68,9 +68,9 @@ impl Talk {
     fn once(self, world: &Communicator, memory: &mut [u8]) {
         let (own, size) = (world.rank(), world.size());
         match self {
-            Self::Bulk(octets) => match own % 2 {
-                0 => send(world, &memory[..octets], own + 1),
-                _ => receive(world, &mut memory[..octets], own - 1),
+            Self::Bulk(bytes) => match own % 2 {
+                0 => send(world, &memory[..bytes], own + 1),
+                _ => receive(world, &mut memory[..bytes], own - 1),
             },
             Self::Ring => {
                 send(world, &[7; 8], (own + 1) % size);
@@ -126,7 +126,7 @@ fn measure((_, ranks, times, talk): &Case) -> (u64, f64) {
             let [begun, ended] = &*ours;
             let world = Communicator::world(engine);
             let mut memory = match talk {
-                Talk::Bulk(octets) => vec![0; octets],
+                Talk::Bulk(bytes) => vec![0; bytes],
                 _ => vec![0; 8],
             };
             let warm = !matches!(talk, Talk::Opening);

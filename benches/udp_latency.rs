@@ -27,7 +27,7 @@ use hikyaku::{
 
 const ROUNDS: usize = 31;
 const PINGS: usize = 4000;
-/// Octets of a protocol header, sent from a place of its own.
+/// Bytes of a protocol header, sent from a place of its own.
 const HEADER: usize = 40;
 
 const VARIANTS: [&str; 11] = [
@@ -160,7 +160,7 @@ impl End {
         }
     }
 
-    /// Spins until `len` octets have come; gives the first octet of the last datagram and its source.
+    /// Spins until `len` bytes have come; gives the first byte of the last datagram and its source.
     #[inline]
     fn receive(&mut self, len: usize, buffer: &mut [u8]) -> (u8, SocketAddr) {
         let mut got = 0;
@@ -313,7 +313,7 @@ fn main() {
     }
     drop(commands);
     child.wait().unwrap();
-    println!("{size} octets, {ROUNDS} rounds of {PINGS}");
+    println!("{size} bytes, {ROUNDS} rounds of {PINGS}");
     let base = rows[0].clone();
     for (name, row) in VARIANTS.iter().zip(&mut rows) {
         let mut ratios: Vec<f64> = row.iter().zip(&base).map(|(a, b)| a / b).collect();

@@ -39,30 +39,30 @@ fn build_laden(buffer: &mut [u8], base: &Base) -> usize {
     builder.finish(8)
 }
 
-/// A bundle of `count` messages of 8 octets with match bits.
+/// A bundle of `count` messages of 8 bytes with match bits.
 fn bundle(count: u16) -> Vec<u8> {
-    let mut octets = vec![0; MAX_HEADER_LEN];
-    let mut builder = Builder::new(&mut octets, &BASE);
+    let mut bytes = vec![0; MAX_HEADER_LEN];
+    let mut builder = Builder::new(&mut bytes, &BASE);
     builder.set(Flags::BUNDLE);
     let record = Record {
         match_bits: Some(0x2a),
         data: &[1; 8],
     };
     let len = builder.finish(count * record.len() as u16);
-    octets.truncate(len);
+    bytes.truncate(len);
     for _ in 0..count {
-        let at = octets.len();
-        octets.resize(at + record.len(), 0);
-        record.emit(&mut octets[at..]);
+        let at = bytes.len();
+        bytes.resize(at + record.len(), 0);
+        record.emit(&mut bytes[at..]);
     }
-    octets
+    bytes
 }
 
 fn packet(build: fn(&mut [u8], &Base) -> usize) -> Vec<u8> {
-    let mut octets = vec![0; MAX_HEADER_LEN];
-    let len = build(&mut octets, &BASE);
-    octets.truncate(len + 8);
-    octets
+    let mut bytes = vec![0; MAX_HEADER_LEN];
+    let len = build(&mut bytes, &BASE);
+    bytes.truncate(len + 8);
+    bytes
 }
 
 fn build(c: &mut Criterion) {
@@ -74,8 +74,8 @@ fn build(c: &mut Criterion) {
     group.bench_function("laden", |b| {
         b.iter(|| build_laden(black_box(&mut buffer), black_box(&BASE)));
     });
-    let octets = packet(build_laden);
-    let header = Header::parse(&Packet::new_checked(&octets[..]).expect("a packet"));
+    let bytes = packet(build_laden);
+    let header = Header::parse(&Packet::new_checked(&bytes[..]).expect("a packet"));
     group.bench_function("laden_value", |b| {
         b.iter(|| black_box(&header).emit(8, black_box(&mut buffer)));
     });
@@ -83,24 +83,24 @@ fn build(c: &mut Criterion) {
 
 fn parse(c: &mut Criterion) {
     let mut group = c.benchmark_group("parse");
-    for (name, octets) in [("plain", packet(build_plain)), ("laden", packet(build_laden))] {
+    for (name, bytes) in [("plain", packet(build_plain)), ("laden", packet(build_laden))] {
         group.bench_function(name, |b| {
             b.iter(|| {
-                let packet = Packet::new_checked(black_box(&octets[..])).expect("a packet");
+                let packet = Packet::new_checked(black_box(&bytes[..])).expect("a packet");
                 let sack = packet.sack().fold(0, |all, word| all | word);
                 (packet.base(), packet.match_bits(), packet.credit(), sack)
             });
         });
     }
-    let octets = packet(build_laden);
+    let bytes = packet(build_laden);
     group.bench_function("laden_value", |b| {
-        b.iter(|| Header::parse(&Packet::new_checked(black_box(&octets[..])).expect("a packet")));
+        b.iter(|| Header::parse(&Packet::new_checked(black_box(&bytes[..])).expect("a packet")));
     });
-    let octets = bundle(20);
+    let bytes = bundle(20);
     group.throughput(Throughput::Elements(20));
     group.bench_function("bundle_of_20", |b| {
         b.iter(|| {
-            let packet = Packet::new_checked(black_box(&octets[..])).expect("a packet");
+            let packet = Packet::new_checked(black_box(&bytes[..])).expect("a packet");
             packet.records().fold(0, |sum, record| {
                 sum ^ record.match_bits.unwrap_or(0) ^ u64::from(record.data[0])
             })
@@ -110,11 +110,11 @@ fn parse(c: &mut Criterion) {
 
 fn crc(c: &mut Criterion) {
     let mut group = c.benchmark_group("crc32c");
-    let octets: Vec<u8> = (0..8192_u32).map(|i| (i * 31) as u8).collect();
+    let bytes: Vec<u8> = (0..8192_u32).map(|i| (i * 31) as u8).collect();
     for len in [64, 1024, 8192] {
         group.throughput(Throughput::Bytes(len as u64));
         group.bench_function(len.to_string(), |b| {
-            b.iter(|| Crc32c::new().update(black_box(&octets[..len])).finish());
+            b.iter(|| Crc32c::new().update(black_box(&bytes[..len])).finish());
         });
     }
 }

@@ -165,21 +165,21 @@ for i = 0, 255 do
     CRC[i] = crc
 end
 
--- CRC-32C of all octets, with zero for the four at offset `at`.
+-- CRC-32C of all bytes, with zero for the four at offset `at`.
 local function crc32c(tvb, at)
-    local octets = tvb:range(0, tvb:len()):bytes()
+    local bytes = tvb:range(0, tvb:len()):bytes()
     local crc = 0xffffffff
-    for i = 0, octets:len() - 1 do
-        local octet = (i >= at and i < at + 4) and 0 or octets:get_index(i)
-        crc = bxor(CRC[band(bxor(crc, octet), 0xff)], rshift(crc, 8))
+    for i = 0, bytes:len() - 1 do
+        local byte = (i >= at and i < at + 4) and 0 or bytes:get_index(i)
+        crc = bxor(CRC[band(bxor(crc, byte), 0xff)], rshift(crc, 8))
     end
     return bxor(crc, 0xffffffff)
 end
 
 local function all_zero(range)
-    local octets = range:bytes()
-    for i = 0, octets:len() - 1 do
-        if octets:get_index(i) ~= 0 then
+    local bytes = range:bytes()
+    for i = 0, bytes:len() - 1 do
+        if bytes:get_index(i) ~= 0 then
             return false
         end
     end
@@ -187,7 +187,7 @@ local function all_zero(range)
 end
 
 local function truncated(need, have)
-    return string.format("packet truncated: %d octets needed, %d there", need, have)
+    return string.format("packet truncated: %d bytes needed, %d there", need, have)
 end
 
 -- Splits a payload into records; gives nil if they do not fill it.
@@ -226,8 +226,8 @@ local function sack_runs(tvb, packet)
         local set = false
         if bit < count then
             local word, i = math.floor(bit / 64), bit % 64
-            local octet = tvb(packet.sack_at + 8 + 8 * word + 7 - math.floor(i / 8), 1):uint()
-            set = band(rshift(octet, i % 8), 1) == 1
+            local byte = tvb(packet.sack_at + 8 + 8 * word + 7 - math.floor(i / 8), 1):uint()
+            set = band(rshift(byte, i % 8), 1) == 1
         end
         if set and not first then
             first = bit
@@ -292,7 +292,7 @@ local function read(tvb)
     end
     if tvb(35, 1):uint() ~= 0 then
         packet.at = {}
-        return packet, "reserved octets are not zero"
+        return packet, "reserved bytes are not zero"
     end
     if has.sack then
         if have < at + 8 then
@@ -307,7 +307,7 @@ local function read(tvb)
             return packet, string.format("acknowledgement bitmap of %d words (1 to %d)", words, MAX_SACK_WORDS)
         end
         if not all_zero(tvb(at + 1, 7)) then
-            return packet, "reserved octets are not zero"
+            return packet, "reserved bytes are not zero"
         end
         if captured >= at + 8 + 8 * words then
             packet.sack_at, packet.sack_words = at, words
@@ -331,7 +331,7 @@ local function read(tvb)
         return packet, truncated(need, have)
     end
     if have > need then
-        return packet, string.format("%d octets after the payload", have - need)
+        return packet, string.format("%d bytes after the payload", have - need)
     end
     packet.payload_at = at
 
@@ -348,7 +348,7 @@ local function read(tvb)
             end
         end
         if has.placement and not all_zero(tvb(packet.at.placement + 4, 4)) then
-            return packet, "reserved octets are not zero"
+            return packet, "reserved bytes are not zero"
         end
         if has.bundle then
             if has.match or has.immediate or has.placement then
@@ -367,7 +367,7 @@ local function read(tvb)
     end
     if has.checksum then
         if not all_zero(tvb(packet.at.checksum + 4, 4)) then
-            return packet, "reserved octets are not zero"
+            return packet, "reserved bytes are not zero"
         end
         packet.checksum_status = 2
         if captured == have and hikyaku.prefs.verify then
@@ -391,9 +391,9 @@ end
 -- One line, as `hikyaku::wire::pretty` prints it.
 local function summary(tvb, packet, problem)
     if problem then
-        return string.format("malformed, %d octets: %s", tvb:reported_len(), problem)
+        return string.format("malformed, %d bytes: %s", tvb:reported_len(), problem)
     elseif packet.cut then
-        return string.format("header not captured, %d octets of %d", tvb:len(), tvb:reported_len())
+        return string.format("header not captured, %d bytes of %d", tvb:len(), tvb:reported_len())
     end
     local words = {}
     local function add(...)
@@ -500,7 +500,7 @@ local function show_base(tvb, tree)
     tree:add(field.message, tvb(36, 4))
 end
 
--- What extensions that are a row of fields consist of: name and length; reserved octets have no name.
+-- What extensions that are a row of fields consist of: name and length; reserved bytes have no name.
 local ROWS = {
     fragment = { { "offset", 4 }, { "total", 4 } },
     placement = { { "landing", 4 }, { nil, 4 }, { "offset", 8 } },
@@ -581,7 +581,7 @@ local function show_payload(tvb, tree, packet)
     for i, record in ipairs(packet.records) do
         local len = record.data_at - record.at + record.len
         local item = tree:add(field.record, tvb(record.at, len))
-        item:set_text(string.format("Record %d: message %s, %d octets", i, decimal(record.message), record.len))
+        item:set_text(string.format("Record %d: message %s, %d bytes", i, decimal(record.message), record.len))
         item:add(field["record.message"], tvb(record.at, len), record.message):set_generated()
         item:add(field["record.len"], tvb(record.at, 2))
         item:add(field["record.flags"], tvb(record.at + 2, 2))

@@ -30,7 +30,7 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// A new array with these octets.
+    /// A new array with these bytes.
     fn fill(&mut self, from: &[u8]) -> Array {
         let mut array = self.comm.array(from.len());
         array.get_mut().expect("it is new").copy_from_slice(from);
@@ -166,7 +166,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "{RANKS} ranks, medians of {ROUNDS} rounds, {TURNS} turns each; gets and copies of a round, all ranks together"
     );
-    println!("pattern    octets  way      µs/turn  gets  copies  by the library  passing on/copying");
+    println!("pattern    bytes  way      µs/turn  gets  copies  by the library  passing on/copying");
     for (name, pattern) in patterns {
         for len in [64 << 10, 1 << 20] {
             let results = support::job(RANKS, |comm| measure(comm, pattern, len, TURNS));

@@ -173,7 +173,7 @@ fn parallel(comm: &Communicator) -> Outcome {
 /// This process's part of a job that a launcher has started.
 fn launched(mut job: World) -> Result<Outcome, Box<dyn Error>> {
     let config = Config {
-        contact: Contact::of_job(job.job_key().octets()),
+        contact: Contact::of_job(job.job_key().bytes()),
         ..Config::default()
     };
     let builder = Transport::builder().config(config);

@@ -29,7 +29,7 @@ struct Node {
 struct Flying {
     arrives: Instant,
     from: SocketAddr,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 fn node(name: &'static str, processor: u32, port: u16, other: (u32, u16)) -> Result<Node, Box<dyn std::error::Error>> {
@@ -72,14 +72,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for node in &mut nodes {
             // 2. Transmit until there is nothing more.
             while node.messenger.poll_transmit(now, &mut burst) {
-                let mut octets = Vec::new();
-                node.messenger.gather(&burst, |slice| octets.extend_from_slice(slice));
+                let mut bytes = Vec::new();
+                node.messenger.gather(&burst, |slice| bytes.extend_from_slice(slice));
                 datagrams += 1;
                 let fate = if datagrams % 7 == 0 { "lost" } else { "" };
-                println!("{now:?} {:5} sends {:4} octets {fate}", node.name, octets.len());
+                println!("{now:?} {:5} sends {:4} bytes {fate}", node.name, bytes.len());
                 if fate.is_empty() {
                     let (arrives, from) = (now.plus_nanos(DELAY), node.address);
-                    flying.push_back(Flying { arrives, from, octets });
+                    flying.push_back(Flying { arrives, from, bytes });
                 }
             }
             // 3. Events until there are none.
@@ -100,16 +100,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Some(mut datagram) = flying.pop_front() else { break };
             let to = nodes.iter_mut().find(|node| node.address != datagram.from);
             let to = to.ok_or("there are two")?;
-            let len = datagram.octets.len();
+            let len = datagram.bytes.len();
             to.messenger
-                .handle_datagrams(now, datagram.from, &mut datagram.octets, len);
+                .handle_datagrams(now, datagram.from, &mut datagram.bytes, len);
         }
         for node in &mut nodes {
             node.messenger.handle_timeout(now);
             // 6. Messages until there are none.
             while let Some(message) = node.messenger.receive() {
                 let head = String::from_utf8_lossy(&message[..9]).into_owned();
-                println!("{now:?} {:5} gets {head:?} ({} octets)", node.name, message.len());
+                println!("{now:?} {:5} gets {head:?} ({} bytes)", node.name, message.len());
                 received += 1;
             }
         }

@@ -102,7 +102,7 @@ impl fmt::Display for SendError {
                 )
             }
             Self::MessageTooLarge { len, max } => {
-                write!(f, "can not send {len} octets: {max} are the most")
+                write!(f, "can not send {len} bytes: {max} are the most")
             }
             Self::TooManyPairs { peer, max } => write!(
                 f,

@@ -46,7 +46,7 @@
 //! out what follows. The loop:
 //!
 //! 1. After any commands, or `handle_*`: call `poll_transmit` until it gives `false`, and transmit each burst (`gather`
-//!    gives its octets) before anything else is called.
+//!    gives its bytes) before anything else is called.
 //! 2. Call `poll_event` until it gives `None`.
 //! 3. Call `receive` until it gives `None`; each message is lent until the next call. Replying now lets the reply carry
 //!    the acknowledgement.
@@ -57,7 +57,7 @@
 //! 7. Go on with 1.
 //!
 //! `now` is an argument, never decreases, and may begin anywhere. Nothing that comes from the network makes a method
-//! fail or panic. The same seed and the same calls give the same octets.
+//! fail or panic. The same seed and the same calls give the same bytes.
 //!
 //! ```
 //! use hikyaku::{
@@ -88,7 +88,7 @@
 //! let mut burst = Burst::default();
 //! while alice.poll_transmit(now, &mut burst) {
 //!     let mut datagram = Vec::new();
-//!     alice.gather(&burst, |octets| datagram.extend_from_slice(octets));
+//!     alice.gather(&burst, |bytes| datagram.extend_from_slice(bytes));
 //!     let stride = burst.segment_size();
 //!     bob.handle_datagrams(now, here, &mut datagram, stride);
 //! }

@@ -21,9 +21,9 @@ pub struct Stats {
     pub packets_sent: u64,
     /// Packets received, of any kind, before any check.
     pub packets_received: u64,
-    /// Payload octets sent for the first time.
+    /// Payload bytes sent for the first time.
     pub payload_sent: u64,
-    /// Payload octets delivered to the layer above.
+    /// Payload bytes delivered to the layer above.
     pub payload_received: u64,
     /// Packets delivered to the layer above, each exactly once.
     pub packets_delivered: u64,
@@ -100,7 +100,7 @@ impl Stats {
         fields.into_iter()
     }
 
-    /// A packet with so many octets of payload has been delivered.
+    /// A packet with so many bytes of payload has been delivered.
     #[inline(always)]
     pub(crate) fn note_delivered(&mut self, payload: u32) {
         self.packets_delivered += 1;
@@ -190,17 +190,17 @@ pub struct PeerStats {
     pub smoothed_rtt: Duration,
     /// Smallest round-trip time seen on channel 0; zero before the first sample.
     pub min_rtt: Duration,
-    /// Congestion window of channel 0, octets; 0 while nothing is in flight.
+    /// Congestion window of channel 0, bytes; 0 while nothing is in flight.
     pub window: u64,
-    /// Octets in flight on all channels.
+    /// Bytes in flight on all channels.
     pub in_flight: u64,
     /// Packets in flight on all channels.
     pub packets_in_flight: u64,
-    /// Octets queued and not yet sent, on all channels.
+    /// Bytes queued and not yet sent, on all channels.
     pub queued: u64,
-    /// Largest datagram known to reach it, octets of UDP payload.
+    /// Largest datagram known to reach it, bytes of UDP payload.
     pub max_datagram: u64,
-    /// Octets of cost that it has sent and the application has not taken.
+    /// Bytes of cost that it has sent and the application has not taken.
     pub unexpected: u64,
     /// Every packet of the session carries a checksum: we want that ([`Config::checksum`](crate::Config::checksum)), or
     /// the peer does. Before its opening has come it is what we want.

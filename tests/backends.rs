@@ -157,7 +157,7 @@ fn receive(at: &mut dyn Backend, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     got
 }
 
-/// Octets that tell their place.
+/// Bytes that tell their place.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 251) as u8).collect()
 }

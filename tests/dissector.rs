@@ -89,14 +89,14 @@ fn has(tool: &str) -> bool {
 fn capture(test: &str, port: u16) -> (Vec<Vector>, PathBuf) {
     let mut vectors = vectors::all();
     // Wireshark does not call dissectors for nothing.
-    vectors.retain(|vector| !vector.octets.is_empty());
+    vectors.retain(|vector| !vector.bytes.is_empty());
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.pcapng"));
     let mut writer = Writer::new(BufWriter::new(File::create(&path).unwrap())).unwrap();
     let source = SocketAddr::from((Ipv4Addr::LOCALHOST, 40_000));
     let destination = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     for vector in &vectors {
         writer
-            .datagram(Instant::ZERO, source, destination, &vector.octets, Some(&vector.name))
+            .datagram(Instant::ZERO, source, destination, &vector.bytes, Some(&vector.name))
             .unwrap();
     }
     writer.flush().unwrap();
@@ -165,10 +165,10 @@ fn every_field_of_every_vector() {
             .zip(frame.iter().map(String::as_str))
             .filter(|(_, value)| !value.is_empty())
             .collect();
-        match Packet::new_checked(&vector.octets[..]) {
+        match Packet::new_checked(&vector.bytes[..]) {
             Ok(packet) => {
                 let mut expected: BTreeMap<String, String> = BTreeMap::new();
-                for (name, value) in vectors::fields(&vector.octets, &packet) {
+                for (name, value) in vectors::fields(&vector.bytes, &packet) {
                     assert!(FIELDS.contains(&&*name), "{name} is not compared");
                     expected
                         .entry(name)
@@ -195,10 +195,7 @@ fn line_like_the_pretty_printer() {
         return;
     }
     let (vectors, capture) = capture("line", PORT);
-    let expected: Vec<String> = vectors
-        .iter()
-        .map(|vector| Pretty(&vector.octets).to_string())
-        .collect();
+    let expected: Vec<String> = vectors.iter().map(|vector| Pretty(&vector.bytes).to_string()).collect();
     let columns = tshark(&capture, &["-o", r#"gui.column.format:"Info","%i""#]);
     assert_eq!(columns, expected);
 }
@@ -225,13 +222,13 @@ fn expert_information() {
     let frames = tshark_fields(&capture, &[], &fields);
     assert_eq!(frames.len(), vectors.len());
     for (frame, vector) in frames.iter().zip(&vectors) {
-        assert_eq!(frame[0], Pretty(&vector.octets).to_string());
+        assert_eq!(frame[0], Pretty(&vector.bytes).to_string());
         let shown: Vec<bool> = frame[1..].iter().map(|value| !value.is_empty()).collect();
-        let packet = Packet::new_checked(&vector.octets[..]).ok();
+        let packet = Packet::new_checked(&vector.bytes[..]).ok();
         let is = |what: fn(&Packet<&[u8]>) -> bool| packet.as_ref().is_some_and(what);
         let expected = [
             packet.is_none(),
-            packet.is_some_and(|packet| !checksum::verify(&packet, &vector.octets)),
+            packet.is_some_and(|packet| !checksum::verify(&packet, &vector.bytes)),
             is(|packet| packet.kind() == Kind::Reset && packet.base().message.0 == 0),
             is(|packet| packet.kind() == Kind::Reset && packet.base().message.0 == 1),
             is(|packet| packet.kind() == Kind::Reset && packet.base().message.0 == 2),
@@ -244,7 +241,7 @@ fn expert_information() {
     }
 }
 
-/// Captures often keep only the first octets of each packet.
+/// Captures often keep only the first bytes of each packet.
 #[test]
 fn cut_short_by_the_capture() {
     if !has("tshark") || !has("editcap") {
@@ -262,7 +259,7 @@ fn cut_short_by_the_capture() {
         let frames = tshark_fields(&cut, &[], &["hikyaku.summary", "_ws.lua.error"]);
         for (frame, vector) in frames.iter().zip(&vectors) {
             let name = &vector.name;
-            let line = Pretty(&vector.octets).to_string();
+            let line = Pretty(&vector.bytes).to_string();
             // Nor is what depends on the rest shown: the checksum's correctness and the records.
             let known = |line: &str| {
                 line.trim_end_matches(" bad crc")
@@ -270,7 +267,7 @@ fn cut_short_by_the_capture() {
                     .next()
                     .map(str::to_owned)
             };
-            let not_captured = format!("header not captured, {kept} octets of {}", vector.octets.len());
+            let not_captured = format!("header not captured, {kept} bytes of {}", vector.bytes.len());
             // The contents of a bundle that is not there can not be found wrong.
             let unknown = vector.error.as_deref() == Some("Bundle");
             let summary = &frame[0];

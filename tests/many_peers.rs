@@ -34,9 +34,9 @@ struct Got(Vec<u32>);
 
 impl Sink for Got {
     fn deliver(&mut self, _: Origin, packet: Packet<&[u8]>) -> Verdict {
-        let mut octets = [0; 4];
-        octets.copy_from_slice(packet.payload());
-        self.0.push(u32::from_le_bytes(octets));
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(packet.payload());
+        self.0.push(u32::from_le_bytes(bytes));
         Verdict::Taken
     }
 }
@@ -94,10 +94,10 @@ impl Spoke {
     fn pump(&mut self, burst: &mut Burst) {
         self.pumps += 1;
         let now = self.now();
-        let mut octets = [0; 2_048];
-        while let Ok((len, from)) = self.socket.recv_from(&mut octets) {
+        let mut bytes = [0; 2_048];
+        while let Ok((len, from)) = self.socket.recv_from(&mut bytes) {
             self.endpoint
-                .handle_datagrams(now, from, &mut octets[..len], len, &mut self.got);
+                .handle_datagrams(now, from, &mut bytes[..len], len, &mut self.got);
         }
         self.endpoint.handle_timeout(now);
         while self.endpoint.poll_transmit(now, burst) {

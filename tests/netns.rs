@@ -39,7 +39,7 @@ fn play_echo(address: IpAddr) {
     }
 }
 
-/// Sends numbered datagrams of `len` octets one after the other, each until its answer or a time-out.
+/// Sends numbered datagrams of `len` bytes one after the other, each until its answer or a time-out.
 fn play_ping(address: IpAddr, echo: SocketAddr, count: u32, len: usize) {
     let socket = UdpSocket::bind((address, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -153,7 +153,7 @@ fn ask(transport: &mut Transport, peer: PeerId, len: usize) {
     let message = transport.receive(Some(LONG)).unwrap();
     assert!(
         message.peer() == peer && message.data() == content(len, len),
-        "{len} octets"
+        "{len} bytes"
     );
 }
 
@@ -182,14 +182,14 @@ fn play_exchange() {
     let wanted: u64 = env::var("NETNS_WANTED").unwrap().parse().unwrap();
     let deadline = netns::now() + LONG;
     while max_datagram(&transport) != wanted {
-        assert!(netns::now() < deadline, "path MTU: {} octets", max_datagram(&transport));
+        assert!(netns::now() < deadline, "path MTU: {} bytes", max_datagram(&transport));
         ask(&mut transport, peer, 5_000);
     }
     if env::var("NETNS_SHRINK").is_ok() {
         println!("to be shrunk");
         let shrunk: u64 = env::var("NETNS_SHRINK").unwrap().parse().unwrap();
         while max_datagram(&transport) != shrunk {
-            assert!(netns::now() < deadline, "path MTU: {} octets", max_datagram(&transport));
+            assert!(netns::now() < deadline, "path MTU: {} bytes", max_datagram(&transport));
             ask(&mut transport, peer, 200_000);
         }
         exchange(&mut transport, peer, &lens, 0);
@@ -277,10 +277,7 @@ fn play_forgery() {
     let [at, to] = ["NETNS_AT", "NETNS_TO"].map(|name| env::var(name).unwrap().parse::<SocketAddr>().unwrap());
     let mut quoted = vec![0; env::var("NETNS_LEN").unwrap().parse().unwrap()];
     // A packet of data of the second version.
-    quoted
-        .iter_mut()
-        .zip([0x20_u8])
-        .for_each(|(octet, first)| *octet = first);
+    quoted.iter_mut().zip([0x20_u8]).for_each(|(byte, first)| *byte = first);
     let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
     let (protocol, len) = (17, 8 + quoted.len() as u16);
     let socket = match (at.ip(), to.ip()) {
@@ -410,7 +407,7 @@ fn finish(process: Process) -> String {
     output
 }
 
-/// All sizes between `a` and `b`; `largest`: what the path is found to carry, octets of an IP packet.
+/// All sizes between `a` and `b`; `largest`: what the path is found to carry, bytes of an IP packet.
 fn exchange_between(a: &Namespace, b: &Namespace, ipv6: bool, largest: u32) {
     let server = answers(a, b, ipv6, PORT + 1);
     let wanted = (largest - headers(ipv6)).to_string();
@@ -582,7 +579,7 @@ fn a_restarted_peer_is_the_same_peer() {
 
 // ---- tests of the network itself
 
-/// How many of `count` datagrams of `len` octets from `ping` were answered by `echo`.
+/// How many of `count` datagrams of `len` bytes from `ping` were answered by `echo`.
 fn ping(ping: &Namespace, echo: &Namespace, ipv6: bool, count: u32, len: usize) -> u32 {
     let address = |namespace: &Namespace| if ipv6 { namespace.ipv6 } else { namespace.ipv4 }.to_string();
     let mut server = echo.spawn_role("part", "echo", &[("NETNS_ADDRESS", &address(echo))]);
@@ -614,13 +611,13 @@ fn datagrams_cross_at_both_mtus() {
         for ipv6 in [false, true] {
             assert_eq!(ping(&veth.a, &veth.b, ipv6, 50, 100), 50, "MTU {mtu}, IPv6: {ipv6}");
         }
-        // 28 octets of IPv4 and UDP header: the largest datagram that is one packet, and one octet more.
+        // 28 bytes of IPv4 and UDP header: the largest datagram that is one packet, and one byte more.
         let largest = mtu as usize - 28;
         let fragments = || veth.a.counter("Ip", "FragCreates");
         assert_eq!(ping(&veth.a, &veth.b, false, 10, largest), 10, "MTU {mtu}");
-        assert_eq!(fragments(), 0, "MTU {mtu}: {largest} octets fit");
+        assert_eq!(fragments(), 0, "MTU {mtu}: {largest} bytes fit");
         assert_eq!(ping(&veth.a, &veth.b, false, 10, largest + 1), 10, "MTU {mtu}");
-        assert_eq!(fragments(), 20, "MTU {mtu}: {} octets take two packets", largest + 1);
+        assert_eq!(fragments(), 20, "MTU {mtu}: {} bytes take two packets", largest + 1);
     }
 }
 

@@ -510,7 +510,7 @@ fn back_pressure_is_an_error_and_then_an_event() {
             }
             Err(error) => panic!("{error}"),
         }
-        assert!(sent < 200, "{sent} messages of 1,000 octets are not bounded");
+        assert!(sent < 200, "{sent} messages of 1,000 bytes are not bounded");
     }
     assert!(b.ready() > 10 && b.ready() <= 64, "{}", b.ready());
     let mut writable = false;

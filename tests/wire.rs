@@ -1,4 +1,4 @@
-//! The wire format: against the vectors, against itself, and against any octets.
+//! The wire format: against the vectors, against itself, and against any bytes.
 
 #[path = "support/corpus.rs"]
 mod corpus;
@@ -16,10 +16,10 @@ use hikyaku::wire::{
 };
 use proptest::{collection::vec, option, prelude::*};
 
-/// Everything that is looked at in any octets.
-fn exercise(octets: &[u8]) {
-    exercise::header(octets);
-    exercise::packet(octets);
+/// Everything that is looked at in any bytes.
+fn exercise(bytes: &[u8]) {
+    exercise::header(bytes);
+    exercise::packet(bytes);
 }
 
 fn base(kind: Kind) -> Base {
@@ -62,10 +62,10 @@ fn name_of(error: &Error) -> String {
 fn vectors_say_what_their_lines_say() {
     for vector in vectors::all() {
         let name = &vector.name;
-        corpus::keep(&vector.octets);
-        match (Packet::new_checked(&vector.octets[..]), &vector.error) {
+        corpus::keep(&vector.bytes);
+        match (Packet::new_checked(&vector.bytes[..]), &vector.error) {
             (Ok(packet), None) => {
-                assert_eq!(vectors::fields(&vector.octets, &packet), vector.fields, "{name}");
+                assert_eq!(vectors::fields(&vector.bytes, &packet), vector.fields, "{name}");
             }
             (Err(error), Some(expected)) => assert_eq!(&name_of(&error), expected, "{name}"),
             (result, expected) => panic!("{name}: {result:?}, and not {expected:?}"),
@@ -77,7 +77,7 @@ fn vectors_say_what_their_lines_say() {
 #[test]
 fn vectors_survive_reading_and_writing() {
     for vector in vectors::all() {
-        exercise(&vector.octets);
+        exercise(&vector.bytes);
     }
 }
 
@@ -87,7 +87,7 @@ fn vectors_are_complete() {
     let vectors = vectors::all();
     let packets: Vec<_> = vectors
         .iter()
-        .filter_map(|vector| Packet::new_checked(&vector.octets[..]).ok())
+        .filter_map(|vector| Packet::new_checked(&vector.bytes[..]).ok())
         .collect();
     let flags = packets
         .iter()
@@ -122,12 +122,12 @@ fn vectors_are_complete() {
 #[test]
 fn truncated_anywhere() {
     for vector in vectors::all() {
-        for len in 0..vector.octets.len() {
-            let octets = &vector.octets[..len];
-            exercise(octets);
+        for len in 0..vector.bytes.len() {
+            let bytes = &vector.bytes[..len];
+            exercise(bytes);
             if vector.error.is_none() {
                 assert!(
-                    matches!(Packet::new_checked(octets), Err(Error::Truncated { have, .. }) if have == len),
+                    matches!(Packet::new_checked(bytes), Err(Error::Truncated { have, .. }) if have == len),
                     "{} cut to {len}",
                     vector.name
                 );
@@ -139,15 +139,15 @@ fn truncated_anywhere() {
 #[test]
 fn any_bit_flipped() {
     for vector in vectors::all() {
-        for bit in 0..8 * vector.octets.len() {
-            let mut octets = vector.octets.clone();
-            octets[bit / 8] ^= 1 << (bit % 8);
-            exercise(&octets);
-            let Ok(packet) = Packet::new_checked(&octets[..]) else {
+        for bit in 0..8 * vector.bytes.len() {
+            let mut bytes = vector.bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            exercise(&bytes);
+            let Ok(packet) = Packet::new_checked(&bytes[..]) else {
                 continue;
             };
             if packet.checksum().is_some() && vector.name != "data-checksum-wrong" {
-                assert!(!checksum::verify(&packet, &octets), "{} bit {bit}", vector.name);
+                assert!(!checksum::verify(&packet, &bytes), "{} bit {bit}", vector.name);
             }
         }
     }
@@ -279,27 +279,27 @@ fn make_sense((mut header, mut payload): (Header, Vec<u8>)) -> (Header, Vec<u8>)
 }
 
 fn bundle(records: &[(Option<u64>, &[u8])]) -> Vec<u8> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for &(match_bits, data) in records {
         let record = Record { match_bits, data };
-        let at = octets.len();
-        octets.resize(at + record.len(), 0xa5);
-        assert_eq!(record.emit(&mut octets[at..]), record.len());
+        let at = bytes.len();
+        bytes.resize(at + record.len(), 0xa5);
+        assert_eq!(record.emit(&mut bytes[at..]), record.len());
     }
-    octets
+    bytes
 }
 
 fn datagram(header: &Header, payload: &[u8]) -> Vec<u8> {
-    let mut octets = vec![0xa5; MAX_HEADER_LEN + payload.len()];
-    let len = header.emit(payload.len() as u16, &mut octets);
+    let mut bytes = vec![0xa5; MAX_HEADER_LEN + payload.len()];
+    let len = header.emit(payload.len() as u16, &mut bytes);
     assert_eq!(len, header.len());
     assert!(
-        octets[len..].iter().all(|&octet| octet == 0xa5),
+        bytes[len..].iter().all(|&byte| byte == 0xa5),
         "written beyond its length"
     );
-    octets.truncate(len);
-    octets.extend_from_slice(payload);
-    octets
+    bytes.truncate(len);
+    bytes.extend_from_slice(payload);
+    bytes
 }
 
 fn config() -> ProptestConfig {
@@ -317,12 +317,12 @@ proptest! {
     #[test]
     fn header_written_and_read(header in any_header().prop_map(make_sense)) {
         let (header, payload) = header;
-        let octets = datagram(&header, &payload);
-        corpus::keep(&octets);
-        let packet = Packet::new_checked(&octets[..]).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        let bytes = datagram(&header, &payload);
+        corpus::keep(&bytes);
+        let packet = Packet::new_checked(&bytes[..]).map_err(|e| TestCaseError::fail(e.to_string()))?;
         prop_assert_eq!(Header::parse(&packet), header);
         prop_assert_eq!(packet.payload(), &payload[..]);
-        exercise(&octets);
+        exercise(&bytes);
     }
 
     #[test]
@@ -331,23 +331,23 @@ proptest! {
     }
 
     #[test]
-    fn octets_read_and_written(octets in vec(any::<u8>(), 0..300)) {
-        exercise(&octets);
+    fn bytes_read_and_written(bytes in vec(any::<u8>(), 0..300)) {
+        exercise(&bytes);
     }
 
-    /// Arbitrary octets are hardly ever a packet; these mostly are.
+    /// Arbitrary bytes are hardly ever a packet; these mostly are.
     #[test]
     fn damaged_packets_read_and_written(
         header in any_header().prop_map(make_sense),
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
     ) {
-        let mut octets = datagram(&header.0, &header.1);
-        for (at, octet) in damage {
-            let at = at.index(octets.len());
-            octets[at] = octet;
+        let mut bytes = datagram(&header.0, &header.1);
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
         }
-        corpus::keep(&octets);
-        exercise(&octets);
+        corpus::keep(&bytes);
+        exercise(&bytes);
     }
 }
 
@@ -377,8 +377,8 @@ fn longest_header_is_as_long_as_promised() {
     });
     assert_eq!(header.len(), MAX_HEADER_LEN);
     // A buffer of exactly this length will do.
-    let mut octets = [0xa5; MAX_HEADER_LEN];
-    assert_eq!(header.emit(1, &mut octets), MAX_HEADER_LEN);
+    let mut bytes = [0xa5; MAX_HEADER_LEN];
+    assert_eq!(header.emit(1, &mut bytes), MAX_HEADER_LEN);
 }
 
 #[test]
@@ -386,24 +386,24 @@ fn flags_of_extensions_do_not_count_in_a_value() {
     let mut header = Header::new(base(Kind::Data));
     header.flags = Flags::from_bits_retain(!0);
     header.flags.remove(Flags::BUNDLE | Flags::KEY_PHASE);
-    let octets = datagram(&header, b"x");
-    let packet = Packet::new_checked(&octets[..]).unwrap();
+    let bytes = datagram(&header, b"x");
+    let packet = Packet::new_checked(&bytes[..]).unwrap();
     assert_eq!(packet.flags(), Flags::ACK_REQUEST | Flags::NACK);
 }
 
-/// Octets of every length that are nothing but a base header's beginning, and all first octets.
+/// Bytes of every length that are nothing but a base header's beginning, and all first bytes.
 #[test]
-fn first_octets() {
+fn first_bytes() {
     for first in 0..=u8::MAX {
-        let mut octets = [0; 40];
-        octets[0] = first;
+        let mut bytes = [0; 40];
+        bytes[0] = first;
         let expected = match (first >> 4, first & 0xf) {
             (VERSION, 0..=9) => None,
             (VERSION, kind) => Some(Error::Kind(kind)),
             (version, _) => Some(Error::Version(version)),
         };
-        assert_eq!(Packet::new_checked(&octets[..]).err(), expected);
-        exercise(&octets);
+        assert_eq!(Packet::new_checked(&bytes[..]).err(), expected);
+        exercise(&bytes);
     }
 }
 
@@ -457,9 +457,9 @@ fn checksum_of_a_gather_list() {
     let len = builder.finish(11);
     let header = &mut header[..len];
     checksum::fill_gathered(header, at, [&b"hello"[..], b"", b" world"]);
-    let octets = [&*header, b"hello world"].concat();
-    let packet = Packet::new_checked(&octets[..]).unwrap();
-    assert!(checksum::verify(&packet, &octets));
+    let bytes = [&*header, b"hello world"].concat();
+    let packet = Packet::new_checked(&bytes[..]).unwrap();
+    assert!(checksum::verify(&packet, &bytes));
 }
 
 // Records.
@@ -467,8 +467,8 @@ fn checksum_of_a_gather_list() {
 #[test]
 fn records_as_written() {
     let written = [(None, &b"one"[..]), (Some(!0), &[0; 300]), (Some(0), b""), (None, b"")];
-    let octets = bundle(&written);
-    let read: Vec<_> = Records::new(&octets)
+    let bytes = bundle(&written);
+    let read: Vec<_> = Records::new(&bytes)
         .map(|record| (record.match_bits, record.data))
         .collect();
     assert_eq!(read, written);
@@ -477,28 +477,28 @@ fn records_as_written() {
 #[test]
 fn longest_record() {
     let data = vec![1; 65_535];
-    let octets = bundle(&[(Some(3), &data), (None, b"behind")]);
-    let (record, rest) = Record::split(&octets).unwrap();
+    let bytes = bundle(&[(Some(3), &data), (None, b"behind")]);
+    let (record, rest) = Record::split(&bytes).unwrap();
     assert_eq!((record.match_bits, record.data), (Some(3), &data[..]));
     assert_eq!(Record::split(rest).unwrap().0.data, b"behind");
 }
 
 #[test]
-#[should_panic(expected = "65536 octets")]
+#[should_panic(expected = "65536 bytes")]
 fn record_too_long() {
     bundle(&[(None, &[0; 65_536])]);
 }
 
 #[test]
 fn records_end_at_what_is_none() {
-    let mut octets = bundle(&[(None, b"one"), (Some(2), b"two")]);
-    let complete = octets.len();
+    let mut bytes = bundle(&[(None, b"one"), (Some(2), b"two")]);
+    let complete = bytes.len();
     for len in 0..complete {
-        let whole = Records::new(&octets[..len]).count();
+        let whole = Records::new(&bytes[..len]).count();
         assert_eq!(whole, usize::from(len >= 7));
     }
-    octets.extend([0, 0, 0x80, 0]);
-    assert_eq!(Records::new(&octets).count(), 2);
+    bytes.extend([0, 0, 0x80, 0]);
+    assert_eq!(Records::new(&bytes).count(), 2);
 }
 
 // Serial numbers.
@@ -544,7 +544,7 @@ fn printed() {
     let vectors = vectors::all();
     let line = |name: &str| {
         let vector = vectors.iter().find(|vector| vector.name == name).unwrap();
-        Pretty(&vector.octets).to_string()
+        Pretty(&vector.bytes).to_string()
     };
     for (name, expected) in [
         (
@@ -603,7 +603,7 @@ fn printed() {
         ),
         (
             "bad-truncated-base",
-            "malformed, 39 octets: packet truncated: 40 octets needed, 39 there",
+            "malformed, 39 bytes: packet truncated: 40 bytes needed, 39 there",
         ),
     ] {
         assert_eq!(line(name), expected, "{name}");

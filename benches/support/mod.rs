@@ -13,7 +13,7 @@ use hikyaku::{
 /// Counts what arrives, in place.
 #[derive(Default)]
 pub(crate) struct Count {
-    /// Octets of payload.
+    /// Bytes of payload.
     pub(crate) bytes: u64,
     /// Packets.
     pub(crate) packets: u64,
@@ -147,7 +147,7 @@ impl Pair {
         }
     }
 
-    /// Sends a message, and one of the same octets back, each of which carries the other's acknowledgement.
+    /// Sends a message, and one of the same bytes back, each of which carries the other's acknowledgement.
     pub(crate) fn answer(&mut self, data: &[u8]) {
         for answer in [false, true] {
             let (from, to) = (&mut self.sender, &mut self.receiver);
@@ -189,7 +189,7 @@ impl Pair {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// A shared payload of `len` octets.
+    /// A shared payload of `len` bytes.
     pub(crate) fn shared(len: usize) -> Payload<'static> {
         Payload::Shared(Bytes::from_static(&DATA[..len]))
     }

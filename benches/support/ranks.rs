@@ -67,7 +67,7 @@ impl Ranks {
         ranks
     }
 
-    /// A message there and one back. Gives the octets that came.
+    /// A message there and one back. Gives the bytes that came.
     pub(crate) fn ping_pong(&mut self) -> u64 {
         self.exchange(0) + self.exchange(1)
     }
@@ -79,7 +79,7 @@ impl Ranks {
         let target = self.0[to].1.as_mut_ptr();
         let (sender, receiver) = (&self.0[from].0, &self.0[to].0);
         let data = [7_u8; 8];
-        // SAFETY: `target` has 8 octets that nothing else touches before the request has ended; see below.
+        // SAFETY: `target` has 8 bytes that nothing else touches before the request has ended; see below.
         let mut received = unsafe { receiver.ireceive(target, 8, &byte, from as i32, TAG) }.expect("a receive");
         // SAFETY: `data` lives until the request has ended; see below.
         let sent = unsafe { sender.isend(Mode::Standard, data.as_ptr(), 8, &byte, to as i32, TAG) }.expect("a send");

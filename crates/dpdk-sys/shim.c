@@ -78,8 +78,8 @@ uint32_t dpdk_gather(const struct rte_mbuf *mbuf, uint8_t *to, uint32_t room) {
 int dpdk_chain(struct rte_mbuf *head, struct rte_mbuf *next) { return rte_pktmbuf_chain(head, next); }
 
 /* One reference is never given back, so this is never called; DPDK wants it all the same. */
-static void nothing_to_free(void *octets, void *opaque) {
-    (void)octets;
+static void nothing_to_free(void *bytes, void *opaque) {
+    (void)bytes;
     (void)opaque;
 }
 
@@ -91,13 +91,13 @@ void dpdk_share(struct rte_mbuf_ext_shared_info *shared) {
 
 uint16_t dpdk_shared(const struct rte_mbuf_ext_shared_info *shared) { return rte_mbuf_ext_refcnt_read(shared) - 1; }
 
-int dpdk_attach(struct rte_mbuf *head, struct rte_mempool *pool, void *octets, uint16_t len,
+int dpdk_attach(struct rte_mbuf *head, struct rte_mempool *pool, void *bytes, uint16_t len,
                 struct rte_mbuf_ext_shared_info *shared) {
     struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool);
     if (mbuf == NULL)
         return -ENOMEM;
     rte_mbuf_ext_refcnt_update(shared, 1);
-    rte_pktmbuf_attach_extbuf(mbuf, octets, RTE_BAD_IOVA, len, shared);
+    rte_pktmbuf_attach_extbuf(mbuf, bytes, RTE_BAD_IOVA, len, shared);
     mbuf->data_len = len;
     mbuf->pkt_len = len;
     int failure = rte_pktmbuf_chain(head, mbuf);

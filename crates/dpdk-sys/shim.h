@@ -55,21 +55,21 @@ unsigned int dpdk_lcore_id(void);
 uint16_t dpdk_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 /* rte_eth_tx_burst(). */
 uint16_t dpdk_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
-/* rte_pktmbuf_alloc_bulk(); each gets `len` octets (at most its room) of no particular content. 0, or a negative errno. */
+/* rte_pktmbuf_alloc_bulk(); each gets `len` bytes (at most its room) of no particular content. 0, or a negative errno. */
 int dpdk_alloc(struct rte_mempool *pool, uint32_t len, struct rte_mbuf **mbufs, unsigned int count);
-/* rte_pktmbuf_alloc(), for one of `len` octets, which must be no more than its room. NULL: there is none. */
+/* rte_pktmbuf_alloc(), for one of `len` bytes, which must be no more than its room. NULL: there is none. */
 struct rte_mbuf *dpdk_alloc_one(struct rte_mempool *pool, uint32_t len);
-/* Cuts a packet of one segment to `len` octets, at most what it has. */
+/* Cuts a packet of one segment to `len` bytes, at most what it has. */
 void dpdk_cut(struct rte_mbuf *mbuf, uint16_t len);
 /* rte_pktmbuf_free(). */
 void dpdk_free(struct rte_mbuf *mbuf);
-/* Asks the port for the UDP checksum: l2_len and l3_len are octets of the headers of Ethernet and IP (40: IPv6). */
+/* Asks the port for the UDP checksum: l2_len and l3_len are bytes of the headers of Ethernet and IP (40: IPv6). */
 void dpdk_ask_udp_checksum(struct rte_mbuf *mbuf, uint16_t l2_len, uint16_t l3_len);
-/* Copies a packet of several segments; gives the octets copied, at most `room`. */
+/* Copies a packet of several segments; gives the bytes copied, at most `room`. */
 uint32_t dpdk_gather(const struct rte_mbuf *mbuf, uint8_t *to, uint32_t room);
-/* Chains an mbuf of `pool` behind `head` that holds no octets of its own but refers to these (at most 65535), which must stay
+/* Chains an mbuf of `pool` behind `head` that holds no bytes of its own but refers to these (at most 65535), which must stay
    until the mbuf has been freed; `shared` has one reference more, and one less then. 0, or a negative errno. */
-int dpdk_attach(struct rte_mbuf *head, struct rte_mempool *pool, void *octets, uint16_t len,
+int dpdk_attach(struct rte_mbuf *head, struct rte_mempool *pool, void *bytes, uint16_t len,
                 struct rte_mbuf_ext_shared_info *shared);
 /* Makes `shared` ready for dpdk_attach(), with no references. */
 void dpdk_share(struct rte_mbuf_ext_shared_info *shared);

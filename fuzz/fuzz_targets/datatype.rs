@@ -1,7 +1,7 @@
-//! Datatypes made from the input: refused, or packed and unpacked to the same octets.
+//! Datatypes made from the input: refused, or packed and unpacked to the same bytes.
 #![no_main]
 
 #[path = "../../tests/support/datatypes.rs"]
 mod exercise;
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| exercise::datatype(octets));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| exercise::datatype(bytes));

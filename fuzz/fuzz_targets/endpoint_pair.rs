@@ -5,4 +5,4 @@
 #[path = "../../tests/simulation/harness/mod.rs"]
 mod harness;
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| harness::ops::run(octets));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| harness::ops::run(bytes));

@@ -16,15 +16,15 @@ use frame::{Frame, parse};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-fn look(octets: &[u8]) {
-    match parse(octets, &MAC) {
+fn look(bytes: &[u8]) {
+    match parse(bytes, &MAC) {
         Ok(Frame::Datagram(datagram)) => {
-            assert!(datagram.start <= datagram.end && datagram.end <= octets.len());
+            assert!(datagram.start <= datagram.end && datagram.end <= bytes.len());
             assert_eq!(datagram.source.is_ipv4(), datagram.destination.is_ipv4());
-            let _ = datagram.is_intact(octets);
+            let _ = datagram.is_intact(bytes);
         }
         Ok(Frame::Notice(notice)) if notice.is_request => {
-            let from = octets[6..12].try_into().unwrap();
+            let from = bytes[6..12].try_into().unwrap();
             let answer = discovery::answer(MAC, notice.target, &notice, from);
             // To one who asks, or to everybody; that he may not understand it is his own mistake.
             if let Some(answer) = answer {
@@ -36,13 +36,13 @@ fn look(octets: &[u8]) {
     }
 }
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
-    look(octets);
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    look(bytes);
     // Most are not for us, and not of a kind that is looked into; these are.
     for kind in [[8, 0], [0x86, 0xdd], [8, 6]] {
         let mut frame = [MAC, [2; 6]].concat();
         frame.extend(kind);
-        frame.extend(octets);
+        frame.extend(bytes);
         look(&frame);
     }
 });

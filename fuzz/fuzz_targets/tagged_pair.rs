@@ -6,4 +6,4 @@
 #[path = "../../tests/simulation/harness/mod.rs"]
 mod harness;
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| harness::talk_ops::run(octets));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| harness::talk_ops::run(bytes));

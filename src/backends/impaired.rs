@@ -88,7 +88,7 @@ impl fmt::Display for ImpairmentError {
                 write!(f, "{name} is {value}, but a probability is within 0 to 1")
             }
             Self::EmptyDelay => f.write_str("the shortest delay is longer than the longest"),
-            Self::ZeroRate => f.write_str("the rate is zero octets per second"),
+            Self::ZeroRate => f.write_str("the rate is zero bytes per second"),
         }
     }
 }

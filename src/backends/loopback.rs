@@ -464,12 +464,12 @@ mod tests {
         LoopbackBackend::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
     }
 
-    fn send(from: &mut LoopbackBackend, destination: SocketAddr, octets: &[u8]) -> Sent {
+    fn send(from: &mut LoopbackBackend, destination: SocketAddr, bytes: &[u8]) -> Sent {
         let transmit = Transmit {
             destination,
-            segment_size: octets.len(),
-            len: octets.len(),
-            slices: &[IoSlice::new(octets)],
+            segment_size: bytes.len(),
+            len: bytes.len(),
+            slices: &[IoSlice::new(bytes)],
             dont_fragment: true,
             token: 0,
         };

@@ -267,17 +267,17 @@ pub(crate) mod tests {
                 assert_eq!((be(4) + 40, ip[6]), (ip.len(), UDP));
                 (&ip[8..40], &ip[40..])
             }
-            other => panic!("first octet {other:#x}"),
+            other => panic!("first byte {other:#x}"),
         };
         let len = (udp.len() as u16).to_be_bytes();
         assert_eq!(udp[4..6], len);
         assert_ne!(udp[6..8], [0, 0]);
         assert!(checks(&[addresses, &[0, UDP], &len, udp]), "UDP checksum");
         let half = addresses.len() / 2;
-        let address = |octets: &[u8], port: &[u8]| {
-            let ip = match octets.len() {
-                4 => IpAddr::from(<[u8; 4]>::try_from(octets).unwrap()),
-                _ => IpAddr::from(<[u8; 16]>::try_from(octets).unwrap()),
+        let address = |bytes: &[u8], port: &[u8]| {
+            let ip = match bytes.len() {
+                4 => IpAddr::from(<[u8; 4]>::try_from(bytes).unwrap()),
+                _ => IpAddr::from(<[u8; 16]>::try_from(bytes).unwrap()),
             };
             SocketAddr::new(ip, u16::from_be_bytes(port.try_into().unwrap()))
         };
@@ -388,7 +388,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_first_packet_octet_by_octet() {
+    fn the_first_packet_byte_by_byte() {
         let mut writer = Writer::new(Vec::new()).unwrap();
         let before = writer.to.len();
         let (source, destination) = ("192.0.2.1:4791".parse().unwrap(), "192.0.2.2:4792".parse().unwrap());

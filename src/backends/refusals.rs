@@ -13,7 +13,7 @@ pub(super) const QUOTE: usize = 256;
 struct Refusal {
     address: SocketAddr,
     len: usize,
-    octets: [u8; QUOTE],
+    bytes: [u8; QUOTE],
 }
 
 /// The refusals that [`Backend::poll_unreachable`](super::Backend::poll_unreachable) returns.
@@ -33,10 +33,10 @@ impl Refusals {
         let mut refusal = Refusal {
             address,
             len: 0,
-            octets: [0; QUOTE],
+            bytes: [0; QUOTE],
         };
         for slice in slices {
-            let room = &mut refusal.octets[refusal.len..];
+            let room = &mut refusal.bytes[refusal.len..];
             let len = room.len().min(slice.len());
             room[..len].copy_from_slice(&slice[..len]);
             refusal.len += len;
@@ -53,7 +53,7 @@ impl Refusals {
         self.given = self.waiting.pop_front();
         self.given.as_ref().map(|refusal| Unreachable {
             address: refusal.address,
-            quoted: &refusal.octets[..refusal.len],
+            quoted: &refusal.bytes[..refusal.len],
         })
     }
 }

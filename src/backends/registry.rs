@@ -173,7 +173,7 @@ const KNOWN: [Known; 4] = [
             let settings = DpdkOptions::of_process(&options.environment, options.device.as_deref(), options.place)?;
             let backend = DpdkBackend::bind(addr, &settings)?;
             Ok(Box::new(match options.max_datagram {
-                Some(octets) => backend.max_datagram(octets),
+                Some(bytes) => backend.max_datagram(bytes),
                 None => backend,
             }))
         }),

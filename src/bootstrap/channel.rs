@@ -10,7 +10,7 @@ use std::{
 use super::{
     deadline::Deadline,
     error::Cause,
-    message::{LENGTH_OCTETS, MAX_MESSAGE, Message, MessageError, Version},
+    message::{LENGTH_BYTES, MAX_MESSAGE, Message, MessageError, Version},
 };
 
 /// A stream whose waits can be limited.
@@ -55,7 +55,7 @@ impl Channel {
         let text = message.encode(version);
         if text.len() > MAX_MESSAGE {
             return Err(Cause::Argument(format!(
-                "a message of {} octets is too long",
+                "a message of {} bytes is too long",
                 text.len()
             )));
         }
@@ -72,25 +72,25 @@ impl Channel {
     }
 
     pub(super) fn receive(&mut self, version: Version, deadline: Deadline) -> Result<Message, Cause> {
-        let octets = match version {
+        let bytes = match version {
             Version::One => self.line(deadline)?,
             Version::Two => {
-                let length = self.exactly(LENGTH_OCTETS, deadline)?;
+                let length = self.exactly(LENGTH_BYTES, deadline)?;
                 let length = Message::parse_length(&length).map_err(|error| malformed(&length, error))?;
                 self.exactly(length, deadline)?
             }
         };
         let message = match version {
-            Version::One => Message::parse_line(&octets),
-            Version::Two => Message::parse_body(&octets),
+            Version::One => Message::parse_line(&bytes),
+            Version::Two => Message::parse_body(&bytes),
         };
-        message.map_err(|error| malformed(&octets, error))
+        message.map_err(|error| malformed(&bytes, error))
     }
 
     fn line(&mut self, deadline: Deadline) -> Result<Vec<u8>, Cause> {
         let mut seen = 0;
         loop {
-            if let Some(end) = self.input[seen..].iter().position(|octet| *octet == b'\n') {
+            if let Some(end) = self.input[seen..].iter().position(|byte| *byte == b'\n') {
                 return Ok(self.input.drain(..=seen + end).collect());
             }
             seen = self.input.len();
@@ -109,12 +109,12 @@ impl Channel {
     }
 
     fn read_some(&mut self, deadline: Deadline) -> Result<(), Cause> {
-        let mut octets = [0; 4096];
+        let mut bytes = [0; 4096];
         self.stream.limit(deadline.remaining()?)?;
-        match self.stream.read(&mut octets) {
+        match self.stream.read(&mut bytes) {
             Ok(0) => Err(Cause::Closed),
             Ok(count) => {
-                self.input.extend_from_slice(&octets[..count]);
+                self.input.extend_from_slice(&bytes[..count]);
                 Ok(())
             }
             Err(error) => passing(error),
@@ -131,9 +131,9 @@ fn passing(error: io::Error) -> Result<(), Cause> {
     }
 }
 
-fn malformed(octets: &[u8], error: MessageError) -> Cause {
+fn malformed(bytes: &[u8], error: MessageError) -> Cause {
     Cause::Malformed {
-        text: octets[..octets.len().min(80)].escape_ascii().to_string(),
+        text: bytes[..bytes.len().min(80)].escape_ascii().to_string(),
         error,
     }
 }

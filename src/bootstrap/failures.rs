@@ -82,7 +82,7 @@ impl Iterator for Failures {
     fn next(&mut self) -> Option<u32> {
         loop {
             // The bytes received with the welcome may end within a line.
-            let whole = self.begun.iter().position(|octet| *octet == b'\n');
+            let whole = self.begun.iter().position(|byte| *byte == b'\n');
             let line: Vec<u8> = match whole {
                 Some(end) => self.begun.drain(..=end).collect(),
                 None => {

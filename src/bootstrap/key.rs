@@ -32,13 +32,13 @@ impl JobKey {
 
     /// A key with these bytes.
     #[must_use]
-    pub const fn new(octets: [u8; 16]) -> Self {
-        Self(octets)
+    pub const fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
     }
 
     /// Its bytes.
     #[must_use]
-    pub const fn octets(&self) -> &[u8; 16] {
+    pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
@@ -53,8 +53,8 @@ impl FromStr for JobKey {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let octets = from_hex(text).ok_or(())?;
-        octets.try_into().map(Self).map_err(|_| ())
+        let bytes = from_hex(text).ok_or(())?;
+        bytes.try_into().map(Self).map_err(|_| ())
     }
 }
 

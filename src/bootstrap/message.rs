@@ -12,7 +12,7 @@ use std::fmt;
 pub const MAX_MESSAGE: usize = 64 << 10;
 
 /// Bytes of the length in front of a message of version 2.
-pub const LENGTH_OCTETS: usize = 6;
+pub const LENGTH_BYTES: usize = 6;
 
 /// Wire formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl fmt::Display for MessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("it is empty"),
-            Self::TooLong => write!(f, "it is longer than {MAX_MESSAGE} octets"),
+            Self::TooLong => write!(f, "it is longer than {MAX_MESSAGE} bytes"),
             Self::NotText => f.write_str("it is not text"),
             Self::NoCommand => f.write_str("it does not begin with cmd="),
             Self::NoField(field) => write!(f, "'{field}' is not name=value"),
@@ -116,7 +116,7 @@ impl Message {
                 for (name, value) in &self.fields {
                     text.push_str(&format!("{name}={};", value.replace(';', ";;")));
                 }
-                format!("{:width$}{text}", text.len(), width = LENGTH_OCTETS)
+                format!("{:width$}{text}", text.len(), width = LENGTH_BYTES)
             }
         }
     }
@@ -158,8 +158,8 @@ impl Message {
     ///
     /// # Errors
     /// It is no number, or exceeds [`MAX_MESSAGE`].
-    pub fn parse_length(octets: &[u8]) -> Result<usize, MessageError> {
-        let text = String::from_utf8_lossy(octets);
+    pub fn parse_length(bytes: &[u8]) -> Result<usize, MessageError> {
+        let text = String::from_utf8_lossy(bytes);
         match text.trim_matches(' ').parse::<usize>() {
             Ok(length) if length <= MAX_MESSAGE => Ok(length),
             Ok(_) => Err(MessageError::TooLong),
@@ -176,11 +176,11 @@ impl Message {
     }
 }
 
-fn text_of(octets: &[u8]) -> Result<&str, MessageError> {
-    if octets.len() > MAX_MESSAGE {
+fn text_of(bytes: &[u8]) -> Result<&str, MessageError> {
+    if bytes.len() > MAX_MESSAGE {
         return Err(MessageError::TooLong);
     }
-    let text = std::str::from_utf8(octets).map_err(|_| MessageError::NotText)?;
+    let text = std::str::from_utf8(bytes).map_err(|_| MessageError::NotText)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     if text.chars().any(char::is_control) {
         return Err(MessageError::NotText);
@@ -197,10 +197,10 @@ fn field(text: &str) -> Result<(String, String), MessageError> {
 
 /// Bytes as lower-case hexadecimal digits, which every PMI can carry.
 #[must_use]
-pub fn to_hex(octets: &[u8]) -> String {
+pub fn to_hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
-    octets.iter().fold(String::new(), |mut text, octet| {
-        let _ = write!(text, "{octet:02x}");
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
         text
     })
 }
@@ -272,10 +272,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_octets_give_a_message_or_an_error(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Message::parse_line(&octets);
-            let _ = Message::parse_body(&octets);
-            let _ = Message::parse_length(&octets);
+        fn any_bytes_give_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Message::parse_line(&bytes);
+            let _ = Message::parse_body(&bytes);
+            let _ = Message::parse_length(&bytes);
         }
 
         #[test]
@@ -310,14 +310,14 @@ mod tests {
                 message = message.with(name, value);
             }
             let text = message.encode(Version::Two);
-            let (length, body) = text.split_at(LENGTH_OCTETS);
+            let (length, body) = text.split_at(LENGTH_BYTES);
             prop_assert_eq!(Message::parse_length(length.as_bytes()), Ok(body.len()));
             prop_assert_eq!(Message::parse_body(body.as_bytes()), Ok(message));
         }
 
         #[test]
-        fn hexadecimal(octets in proptest::collection::vec(any::<u8>(), 0..50), text in "\\PC{0,8}") {
-            prop_assert_eq!(from_hex(&to_hex(&octets)), Some(octets));
+        fn hexadecimal(bytes in proptest::collection::vec(any::<u8>(), 0..50), text in "\\PC{0,8}") {
+            prop_assert_eq!(from_hex(&to_hex(&bytes)), Some(bytes));
             let _ = from_hex(&text);
         }
     }

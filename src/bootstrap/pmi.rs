@@ -308,7 +308,7 @@ impl Exchange for Pmi {
         let value = to_hex(value);
         if value.len() >= self.max_value {
             let limit = self.max_value.saturating_sub(1) / 2;
-            let cause = Cause::Argument(format!("this launcher takes values of up to {limit} octets"));
+            let cause = Cause::Argument(format!("this launcher takes values of up to {limit} bytes"));
             return Err(BootstrapError::new(self.launcher, doing, cause));
         }
         let [request, answer] = self.vocabulary().put;
@@ -343,7 +343,7 @@ impl Exchange for Pmi {
         match answer.get("value") {
             _ if !found => Ok(None),
             Some(value) => match from_hex(value) {
-                Some(octets) => Ok(Some(octets)),
+                Some(bytes) => Ok(Some(bytes)),
                 None => Err(self.unexpected(&doing, "a value in hexadecimal digits".into(), &answer)),
             },
             None => Err(self.unexpected(&doing, "a value".into(), &answer)),

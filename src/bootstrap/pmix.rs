@@ -212,7 +212,7 @@ impl Value {
         }
     }
 
-    fn octets(&self) -> Option<Vec<u8>> {
+    fn bytes(&self) -> Option<Vec<u8>> {
         if self.kind != BYTE_OBJECT {
             return None;
         }
@@ -222,8 +222,8 @@ impl Value {
             return Some(Vec::new());
         }
         // SAFETY: the library says that there are so many bytes, and keeps them as long as the value.
-        let octets = unsafe { std::slice::from_raw_parts(bytes.start.cast::<u8>(), bytes.length) };
-        Some(octets.to_vec())
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.start.cast::<u8>(), bytes.length) };
+        Some(bytes.to_vec())
     }
 }
 
@@ -350,7 +350,7 @@ impl Exchange for Pmix {
     fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         let doing = format!("getting '{key}' of rank {rank}");
         let (of, key) = (self.process(rank), c_string(key));
-        self.worker.call(&doing, move |api| api.get(&of, &key, Value::octets))
+        self.worker.call(&doing, move |api| api.get(&of, &key, Value::bytes))
     }
 
     fn finalize(&mut self) -> Result<(), BootstrapError> {

@@ -147,9 +147,9 @@ proptest! {
         // And variations of the recordings.
         for (script, version) in [(HYDRA, Version::One), (SLURM, Version::Two)] {
             let recorded = script.iter().filter_map(|line| line.strip_prefix("< "));
-            let mut octets: Vec<u8> = recorded.flat_map(str::bytes).collect();
-            octets[at] = with;
-            let _ = told(&octets, version);
+            let mut bytes: Vec<u8> = recorded.flat_map(str::bytes).collect();
+            bytes[at] = with;
+            let _ = told(&bytes, version);
         }
     }
 }

@@ -172,7 +172,7 @@ impl World {
         if value.len() > MAX_VALUE {
             let (length, key) = (value.len(), key.escape_default());
             return Err(self.argument(format!(
-                "the value of '{key}' has {length} octets, more than {MAX_VALUE}"
+                "the value of '{key}' has {length} bytes, more than {MAX_VALUE}"
             )));
         }
         self.exchange.put(key, value)
@@ -288,12 +288,12 @@ fn agree(
     if identity.rank == 0 {
         let key = job_key.map_or_else(JobKey::random, Ok);
         let key = key.map_err(|error| BootstrapError::new(launcher, doing, error))?;
-        exchange.put(JOB_KEY, key.octets())?;
+        exchange.put(JOB_KEY, key.bytes())?;
     }
     exchange.fence()?;
     let key = get(launcher, exchange, 0, JOB_KEY)?;
     let Ok(key) = <[u8; 16]>::try_from(key.as_slice()) else {
-        let cause = Cause::Refused(format!("a key of {} octets", key.len()));
+        let cause = Cause::Refused(format!("a key of {} bytes", key.len()));
         return Err(BootstrapError::new(launcher, doing, cause));
     };
     let local = match identity.local {

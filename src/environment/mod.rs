@@ -67,7 +67,7 @@ impl Environment {
         self.raw(name).filter(|value| !value.is_empty()).map(Path::new)
     }
 
-    /// The value of a variable, empty or not; octets that are not UTF-8 are replaced.
+    /// The value of a variable, empty or not; bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.raw(name).map(OsStr::to_string_lossy)

@@ -16,12 +16,12 @@ pub(super) const SMALL: usize = 4 << 10;
 /// Buffers kept for later.
 const SPARE_BUFFERS: usize = 64;
 /// Bytes of unused buffers that are kept.
-const SPARE_OCTETS: usize = 64 << 20;
+const SPARE_BYTES: usize = 64 << 20;
 /// Sizes of buffers are multiples of this.
 const GRAIN: usize = 4 << 10;
 
 struct Block {
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
     fill: usize,
     /// Entries in it that have not been popped.
     entries: usize,
@@ -42,7 +42,7 @@ impl Arena {
     pub(super) fn push(&mut self, data: Span<'_>) -> usize {
         debug_assert!(data.len() <= SMALL);
         match self.blocks.back_mut() {
-            Some(block) if data.len() <= block.octets.len() - block.fill => block.push(data),
+            Some(block) if data.len() <= block.bytes.len() - block.fill => block.push(data),
             _ => self.push_to_new_block(data),
         }
     }
@@ -51,7 +51,7 @@ impl Arena {
     fn push_to_new_block(&mut self, data: Span<'_>) -> usize {
         let size = if self.blocks.is_empty() { FIRST_BLOCK } else { BLOCK };
         let mut block = self.spare.pop().unwrap_or_else(|| Block {
-            octets: vec![0; size].into_boxed_slice(),
+            bytes: vec![0; size].into_boxed_slice(),
             fill: 0,
             entries: 0,
         });
@@ -64,7 +64,7 @@ impl Arena {
     #[inline]
     pub(super) fn back(&self, at: usize, len: usize) -> &[u8] {
         match self.blocks.back() {
-            Some(block) => &block.octets[at..at + len],
+            Some(block) => &block.bytes[at..at + len],
             None => &[],
         }
     }
@@ -81,7 +81,7 @@ impl Arena {
     #[inline]
     pub(super) fn front(&self, at: usize, len: usize) -> &[u8] {
         match self.blocks.front() {
-            Some(block) => &block.octets[at..at + len],
+            Some(block) => &block.bytes[at..at + len],
             None => &[],
         }
     }
@@ -105,7 +105,7 @@ impl Arena {
     #[cold]
     fn drop_front(&mut self) {
         if let Some(block) = self.blocks.pop_front()
-            && block.octets.len() == BLOCK
+            && block.bytes.len() == BLOCK
             && self.spare.len() < SPARE_BLOCKS
         {
             self.spare.push(block);
@@ -117,7 +117,7 @@ impl Block {
     #[inline]
     fn push(&mut self, data: Span<'_>) -> usize {
         let at = self.fill;
-        data.copy_to(&mut self.octets[at..at + data.len()]);
+        data.copy_to(&mut self.bytes[at..at + data.len()]);
         self.fill += data.len();
         self.entries += 1;
         at
@@ -129,7 +129,7 @@ impl Block {
 #[derive(Default)]
 pub(super) struct Pool {
     buffers: Vec<Vec<u8>>,
-    octets: usize,
+    bytes: usize,
     /// There is no memory for larger buffers than this, where a test sets it.
     #[cfg(test)]
     pub(super) most: Option<usize>,
@@ -158,7 +158,7 @@ impl Pool {
             .min_by_key(|(_, buffer)| buffer.len())
             .map(|(index, _)| index)?;
         let buffer = self.buffers.swap_remove(index);
-        self.octets -= buffer.len();
+        self.bytes -= buffer.len();
         Some(buffer)
     }
 
@@ -186,14 +186,14 @@ impl Pool {
 
     /// Takes a buffer back.
     pub(super) fn give(&mut self, buffer: Vec<u8>) {
-        if buffer.len() < GRAIN || buffer.len() > SPARE_OCTETS {
+        if buffer.len() < GRAIN || buffer.len() > SPARE_BYTES {
             return;
         }
-        while self.buffers.len() >= SPARE_BUFFERS || self.octets + buffer.len() > SPARE_OCTETS {
+        while self.buffers.len() >= SPARE_BUFFERS || self.bytes + buffer.len() > SPARE_BYTES {
             // The oldest has been of no use for longest.
-            self.octets -= self.buffers.remove(0).len();
+            self.bytes -= self.buffers.remove(0).len();
         }
-        self.octets += buffer.len();
+        self.bytes += buffer.len();
         self.buffers.push(buffer);
     }
 }
@@ -251,7 +251,7 @@ mod tests {
         for _ in 0..20 {
             pool.give(vec![0; 10 << 20]);
         }
-        assert!(pool.octets <= SPARE_OCTETS);
-        assert_eq!(pool.octets, pool.buffers.iter().map(Vec::len).sum::<usize>());
+        assert!(pool.bytes <= SPARE_BYTES);
+        assert_eq!(pool.bytes, pool.buffers.iter().map(Vec::len).sum::<usize>());
     }
 }

@@ -184,7 +184,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Makes the message's buffer reach to `end`, or makes it one if it has none and may have one, for `more` octets.
+    /// Makes the message's buffer reach to `end`, or makes it one if it has none and may have one, for `more` bytes.
     fn make_room(&mut self, end: usize, more: usize, pool: &Pool) -> Result<(), Refusal> {
         let (total, landed) = (self.total as usize, self.landed() + more);
         // Nothing pays for the rest of the last page where nothing is set aside.
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The octets are right whenever the landing is made.
+        /// The bytes are right whenever the landing is made.
         #[test]
         fn pieces_become_a_landing(cuts in prop::collection::btree_set(1_usize..999, 0..20), when in 0_usize..22, seed: u64, claims in 0_usize..2_000) {
             let data: Vec<u8> = (0..1_000_u32).map(|i| (i * 7 + i / 256) as u8).collect();
@@ -324,13 +324,13 @@ mod tests {
             assembly.land(at as u32, Span::new(part), &pool).unwrap();
             at += part.len();
             let memory = assembly.memory() as usize;
-            assert!(memory <= FIRST + GROWTH * at, "{memory} octets of memory for {at}");
+            assert!(memory <= FIRST + GROWTH * at, "{memory} bytes of memory for {at}");
             moves += usize::from(memory != before);
             before = memory;
         }
         assert!(moves <= 5, "{moves}");
         let buffer = assembly.into_buffer();
-        assert!(buffer.len() == TOTAL && buffer.iter().all(|&octet| octet == 7));
+        assert!(buffer.len() == TOTAL && buffer.iter().all(|&byte| byte == 7));
     }
 
     #[test]
@@ -360,7 +360,7 @@ mod tests {
                 }
             }
             assert!(refused > 0 && assembly.is_complete());
-            assert!(assembly.into_buffer().iter().all(|&octet| octet == 7));
+            assert!(assembly.into_buffer().iter().all(|&byte| byte == 7));
         }
     }
 }

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_land_once_in_any_order_and_only_from_the_peer_that_may() {
+    fn bytes_land_once_in_any_order_and_only_from_the_peer_that_may() {
         let mut landings = Landings::default();
         landings.seed(7);
         let peer = PeerId(3);
@@ -318,9 +318,9 @@ mod tests {
             Verdict::Taken
         );
         for (offset, len) in [(10, 10), (5, 10), (0, 11), (0, 20), (19, 1)] {
-            let octets = vec![9; len];
+            let bytes = vec![9; len];
             assert_eq!(
-                landings.deliver(peer, at(id, offset), id.key, Span::new(&octets)),
+                landings.deliver(peer, at(id, offset), id.key, Span::new(&bytes)),
                 Verdict::Impossible
             );
         }

@@ -237,7 +237,7 @@ impl Ready {
     /// number, or `None` if it is no valid bundle.
     #[inline]
     pub(super) fn push_bundle(&mut self, head: &Head, data: Span<'_>, most: usize, pool: &mut Pool) -> Option<usize> {
-        let count = |octets| Records::count(octets, most).filter(|(_, fit)| *fit);
+        let count = |bytes| Records::count(bytes, most).filter(|(_, fit)| *fit);
         if data.len() > SMALL {
             let buffer = pool.copy(data);
             let Some((records, _)) = count(&buffer[..data.len()]) else {
@@ -333,13 +333,13 @@ impl Ready {
         let mut tag = entry.tag();
         self.messages -= 1;
         let body = if entry.marks.contains(Marks::BUNDLE) {
-            let octets = if entry.marks.contains(Marks::BUFFER) {
+            let bytes = if entry.marks.contains(Marks::BUFFER) {
                 self.buffers.get(entry.at).map_or(&[][..], |buffer| &buffer[..len])
             } else {
                 self.arena.front(entry.at as usize, len)
             };
             // The bundle was checked when it came.
-            let (record, rest) = Record::split(&octets[self.cursor..]).ok()?;
+            let (record, rest) = Record::split(&bytes[self.cursor..]).ok()?;
             tag = record.match_bits;
             self.cursor = len - rest.len();
             self.lent = rest.is_empty();

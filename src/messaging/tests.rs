@@ -16,18 +16,18 @@ use crate::{
     wire::{ANY_PROCESSOR, Base, Builder, Flags, Fragment, Kind, MAX_HEADER_LEN, Packet, Record, Seq, Token},
 };
 
-/// Octets that a packet costs besides its payload.
+/// Bytes that a packet costs besides its payload.
 const OVERHEAD: u32 = 64;
 
 #[derive(Clone)]
 struct Sent {
     origin: Origin,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl Sent {
     fn deliver(&self, inbox: &mut Inbox) -> Verdict {
-        inbox.deliver(self.origin, Packet::new_checked(&self.octets[..]).unwrap())
+        inbox.deliver(self.origin, Packet::new_checked(&self.bytes[..]).unwrap())
     }
 }
 
@@ -81,8 +81,8 @@ fn packet(from: From, number: u32, tag: Option<u64>, part: &Part<'_>) -> Sent {
         }
     }
     let len = builder.finish(payload.len() as u16);
-    let mut octets = header[..len].to_vec();
-    octets.extend_from_slice(&payload);
+    let mut bytes = header[..len].to_vec();
+    bytes.extend_from_slice(&payload);
     Sent {
         origin: Origin {
             peer: PeerId(from.peer),
@@ -90,7 +90,7 @@ fn packet(from: From, number: u32, tag: Option<u64>, part: &Part<'_>) -> Sent {
             session: from.session,
             cost: payload.len() as u32 + OVERHEAD,
         },
-        octets,
+        bytes,
     }
 }
 
@@ -98,8 +98,8 @@ fn content(from: From, number: u32, len: usize) -> Vec<u8> {
     let mut random = Prng::new(u64::from(from.peer) << 40 ^ u64::from(from.pair.0) << 32 ^ u64::from(number));
     let mut data = vec![0; len];
     for chunk in data.chunks_mut(8) {
-        let octets = random.below(u64::MAX).to_le_bytes();
-        chunk.copy_from_slice(&octets[..chunk.len()]);
+        let bytes = random.below(u64::MAX).to_le_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
     }
     data
 }
@@ -112,8 +112,8 @@ fn packets(from: From, lens: &[usize], first: u32, max_payload: usize, random: &
     while let Some((&len, others)) = rest.split_first() {
         let tag = |number: u32| number.is_multiple_of(3).then_some(u64::from(number));
         let bundle = (random.below(5) + 1).min(rest.len() as u64) as usize;
-        let octets: usize = rest[..bundle].iter().map(|len| len + 12).sum();
-        if bundle > 1 && octets <= max_payload {
+        let bytes: usize = rest[..bundle].iter().map(|len| len + 12).sum();
+        if bundle > 1 && bytes <= max_payload {
             let messages: Vec<_> = (0..bundle).map(|i| content(from, number + i as u32, rest[i])).collect();
             packets.push(packet(from, number, Some(u64::from(number)), &Part::Bundle(&messages)));
             number += bundle as u32;
@@ -153,7 +153,7 @@ impl Receiver {
     fn deliver(&mut self, inbox: &mut Inbox, sent: &Sent) -> Verdict {
         inbox.settle(&self.place);
         assert!(!inbox.is_in_place());
-        self.place.clone_from(&sent.octets);
+        self.place.clone_from(&sent.bytes);
         let verdict = sent.deliver(inbox);
         self.stayed += u32::from(inbox.is_in_place());
         if verdict == Verdict::Taken {
@@ -236,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Any interleaving of the packets of any messages gives every message once, in the order of its pair, with its
-    /// octets, and all credit back; also if a message that is taken at once is read where it came in.
+    /// bytes, and all credit back; also if a message that is taken at once is read where it came in.
     #[test]
     fn every_order_of_packets_gives_the_same_messages(
         streams in prop::collection::btree_map(pairs(), lens(), 1..6),
@@ -376,7 +376,7 @@ proptest! {
                     inbox.take(&[]);
                 }
                 let bound = u64::from(sessions) * 2 * u64::from(UNEXPECTED) + u64::from(MAX);
-                prop_assert!(inbox.memory() <= bound, "{} octets, {bound} allowed", inbox.memory());
+                prop_assert!(inbox.memory() <= bound, "{} bytes, {bound} allowed", inbox.memory());
             }
             inbox.end(PeerId(0), session);
             receiver.releases(&mut inbox);
@@ -424,13 +424,10 @@ fn a_lone_message_stays_where_it_is() {
         assert_eq!(first.deliver(&mut inbox), Verdict::Taken);
         assert_eq!(inbox.is_in_place(), number > 0);
         if len == 100 {
-            let message = inbox.take(&first.octets).unwrap();
-            assert_eq!(
-                message.data().as_ptr(),
-                first.octets[first.octets.len() - len..].as_ptr()
-            );
+            let message = inbox.take(&first.bytes).unwrap();
+            assert_eq!(message.data().as_ptr(), first.bytes[first.bytes.len() - len..].as_ptr());
         }
-        inbox.settle(&first.octets);
+        inbox.settle(&first.bytes);
         assert!(!inbox.is_in_place());
         assert_eq!(second.deliver(&mut inbox), Verdict::Taken);
         assert!(!inbox.is_in_place(), "not the only one");
@@ -630,7 +627,7 @@ fn sessions_do_not_add_up() {
             taken += usize::from(verdict == Verdict::Taken);
         }
     }
-    assert!(taken <= 8, "{taken} messages of 1,000 octets");
+    assert!(taken <= 8, "{taken} messages of 1,000 bytes");
     assert_eq!(all(&mut inbox).len(), taken);
     assert_eq!(
         whole(From { session: 99, ..FROM }, 0, b"again").deliver(&mut inbox),
@@ -769,9 +766,9 @@ fn a_message_without_memory_is_put_off() {
     assert_eq!(lens, [1 << 20, 50_000]);
 }
 
-/// A peer that sends single octets is not held off when they come in order, buffer or not.
+/// A peer that sends single bytes is not held off when they come in order, buffer or not.
 #[test]
-fn single_octets_in_order_are_no_burden() {
+fn single_bytes_in_order_are_no_burden() {
     let mut inbox = Inbox::new(&config(1 << 20, 10_000), &PROCESSORS);
     // Takes all the buffers there may be, so that the others come in pieces.
     assert_eq!(piece(FROM, 0, 0, 10_000, 1).deliver(&mut inbox), Verdict::Taken);

@@ -210,11 +210,11 @@ impl core::fmt::Display for Error {
             Detail::Truncated { sent, room } if sent < room => {
                 write!(
                     f,
-                    ": {sent} octets were sent, {room} are expected: ranks have called the collective differently"
+                    ": {sent} bytes were sent, {room} are expected: ranks have called the collective differently"
                 )
             }
             Detail::Truncated { sent, room } => {
-                write!(f, ": {sent} octets were sent, there is room for {room}")
+                write!(f, ": {sent} bytes were sent, there is room for {room}")
             }
             Detail::Types { sent, expected } => {
                 f.write_str(": ")?;
@@ -267,7 +267,7 @@ mod tests {
             error.to_string(),
             "MPI_Recv with rank 2: message longer than its receive, or not as long as a collective needs it \
              [MPI_ERR_TRUNCATE]: \
-             100 octets were sent, there is room for 8"
+             100 bytes were sent, there is room for 8"
         );
     }
 
@@ -297,6 +297,6 @@ mod tests {
 
     #[test]
     fn results_stay_small() {
-        assert!(size_of::<Error>() <= 96, "{} octets", size_of::<Error>());
+        assert!(size_of::<Error>() <= 96, "{} bytes", size_of::<Error>());
     }
 }

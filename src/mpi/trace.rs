@@ -393,7 +393,7 @@ impl Line<'_> {
         self.signed("peer", entry.peer.map(i64::from));
         self.signed("tag", entry.tag.map(i64::from));
         self.nonzero("count", entry.count);
-        self.nonzero("octets", entry.octets);
+        self.nonzero("bytes", entry.bytes);
         if let Some(kind) = entry.kind {
             self.text("kind", kind.name());
         }
@@ -408,8 +408,8 @@ impl Line<'_> {
         if let Some(lock) = entry.lock {
             self.text("lock", lock);
         }
-        self.list("sent", &entry.sent, |line, octets| line.digits(*octets));
-        self.list("received", &entry.received, |line, octets| line.digits(*octets));
+        self.list("sent", &entry.sent, |line, bytes| line.digits(*bytes));
+        self.list("received", &entry.received, |line, bytes| line.digits(*bytes));
         self.list("sources", &entry.sources, |line, rank| line.integer((*rank).into()));
         self.list("destinations", &entry.destinations, |line, rank| {
             line.integer((*rank).into());

@@ -126,10 +126,10 @@ impl PollerBackend {
             own: foreign.own,
         })?;
         socket.set_read_timeout(Some(TIMEOUT)).map_err(unreachable)?;
-        handshake::send(&socket, &Hello::new(port).octets(), &[]).map_err(unreachable)?;
-        let (octets, descriptors) = handshake::receive(&socket).map_err(strange)?;
+        handshake::send(&socket, &Hello::new(port).bytes(), &[]).map_err(unreachable)?;
+        let (bytes, descriptors) = handshake::receive(&socket).map_err(strange)?;
         let invalid = || strange(io::ErrorKind::InvalidData.into());
-        let (addr, max_datagram, len) = match Answer::read(&octets).ok_or_else(invalid)? {
+        let (addr, max_datagram, len) = match Answer::read(&bytes).ok_or_else(invalid)? {
             Answer::Refused(why) => {
                 let path = path.to_owned();
                 return Err(PollerError::Refused { path, why });

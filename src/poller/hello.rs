@@ -24,18 +24,18 @@ impl Hello {
         }
     }
 
-    pub(crate) fn octets(&self) -> Message {
-        let mut octets = handshake::message();
-        self.version.put(&mut octets);
-        octets[12..14].copy_from_slice(&self.port.to_le_bytes());
-        octets
+    pub(crate) fn bytes(&self) -> Message {
+        let mut bytes = handshake::message();
+        self.version.put(&mut bytes);
+        bytes[12..14].copy_from_slice(&self.port.to_le_bytes());
+        bytes
     }
 
     /// `None`: the message is not from hikyaku.
-    pub(crate) fn read(octets: &Message) -> Option<Self> {
+    pub(crate) fn read(bytes: &Message) -> Option<Self> {
         Some(Self {
-            version: Version::read(octets)?,
-            port: u16::from_le_bytes([octets[12], octets[13]]),
+            version: Version::read(bytes)?,
+            port: u16::from_le_bytes([bytes[12], bytes[13]]),
         })
     }
 
@@ -58,51 +58,51 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    pub(crate) fn octets(&self) -> Message {
-        let mut octets = handshake::message();
+    pub(crate) fn bytes(&self) -> Message {
+        let mut bytes = handshake::message();
         match self {
             Self::Welcome {
                 addr,
                 max_datagram,
                 packets,
             } => {
-                octets[8] = 1;
+                bytes[8] = 1;
                 let (v6, ip) = match addr.ip() {
                     IpAddr::V4(ip) => (0, ip.to_ipv6_mapped()),
                     IpAddr::V6(ip) => (1, ip),
                 };
-                octets[9] = v6;
-                octets[10..12].copy_from_slice(&addr.port().to_le_bytes());
-                octets[12..16].copy_from_slice(&max_datagram.to_le_bytes());
-                octets[16..24].copy_from_slice(&packets.to_le_bytes());
-                octets[24..40].copy_from_slice(&ip.octets());
+                bytes[9] = v6;
+                bytes[10..12].copy_from_slice(&addr.port().to_le_bytes());
+                bytes[12..16].copy_from_slice(&max_datagram.to_le_bytes());
+                bytes[16..24].copy_from_slice(&packets.to_le_bytes());
+                bytes[24..40].copy_from_slice(&ip.octets());
             }
             Self::Refused(why) => {
-                octets[8] = 2;
-                handshake::put_text(&mut octets, 16, why);
+                bytes[8] = 2;
+                handshake::put_text(&mut bytes, 16, why);
             }
         }
-        octets
+        bytes
     }
 
-    pub(crate) fn read(octets: &Message) -> Option<Self> {
-        if !handshake::is_ours(octets) {
+    pub(crate) fn read(bytes: &Message) -> Option<Self> {
+        if !handshake::is_ours(bytes) {
             return None;
         }
-        let number = |at: usize, len: usize| octets[at..at + len].iter().rev().fold(0, |n, o| n << 8 | u64::from(*o));
-        match octets[8] {
+        let number = |at: usize, len: usize| bytes[at..at + len].iter().rev().fold(0, |n, o| n << 8 | u64::from(*o));
+        match bytes[8] {
             1 => {
                 let mut ip = [0; 16];
-                ip.copy_from_slice(&octets[24..40]);
+                ip.copy_from_slice(&bytes[24..40]);
                 let ip = Ipv6Addr::from(ip);
-                let mapped = ip.to_ipv4_mapped().filter(|_| octets[9] == 0);
+                let mapped = ip.to_ipv4_mapped().filter(|_| bytes[9] == 0);
                 Some(Self::Welcome {
                     addr: SocketAddr::new(mapped.map_or(IpAddr::V6(ip), IpAddr::V4), number(10, 2) as u16),
                     max_datagram: number(12, 4) as u32,
                     packets: number(16, 8),
                 })
             }
-            2 => Some(Self::Refused(handshake::text(octets, 16))),
+            2 => Some(Self::Refused(handshake::text(bytes, 16))),
             _ => None,
         }
     }
@@ -116,7 +116,7 @@ mod tests {
     fn both_messages_come_through() {
         let hello = Hello::new(4711);
         assert!(hello.fits());
-        assert_eq!(Hello::read(&hello.octets()), Some(hello));
+        assert_eq!(Hello::read(&hello.bytes()), Some(hello));
         assert_eq!(Hello::read(&[0; handshake::LEN]), None);
         for addr in ["10.0.0.7:4000", "[fd77::1]:1"] {
             let welcome = Answer::Welcome {
@@ -124,10 +124,10 @@ mod tests {
                 max_datagram: 8_972,
                 packets: 1 << 33,
             };
-            assert_eq!(Answer::read(&welcome.octets()), Some(welcome));
+            assert_eq!(Answer::read(&welcome.bytes()), Some(welcome));
         }
         let long = "é".repeat(300);
-        let Some(Answer::Refused(why)) = Answer::read(&Answer::Refused(long).octets()) else {
+        let Some(Answer::Refused(why)) = Answer::read(&Answer::Refused(long).bytes()) else {
             panic!("no refusal");
         };
         assert!(why.len() > 200 && why.chars().all(|c| c == 'é'));

@@ -186,14 +186,14 @@ impl Backend for Joined {
     /// The address of our own backend, followed by that backend's link address.
     fn link_address(&self) -> Vec<u8> {
         let addr = self.own.local_addr();
-        let mut octets = vec![TAG, if addr.is_ipv4() { 4 } else { 6 }];
-        octets.extend(addr.port().to_le_bytes());
+        let mut bytes = vec![TAG, if addr.is_ipv4() { 4 } else { 6 }];
+        bytes.extend(addr.port().to_le_bytes());
         match addr.ip() {
-            IpAddr::V4(ip) => octets.extend(ip.octets()),
-            IpAddr::V6(ip) => octets.extend(ip.octets()),
+            IpAddr::V4(ip) => bytes.extend(ip.octets()),
+            IpAddr::V6(ip) => bytes.extend(ip.octets()),
         }
-        octets.extend(self.own.link_address());
-        octets
+        bytes.extend(self.own.link_address());
+        bytes
     }
 
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
@@ -268,8 +268,8 @@ pub(super) fn own_backend(addr: SocketAddr, options: &BindOptions) -> io::Result
 }
 
 /// Reads an address. Returns it with the bytes that follow it.
-fn read_address(octets: &[u8]) -> Option<(SocketAddr, &[u8])> {
-    let (&[TAG, family, low, high], rest) = octets.split_first_chunk()? else {
+fn read_address(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
+    let (&[TAG, family, low, high], rest) = bytes.split_first_chunk()? else {
         return None;
     };
     let port = u16::from_le_bytes([low, high]);

@@ -55,8 +55,8 @@ pub(crate) fn numbers(memory: &Segment, at: usize, len: usize) -> Option<[usize;
 /// The bytes of two numbers.
 #[inline]
 pub(crate) fn numbered(first: usize, second: usize) -> [u8; 16] {
-    let mut octets = [0; 16];
-    octets[..8].copy_from_slice(&(first as u64).to_le_bytes());
-    octets[8..].copy_from_slice(&(second as u64).to_le_bytes());
-    octets
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&(first as u64).to_le_bytes());
+    bytes[8..].copy_from_slice(&(second as u64).to_le_bytes());
+    bytes
 }

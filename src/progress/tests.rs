@@ -256,7 +256,7 @@ fn busy_backends_and_kept_references() {
             }
         }
     }
-    assert!(data.is_unique(), "nobody refers to the octets any more");
+    assert!(data.is_unique(), "nobody refers to the bytes any more");
     let (out, back) = *count.lock().unwrap();
     assert!(out > 0 && out - back < 10, "{out} out, {back} back");
 }

@@ -79,7 +79,7 @@ impl Driver {
             self.kept.clear();
             let kept = &mut self.kept;
             self.messenger
-                .gather(&self.burst, |octets| kept.extend_from_slice(octets));
+                .gather(&self.burst, |bytes| kept.extend_from_slice(bytes));
         }
         self.held = true;
     }
@@ -97,9 +97,9 @@ impl Driver {
     fn transmit_burst(&mut self, now: Instant) -> io::Result<Sent> {
         let mut slices = [IoSlice::new(&[]); FEW_SLICES];
         let mut count = 0;
-        self.messenger.gather(&self.burst, |octets| {
+        self.messenger.gather(&self.burst, |bytes| {
             if let Some(slice) = slices.get_mut(count) {
-                *slice = IoSlice::new(octets);
+                *slice = IoSlice::new(bytes);
             }
             count += 1;
         });
@@ -113,9 +113,9 @@ impl Driver {
     fn transmit_large(&mut self, now: Instant) -> io::Result<Sent> {
         let mut slices = [IoSlice::new(&[]); MANY_SLICES];
         let mut count = 0;
-        self.messenger.gather(&self.burst, |octets| {
+        self.messenger.gather(&self.burst, |bytes| {
             if let Some(slice) = slices.get_mut(count) {
-                *slice = IoSlice::new(octets);
+                *slice = IoSlice::new(bytes);
             }
             count += 1;
         });
@@ -124,7 +124,7 @@ impl Driver {
         }
         let mut slices = Vec::with_capacity(count);
         self.messenger
-            .gather(&self.burst, |octets| slices.push(IoSlice::new(octets)));
+            .gather(&self.burst, |bytes| slices.push(IoSlice::new(bytes)));
         self.backend.transmit(now, &transmit_of(&self.burst, &slices))
     }
 

@@ -6,7 +6,7 @@ use core::{
     ops::Range,
 };
 
-use super::source::{NONE, SourceId};
+use super::flow::source::{NONE, SourceId};
 use crate::{span::Span, wire::MAX_HEADER_LEN};
 
 /// Most datagrams in one burst: Linux's limit for UDP segmentation.
@@ -215,8 +215,8 @@ impl Burst {
 
     /// The bytes of the datagram that was pushed last, if all of it is in the arena or `bytes`; used to insert the
     /// checksum.
-    pub(crate) fn patch(&mut self, at: usize, octets: [u8; 4]) {
-        self.arena[at..at + 4].copy_from_slice(&octets);
+    pub(crate) fn patch(&mut self, at: usize, bytes: [u8; 4]) {
+        self.arena[at..at + 4].copy_from_slice(&bytes);
     }
 
     /// Where in the arena the next header will be.

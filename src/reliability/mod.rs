@@ -4,37 +4,16 @@
 //! An [`Endpoint`] is one socket with all its peers. It does no IO, reads no clock and draws no random numbers:
 //! datagrams and the time are handed in, bursts to transmit are polled out.
 
-mod addresses;
 mod beside;
-mod bits;
 mod burst;
-pub mod congestion;
-mod control;
+mod credit;
 mod endpoint;
+mod extensions;
 mod flow;
-mod inline;
-mod input;
 mod layer;
-mod liveness;
-mod locate;
 mod memory;
-mod mtu;
 mod peer;
-mod plan;
-mod predicted;
-mod reconnect;
-mod recovery;
-mod returns;
-mod rtt;
-mod send;
-mod session;
-mod slots;
-mod source;
-mod strangers;
-mod timeout;
 mod timers;
-mod tokens;
-mod transmit;
 
 use bytes::Bytes;
 
@@ -47,13 +26,13 @@ use crate::{
 
 pub use beside::Beside;
 pub use burst::Burst;
-pub use endpoint::Endpoint;
+pub(crate) use credit::{INITIAL_CREDIT, MESSAGE_COST};
+pub(crate) use endpoint::Source;
+pub use endpoint::{Endpoint, LostMessages};
+pub use flow::congestion;
+pub(crate) use flow::source::Sources;
 pub use layer::{Layer, PacketLayer};
 pub use memory::MemoryLayer;
-pub(crate) use peer::{INITIAL_CREDIT, MESSAGE_COST};
-pub use reconnect::LostMessages;
-pub(crate) use send::Source;
-pub(crate) use source::Sources;
 
 pub use crate::id::{PeerId, SendToken};
 
@@ -280,8 +259,3 @@ pub struct Limits {
     /// UDP port to answer to if it is not the source port of our datagrams, else 0.
     pub receive_port: u16,
 }
-
-#[cfg(test)]
-mod model_tests;
-#[cfg(test)]
-mod tests;

@@ -2,19 +2,17 @@
 
 use core::net::SocketAddr;
 
-use super::source::NONE;
+use super::{
+    credit::{INITIAL_CREDIT, MESSAGE_COST},
+    flow::source::NONE,
+};
 use crate::{
     config::{Config, MIN_DATAGRAM},
     wire::{Features, Open, Token},
 };
 
-/// Bytes that may be sent to a peer before its own limit is known.
-pub(crate) const INITIAL_CREDIT: u32 = 64 << 10;
 /// Longest time that a peer may hold acknowledgements back, ns: it delays our noticing of its death.
 const MAX_ACK_DELAY: u32 = 100_000_000;
-/// The credit that a message takes beside its bytes: the receiver has to keep a record of it.
-pub(crate) const MESSAGE_COST: u32 = 64;
-
 /// State of the session with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {

@@ -33,14 +33,14 @@ pub(crate) type Message = [u8; LEN];
 
 /// An empty message.
 pub(crate) fn message() -> Message {
-    let mut octets = [0; LEN];
-    octets[..MAGIC.len()].copy_from_slice(&MAGIC);
-    octets
+    let mut bytes = [0; LEN];
+    bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+    bytes
 }
 
 /// Returns whether the message is from hikyaku.
-pub(crate) fn is_ours(octets: &Message) -> bool {
-    octets[..MAGIC.len()] == MAGIC
+pub(crate) fn is_ours(bytes: &Message) -> bool {
+    bytes[..MAGIC.len()] == MAGIC
 }
 
 /// What both processes must agree on before they share memory.
@@ -62,38 +62,38 @@ impl Version {
     }
 
     /// Writes it into a first message.
-    pub(crate) fn put(&self, octets: &mut Message) {
-        octets[LAYOUT..LAYOUT + 4].copy_from_slice(&self.layout.to_le_bytes());
-        put_text(octets, RELEASE, &self.release);
+    pub(crate) fn put(&self, bytes: &mut Message) {
+        bytes[LAYOUT..LAYOUT + 4].copy_from_slice(&self.layout.to_le_bytes());
+        put_text(bytes, RELEASE, &self.release);
     }
 
     /// Reads it from a first message. `None`: the message is not from hikyaku.
-    pub(crate) fn read(octets: &Message) -> Option<Self> {
-        is_ours(octets).then(|| Self {
-            layout: u32::from_le_bytes([octets[8], octets[9], octets[10], octets[11]]),
-            release: text(octets, RELEASE),
+    pub(crate) fn read(bytes: &Message) -> Option<Self> {
+        is_ours(bytes).then(|| Self {
+            layout: u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]),
+            release: text(bytes, RELEASE),
         })
     }
 }
 
 /// Writes a text, shortened to what fits, after its length in bytes.
-pub(crate) fn put_text(octets: &mut Message, at: usize, text: &str) {
+pub(crate) fn put_text(bytes: &mut Message, at: usize, text: &str) {
     let mut len = text.len().min(LEN - at - 1);
     while !text.is_char_boundary(len) {
         len -= 1;
     }
-    octets[at] = len as u8;
-    octets[at + 1..at + 1 + len].copy_from_slice(&text.as_bytes()[..len]);
+    bytes[at] = len as u8;
+    bytes[at + 1..at + 1 + len].copy_from_slice(&text.as_bytes()[..len]);
 }
 
 /// Reads a text.
-pub(crate) fn text(octets: &Message, at: usize) -> String {
-    let end = (at + 1 + usize::from(octets[at])).min(LEN);
-    String::from_utf8_lossy(&octets[at + 1..end]).into_owned()
+pub(crate) fn text(bytes: &Message, at: usize) -> String {
+    let end = (at + 1 + usize::from(bytes[at])).min(LEN);
+    String::from_utf8_lossy(&bytes[at + 1..end]).into_owned()
 }
 
 /// Sends a message with descriptors. The message always fits into the socket's buffer.
-pub(crate) fn send(socket: &UnixStream, octets: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(crate) fn send(socket: &UnixStream, bytes: &Message, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -101,7 +101,7 @@ pub(crate) fn send(socket: &UnixStream, octets: &Message, descriptors: &[Borrowe
     }
     let sent = sendmsg(
         socket.as_fd(),
-        &[IoSlice::new(octets)],
+        &[IoSlice::new(bytes)],
         &mut ancillary,
         SendFlags::NOSIGNAL,
     )?;
@@ -114,13 +114,13 @@ pub(crate) fn send(socket: &UnixStream, octets: &Message, descriptors: &[Borrowe
 
 /// Receives one message and the descriptors that come with it, if any.
 pub(crate) fn receive(socket: &UnixStream) -> io::Result<(Message, Vec<OwnedFd>)> {
-    let mut octets = [0; LEN];
+    let mut bytes = [0; LEN];
     let mut descriptors = Vec::new();
     let mut done = 0;
     while done < LEN {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let slice = &mut [IoSliceMut::new(&mut octets[done..])];
+        let slice = &mut [IoSliceMut::new(&mut bytes[done..])];
         let got = recvmsg(socket.as_fd(), slice, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(more) = message {
@@ -132,7 +132,7 @@ pub(crate) fn receive(socket: &UnixStream) -> io::Result<(Message, Vec<OwnedFd>)
         }
         done += got.bytes;
     }
-    Ok((octets, descriptors))
+    Ok((bytes, descriptors))
 }
 
 #[cfg(test)]
@@ -141,19 +141,19 @@ mod tests {
 
     #[test]
     fn a_version_comes_through() {
-        let mut octets = message();
-        Version::ours(7).put(&mut octets);
-        assert_eq!(Version::read(&octets), Some(Version::ours(7)));
+        let mut bytes = message();
+        Version::ours(7).put(&mut bytes);
+        assert_eq!(Version::read(&bytes), Some(Version::ours(7)));
         assert_eq!(Version::read(&[0; LEN]), None);
     }
 
     #[test]
     fn descriptors_come_with_a_message() {
         let (here, there) = UnixStream::pair().unwrap();
-        let octets = message();
-        send(&here, &octets, &[here.as_fd(), there.as_fd()]).unwrap();
+        let bytes = message();
+        send(&here, &bytes, &[here.as_fd(), there.as_fd()]).unwrap();
         let (read, descriptors) = receive(&there).unwrap();
-        assert_eq!((read, descriptors.len()), (octets, 2));
+        assert_eq!((read, descriptors.len()), (bytes, 2));
         drop(here);
         drop(descriptors);
         assert_eq!(receive(&there).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! control:  0 head (written by the producer)   64 tail (by the consumer)   128 armed: the consumer sleeps
-//! data:     length(4) kind(4) octets…, padded to 16; no record wraps around the end
+//! data:     length(4) kind(4) bytes…, padded to 16; no record wraps around the end
 //! ```
 //!
 //! Positions count the bytes since the ring was made. Each side keeps its own position, and accepts the other side's

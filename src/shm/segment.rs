@@ -107,10 +107,10 @@ impl Segment {
         self.base.as_ptr()
     }
 
-    /// The offset of `octets` in this memory. `None`: they do not lie in it.
-    pub(crate) fn offset_of(&self, octets: &[u8]) -> Option<usize> {
-        let at = (octets.as_ptr() as usize).checked_sub(self.base.as_ptr() as usize)?;
-        (at.checked_add(octets.len())? <= self.len).then_some(at)
+    /// The offset of `bytes` in this memory. `None`: they do not lie in it.
+    pub(crate) fn offset_of(&self, bytes: &[u8]) -> Option<usize> {
+        let at = (bytes.as_ptr() as usize).checked_sub(self.base.as_ptr() as usize)?;
+        (at.checked_add(bytes.len())? <= self.len).then_some(at)
     }
 
     /// A number that both sides read and write.
@@ -158,11 +158,11 @@ impl Segment {
     /// # Panics
     /// If the place does not lie in this memory.
     #[inline]
-    pub(crate) fn write(&self, at: usize, octets: &[u8]) {
-        assert!(at <= self.len && octets.len() <= self.len - at);
-        // SAFETY: the destination lies in the mapping. `octets` is memory of this process, or a place of the mapping
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(at <= self.len && bytes.len() <= self.len - at);
+        // SAFETY: the destination lies in the mapping. `bytes` is memory of this process, or a place of the mapping
         // that this side does not write. This process holds no reference to a place that this side writes.
-        unsafe { ptr::copy(octets.as_ptr(), self.base.as_ptr().add(at), octets.len()) };
+        unsafe { ptr::copy(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len()) };
     }
 }
 

@@ -27,8 +27,8 @@ fn records_come_in_order_and_whole() {
             while !producer.has_room(len + 4).unwrap() {
                 thread::yield_now();
             }
-            let octets = vec![number as u8; len];
-            producer.push(KIND, &[IoSlice::new(&number.to_le_bytes()), IoSlice::new(&octets)]);
+            let bytes = vec![number as u8; len];
+            producer.push(KIND, &[IoSlice::new(&number.to_le_bytes()), IoSlice::new(&bytes)]);
             producer.publish();
         }
     });
@@ -39,11 +39,11 @@ fn records_come_in_order_and_whole() {
                 None => thread::yield_now(),
             }
         };
-        let mut octets = vec![0; found.len];
-        assert!(memory.copy(found.at, &mut octets));
-        assert_eq!((found.kind, &octets[..4]), (KIND, &number.to_le_bytes()[..]));
-        assert_eq!(octets.len(), 4 + (number * 37 % 700) as usize);
-        assert!(octets[4..].iter().all(|octet| *octet == number as u8));
+        let mut bytes = vec![0; found.len];
+        assert!(memory.copy(found.at, &mut bytes));
+        assert_eq!((found.kind, &bytes[..4]), (KIND, &number.to_le_bytes()[..]));
+        assert_eq!(bytes.len(), 4 + (number * 37 % 700) as usize);
+        assert!(bytes[4..].iter().all(|byte| *byte == number as u8));
         consumer.release();
     }
     writer.join().unwrap();
@@ -109,11 +109,11 @@ fn memory_for_reading_can_not_be_written() {
     assert!(Segment::map(fd.as_fd(), 4096, Access::Write).is_err());
     let theirs = Segment::map(fd.as_fd(), 4096, Access::Read).unwrap();
     ours.write(7, b"seen");
-    let mut octets = [0; 4];
-    assert!(theirs.copy(7, &mut octets));
-    assert_eq!(&octets, b"seen");
+    let mut bytes = [0; 4];
+    assert!(theirs.copy(7, &mut bytes));
+    assert_eq!(&bytes, b"seen");
     for outside in [4093, usize::MAX, usize::MAX - 2] {
-        assert!(!theirs.copy(outside, &mut octets) && theirs.number(outside).is_none());
+        assert!(!theirs.copy(outside, &mut bytes) && theirs.number(outside).is_none());
         assert!(theirs.span(outside, 4).is_none());
     }
     assert!(Segment::map(fd.as_fd(), 8192, Access::Read).is_err());

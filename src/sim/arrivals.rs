@@ -108,19 +108,19 @@ impl Scheduler {
             ..
         } = self;
         let p = wires.get(packet);
-        let (source, index, octets) = (p.source, p.destination, p.data.len());
+        let (source, index, bytes) = (p.source, p.destination, p.data.len());
         let in_memory = *shared_memory && wires.host(source) == wires.host(index);
         let p = wires.get(packet);
         let node = &mut nodes[index as usize];
         if let Doing::Crashed { refuse } = node.doing {
             return self.refuse(packet, refuse);
         }
-        if !polled && !in_memory && !node.accept(*now, octets as u32, *receive_buffer) {
+        if !polled && !in_memory && !node.accept(*now, bytes as u32, *receive_buffer) {
             self.lose_unread(packet);
             return None;
         }
-        *digest = mix(*digest ^ *now ^ u64::from(source) << 40 ^ u64::from(index) << 16 ^ octets as u64);
-        let cost = if polled { 0 } else { cpu.cost(cpu.receive, octets) };
+        *digest = mix(*digest ^ *now ^ u64::from(source) << 40 ^ u64::from(index) << 16 ^ bytes as u64);
+        let cost = if polled { 0 } else { cpu.cost(cpu.receive, bytes) };
         node.local = node.local.max(*now) + cost;
         if in_memory || opens(&p.data) {
             // A process that has been heard of is a peer from then on.
@@ -129,7 +129,7 @@ impl Scheduler {
         node.habit.hear(named_peer(&p.data));
         let at = node.now();
         node.messenger
-            .handle_datagrams(at, address_of(source), &mut p.data, octets);
+            .handle_datagrams(at, address_of(source), &mut p.data, bytes);
         heap::go_on();
         wires.drop_packet(packet);
         self.settle(index)
@@ -137,13 +137,13 @@ impl Scheduler {
 
     /// A node relays a packet that is not for it.
     fn pass_on(&mut self, index: u32, packet: u32) {
-        let octets = self.wires.get(packet).data.len();
+        let bytes = self.wires.get(packet).data.len();
         let node = &mut self.nodes[index as usize];
-        if matches!(node.doing, Doing::Crashed { .. }) || !node.accept(self.now, octets as u32, self.receive_buffer) {
+        if matches!(node.doing, Doing::Crashed { .. }) || !node.accept(self.now, bytes as u32, self.receive_buffer) {
             return self.lose_unread(packet);
         }
         let cpu = &self.cpu;
-        node.local = node.local.max(self.now) + cpu.cost(cpu.receive, octets) + cpu.cost(cpu.send, octets);
+        node.local = node.local.max(self.now) + cpu.cost(cpu.receive, bytes) + cpu.cost(cpu.send, bytes);
         self.wires.pass_on(&mut self.queue, node.local, packet, index);
     }
 

@@ -10,7 +10,7 @@ pub struct Cpu {
     /// Per packet received, ns. Up to 1e9.
     pub receive: f64,
     /// Per byte sent or received, ns. Up to 1e6.
-    pub octet: f64,
+    pub byte: f64,
     /// A poll without result (`MPI_Test`), ns. At least 1, so that time goes on; up to 1e9. Default 500: a system call.
     pub look: f64,
 }
@@ -20,7 +20,7 @@ impl Default for Cpu {
         Self {
             send: 300.0,
             receive: 300.0,
-            octet: 0.05,
+            byte: 0.05,
             look: 500.0,
         }
     }
@@ -31,7 +31,7 @@ impl Cpu {
     pub const FREE: Self = Self {
         send: 0.0,
         receive: 0.0,
-        octet: 0.0,
+        byte: 0.0,
         look: 500.0,
     };
 
@@ -43,15 +43,15 @@ impl Cpu {
         let checks = [
             ((0.0..=1e9).contains(&self.send), "send", "from 0 to 1e9 ns"),
             ((0.0..=1e9).contains(&self.receive), "receive", "from 0 to 1e9 ns"),
-            ((0.0..=1e6).contains(&self.octet), "octet", "from 0 to 1e6 ns"),
+            ((0.0..=1e6).contains(&self.byte), "byte", "from 0 to 1e6 ns"),
             ((1.0..=1e9).contains(&self.look), "look", "from 1 to 1e9 ns"),
         ];
         RangeError::first(&checks)
     }
 
     /// Time of a packet of so many bytes, ns; `packet` is what it takes without them.
-    pub(super) fn cost(&self, packet: f64, octets: usize) -> u64 {
-        round(packet + self.octet * octets as f64)
+    pub(super) fn cost(&self, packet: f64, bytes: usize) -> u64 {
+        round(packet + self.byte * bytes as f64)
     }
 }
 

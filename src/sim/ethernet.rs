@@ -24,14 +24,14 @@ const SETTLE: u32 = u32::MAX;
 struct Station {
     /// Packets to send, and their sizes on the medium, bytes.
     waiting: VecDeque<(u32, u32)>,
-    octets: u32,
+    bytes: u32,
     attempts: u32,
 }
 
 /// Times are in ps. A host with packets either has an attempt scheduled or is sending; never both.
 #[derive(Debug)]
 pub(super) struct Medium {
-    octet: u64,
+    byte: u64,
     delay: u64,
     limit: u32,
     stations: Vec<Station>,
@@ -44,7 +44,7 @@ pub(super) struct Medium {
 impl Medium {
     pub(super) fn new(network: &Network, hosts: u32, seed: u64) -> Self {
         Self {
-            octet: network.octet(),
+            byte: network.byte(),
             delay: network.delay.as_nanos() as u64 * 1_000,
             limit: network.queue,
             stations: (0..hosts).map(|_| Station::default()).collect(),
@@ -57,17 +57,17 @@ impl Medium {
 
     /// Bytes that wait at a host.
     pub(super) fn waiting(&self, host: u32) -> u32 {
-        self.stations[host as usize].octets
+        self.stations[host as usize].bytes
     }
 
-    /// A host has a packet of `octets` bytes to send. False: its queue is full.
-    pub(super) fn offer(&mut self, queue: &mut Queue, now: u64, host: u32, packet: u32, octets: u32) -> bool {
+    /// A host has a packet of `bytes` bytes to send. False: its queue is full.
+    pub(super) fn offer(&mut self, queue: &mut Queue, now: u64, host: u32, packet: u32, bytes: u32) -> bool {
         let station = &mut self.stations[host as usize];
-        if station.octets + octets > self.limit {
+        if station.bytes + bytes > self.limit {
             return false;
         }
-        station.octets += octets;
-        station.waiting.push_back((packet, octets));
+        station.bytes += bytes;
+        station.waiting.push_back((packet, bytes));
         if station.waiting.len() == 1 {
             queue.push(now, Event::Medium(host));
         }
@@ -95,11 +95,11 @@ impl Medium {
 
     /// By now every host hears that a host has begun to send.
     fn settle(&mut self, queue: &mut Queue, stats: &mut NetworkStats) -> Option<u32> {
-        let bit = self.octet / 8;
+        let bit = self.byte / 8;
         if let [host] = self.talking[..] {
             self.talking.clear();
-            let (packet, octets) = self.next(host)?;
-            self.idle_at = self.begun + u64::from(octets) * self.octet;
+            let (packet, bytes) = self.next(host)?;
+            self.idle_at = self.begun + u64::from(bytes) * self.byte;
             queue.push((self.idle_at + self.delay).div_ceil(1_000), Event::Arrive(packet));
             self.again(queue, host, self.idle_at);
             return None;
@@ -127,7 +127,7 @@ impl Medium {
     fn next(&mut self, host: u32) -> Option<(u32, u32)> {
         let station = &mut self.stations[host as usize];
         let next = station.waiting.pop_front()?;
-        station.octets -= next.1;
+        station.bytes -= next.1;
         station.attempts = 0;
         Some(next)
     }

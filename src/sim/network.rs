@@ -223,8 +223,8 @@ impl Network {
             ),
             (self.delay <= Duration::from_secs(1), "delay", "at most 1 s"),
             (self.gap <= Duration::from_secs(1), "gap", "at most 1 s"),
-            ((576..=65_535).contains(&self.mtu), "mtu", "from 576 to 65535 octets"),
-            (self.framing <= 1_000, "framing", "at most 1000 octets"),
+            ((576..=65_535).contains(&self.mtu), "mtu", "from 576 to 65535 bytes"),
+            (self.framing <= 1_000, "framing", "at most 1000 bytes"),
             (
                 (self.mtu.saturating_add(self.framing)..=1 << 30).contains(&self.queue),
                 "queue",
@@ -298,7 +298,7 @@ impl Network {
     }
 
     /// Time of one byte on a wire, ps.
-    pub(super) fn octet(&self) -> u64 {
+    pub(super) fn byte(&self) -> u64 {
         (8e12 / self.bandwidth).round().max(1.0) as u64
     }
 }
@@ -311,7 +311,7 @@ pub struct NetworkStats {
     /// Packets that hosts have sent.
     pub sent: u64,
     /// Bytes of these packets, as datagrams.
-    pub octets: u64,
+    pub bytes: u64,
     /// Packets that reached their hosts. (Packets that are under way when the last program ends count neither here nor
     /// as lost.)
     pub delivered: u64,
@@ -335,7 +335,7 @@ pub struct NetworkStats {
 
 crate::table::display_as_table!(NetworkStats {
     sent,
-    octets,
+    bytes,
     delivered,
     overflowed,
     unread,

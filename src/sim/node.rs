@@ -75,7 +75,7 @@ pub(super) struct Node {
     unread: VecDeque<(u64, u32)>,
     pub(super) messenger: Messenger,
     pub(super) core: Core,
-    unread_octets: u32,
+    unread_bytes: u32,
     /// Packets that wait until the program has computed, where processes poll for themselves.
     pub(super) left: VecDeque<u32>,
     pub(super) ended_sessions: usize,
@@ -94,7 +94,7 @@ impl Node {
             doing: Doing::Running,
             condition: None,
             unread: VecDeque::new(),
-            unread_octets: 0,
+            unread_bytes: 0,
             left: VecDeque::new(),
             ended_sessions: 0,
             habit: Habit::default(),
@@ -130,21 +130,21 @@ impl Node {
         self.core.pump(&mut self.messenger, now);
     }
 
-    /// Whether there is room for `octets` more bytes at `now` in a buffer of `most`; if so, they are taken at `start`.
-    pub(super) fn accept(&mut self, now: u64, octets: u32, most: u32) -> bool {
-        while let Some(&(taken, octets)) = self.unread.front()
+    /// Whether there is room for `bytes` more bytes at `now` in a buffer of `most`; if so, they are taken at `start`.
+    pub(super) fn accept(&mut self, now: u64, bytes: u32, most: u32) -> bool {
+        while let Some(&(taken, bytes)) = self.unread.front()
             && taken <= now
         {
             self.unread.pop_front();
-            self.unread_octets -= octets;
+            self.unread_bytes -= bytes;
         }
         if self.local <= now {
             return true;
         }
-        let fits = self.unread_octets + octets <= most;
+        let fits = self.unread_bytes + bytes <= most;
         if fits {
-            self.unread.push_back((self.local, octets));
-            self.unread_octets += octets;
+            self.unread.push_back((self.local, bytes));
+            self.unread_bytes += bytes;
         }
         fits
     }

@@ -40,7 +40,7 @@ struct Path {
     planned: bool,
     /// Packets that wait for it, and their bytes.
     held: VecDeque<u32>,
-    octets: u32,
+    bytes: u32,
     /// Position of the oldest of them among all waiting packets.
     place: u64,
     /// Since when the oldest of them waits, or a message without a packet does; `u64::MAX`: none waits.
@@ -56,7 +56,7 @@ impl Path {
             since: now,
             planned: false,
             held: VecDeque::new(),
-            octets: 0,
+            bytes: 0,
             place: 0,
             wanted: u64::MAX,
             watched: false,
@@ -282,7 +282,7 @@ impl Paths {
     /// `from` sends a packet: it goes, waits or is lost.
     pub(super) fn send(&mut self, around: &mut Surroundings<'_>, now: u64, packet: u32, (from, to): Pair) {
         let pair = pair(from, to);
-        let octets = around.wires.get(packet).data.len() as u32;
+        let bytes = around.wires.get(packet).data.len() as u32;
         if let Some(path) = self.paths.get_mut(&pair)
             && path.state == State::Up
         {
@@ -304,8 +304,8 @@ impl Paths {
         if path.held.is_empty() {
             path.place = waited;
         }
-        if path.octets.saturating_add(octets) <= most {
-            path.octets += octets;
+        if path.bytes.saturating_add(bytes) <= most {
+            path.bytes += bytes;
             path.held.push_back(packet);
             let waiting = around.wires.get(packet);
             (waiting.source, waiting.destination) = (from, to);
@@ -592,7 +592,7 @@ impl Paths {
             self.end(pair, now);
         } else {
             let path = self.path(pair, now);
-            (path.state, path.since, path.wanted, path.octets) = (State::Up, now, u64::MAX, 0);
+            (path.state, path.since, path.wanted, path.bytes) = (State::Up, now, u64::MAX, 0);
             let place = path.place;
             let packets = std::mem::take(&mut path.held);
             self.going.extend(packets.into_iter().map(|packet| (place, packet)));

@@ -389,7 +389,7 @@ impl Scheduler {
             habit.send(|| core.peers.get(destination));
             let packet = wires.packet(burst.len());
             let data = &mut wires.get(packet).data;
-            node.messenger.gather(burst, |octets| data.extend_from_slice(octets));
+            node.messenger.gather(burst, |bytes| data.extend_from_slice(bytes));
             node.local += cpu.cost(cpu.send, data.len());
             let local = node.local;
             match paths {

@@ -139,7 +139,7 @@ impl Simulation {
                 "shared_memory",
                 "only where helpers poll and no process crashes",
             ),
-            (self.receive_buffer >= 1_500, "receive_buffer", "at least 1500 octets"),
+            (self.receive_buffer >= 1_500, "receive_buffer", "at least 1500 bytes"),
             (
                 (64 << 10..=isize::MAX as usize).contains(&self.stack),
                 "stack",

@@ -77,7 +77,7 @@ pub(super) struct Wires {
     /// Number of wires of each host.
     ports: u32,
     /// Time of one byte, ps, and the wire's delay.
-    octet: u64,
+    byte: u64,
     delay: u64,
     /// Additional time of each message, ps.
     gap: u64,
@@ -112,7 +112,7 @@ impl Wires {
             processes,
             hosts,
             ports,
-            octet: network.octet(),
+            byte: network.byte(),
             delay: network.delay.as_nanos() as u64 * 1_000,
             gap: network.gap.as_nanos() as u64 * 1_000,
             free_at: vec![0; (2 * hosts * ports + between) as usize],
@@ -139,11 +139,11 @@ impl Wires {
         }
     }
 
-    /// An empty packet with room for `octets` bytes, to be filled and given to [`send`](Self::send).
-    pub(super) fn packet(&mut self, octets: usize) -> u32 {
+    /// An empty packet with room for `bytes` bytes, to be filled and given to [`send`](Self::send).
+    pub(super) fn packet(&mut self, bytes: usize) -> u32 {
         let packet = self.free.pop().unwrap_or_else(|| self.new_packet());
-        if self.packets[packet as usize].data.capacity() < octets {
-            self.enlarge(packet, octets);
+        if self.packets[packet as usize].data.capacity() < bytes {
+            self.enlarge(packet, bytes);
         }
         packet
     }
@@ -173,9 +173,9 @@ impl Wires {
     }
 
     #[cold]
-    fn enlarge(&mut self, packet: u32, octets: usize) {
-        let octets = octets.max(self.network.datagram());
-        heap::apart(|| self.packets[packet as usize].data = Vec::with_capacity(octets));
+    fn enlarge(&mut self, packet: u32, bytes: usize) {
+        let bytes = bytes.max(self.network.datagram());
+        heap::apart(|| self.packets[packet as usize].data = Vec::with_capacity(bytes));
     }
 
     /// The process that a packet is for, if this wire is its last.
@@ -229,7 +229,7 @@ impl Wires {
         let first = self.host(process) * self.ports;
         let wires = &self.free_at[first as usize..(first + self.ports) as usize];
         let free_at = *wires.iter().min()?;
-        let most = u64::from(self.network.ahead) * self.octet;
+        let most = u64::from(self.network.ahead) * self.byte;
         (free_at > now * 1_000 + most).then(|| (free_at - most / 2).div_ceil(1_000))
     }
 
@@ -238,7 +238,7 @@ impl Wires {
         let p = &mut self.packets[packet as usize];
         (p.source, p.destination) = (source, destination);
         self.stats.sent += 1;
-        self.stats.octets += p.data.len() as u64;
+        self.stats.bytes += p.data.len() as u64;
         self.leave(queue, now, packet, source);
     }
 
@@ -382,20 +382,20 @@ impl Wires {
     /// Puts a packet into the queue of a wire, which it occupies for a gap (ps) beyond the time of its bytes.
     #[inline(always)]
     fn enter(&mut self, queue: &mut Queue, now: u64, packet: u32, (wire, gap): (u32, u64)) {
-        let octets = self.size(packet);
+        let bytes = self.size(packet);
         let now = now * 1_000;
         let start = self.free_at[wire as usize].max(now);
         let ahead = match start - now {
             0 => 0,
-            wait => wait / self.octet,
+            wait => wait / self.byte,
         };
-        if ahead + u64::from(octets) > u64::from(self.network.queue) {
+        if ahead + u64::from(bytes) > u64::from(self.network.queue) {
             self.stats.overflowed += 1;
             self.drop_packet(packet);
             return;
         }
         self.stats.marked += u64::from(ahead > u64::from(self.network.mark));
-        let end = start + gap + u64::from(octets) * self.octet;
+        let end = start + gap + u64::from(bytes) * self.byte;
         self.free_at[wire as usize] = end;
         if self.is_lost() {
             self.drop_packet(packet);
@@ -414,7 +414,7 @@ impl Wires {
     /// The same on a shared medium. (Packets lost at random do not occupy it.)
     fn offer(&mut self, queue: &mut Queue, now: u64, packet: u32) {
         // The shortest frame has 64 bytes, of which 18 are framing.
-        let octets = self.size(packet).max(46 + self.network.framing);
+        let bytes = self.size(packet).max(46 + self.network.framing);
         if self.is_lost() {
             return self.drop_packet(packet);
         }
@@ -422,7 +422,7 @@ impl Wires {
         let p = &mut self.packets[packet as usize];
         p.wire = 0;
         self.stats.marked += u64::from(medium.waiting(p.from) > self.network.mark);
-        if !medium.offer(queue, now, p.from, packet, octets) {
+        if !medium.offer(queue, now, p.from, packet, bytes) {
             self.stats.overflowed += 1;
             self.drop_packet(packet);
         }

@@ -373,10 +373,10 @@ mod tests {
             let options = SendOptions::default();
             let sent = messenger.send(Instant::ZERO, peer, &options, Payload::Copy(b"x"));
             assert!(sent.is_ok(), "{sent:?}");
-            let (mut burst, mut octets) = (Burst::default(), Vec::new());
+            let (mut burst, mut bytes) = (Burst::default(), Vec::new());
             assert!(messenger.poll_transmit(Instant::ZERO, &mut burst));
-            messenger.gather(&burst, |piece| octets.extend_from_slice(piece));
-            let open = Packet::new_checked(&octets[..]).unwrap().open().unwrap();
+            messenger.gather(&burst, |piece| bytes.extend_from_slice(piece));
+            let open = Packet::new_checked(&bytes[..]).unwrap().open().unwrap();
             (open.epoch, open.token.secret)
         };
         let (first, second) = (opening(), opening());

@@ -45,13 +45,13 @@ impl<'a> Builder<'a> {
     }
 
     #[inline]
-    fn put<const N: usize>(&mut self, flag: Flags, octets: [u8; N]) {
+    fn put<const N: usize>(&mut self, flag: Flags, bytes: [u8; N]) {
         debug_assert!(
             (self.flags & Flags::EXTENSIONS).bits() < flag.bits(),
             "extensions out of order"
         );
         self.flags |= flag;
-        self.buffer[self.len..self.len + N].copy_from_slice(&octets);
+        self.buffer[self.len..self.len + N].copy_from_slice(&bytes);
         self.len += N;
     }
 
@@ -79,10 +79,10 @@ impl<'a> Builder<'a> {
     /// Adds a placement.
     #[inline]
     pub fn placement(&mut self, placement: Placement) -> &mut Self {
-        let mut octets = [0; 16];
-        octets[..4].copy_from_slice(&placement.landing.to_be_bytes());
-        octets[8..].copy_from_slice(&placement.offset.to_be_bytes());
-        self.put(Flags::PLACEMENT, octets);
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&placement.landing.to_be_bytes());
+        bytes[8..].copy_from_slice(&placement.offset.to_be_bytes());
+        self.put(Flags::PLACEMENT, bytes);
         self
     }
 
@@ -110,15 +110,15 @@ impl<'a> Builder<'a> {
 
     /// Adds the opening of a session.
     pub fn open(&mut self, open: &Open) -> &mut Self {
-        let mut octets = [0; OPEN_LEN];
-        octets[..8].copy_from_slice(&open.epoch.to_be_bytes());
-        octets[8..16].copy_from_slice(&pair(open.token.index, open.features.bits()));
-        octets[16..24].copy_from_slice(&open.token.secret.to_be_bytes());
-        octets[24..32].copy_from_slice(&pair(open.credit.limit, open.credit.window));
-        octets[32..36].copy_from_slice(&open.ack_delay.to_be_bytes());
-        octets[36..38].copy_from_slice(&open.max_datagram.to_be_bytes());
-        octets[38..].copy_from_slice(&open.port.to_be_bytes());
-        self.put(Flags::OPEN, octets);
+        let mut bytes = [0; OPEN_LEN];
+        bytes[..8].copy_from_slice(&open.epoch.to_be_bytes());
+        bytes[8..16].copy_from_slice(&pair(open.token.index, open.features.bits()));
+        bytes[16..24].copy_from_slice(&open.token.secret.to_be_bytes());
+        bytes[24..32].copy_from_slice(&pair(open.credit.limit, open.credit.window));
+        bytes[32..36].copy_from_slice(&open.ack_delay.to_be_bytes());
+        bytes[36..38].copy_from_slice(&open.max_datagram.to_be_bytes());
+        bytes[38..].copy_from_slice(&open.port.to_be_bytes());
+        self.put(Flags::OPEN, bytes);
         self
     }
 
@@ -143,10 +143,10 @@ impl<'a> Builder<'a> {
     /// Adds a seal. The caller can compute the tag only when the header is finished;
     /// [`seal_offset`](super::Packet::seal_offset) of the finished packet gives the offset of the seal.
     pub fn seal(&mut self, seal: &Seal) -> &mut Self {
-        let mut octets = [0; SEAL_LEN];
-        octets[..8].copy_from_slice(&seal.number.to_be_bytes());
-        octets[8..].copy_from_slice(&seal.tag);
-        self.put(Flags::SEAL, octets);
+        let mut bytes = [0; SEAL_LEN];
+        bytes[..8].copy_from_slice(&seal.number.to_be_bytes());
+        bytes[8..].copy_from_slice(&seal.tag);
+        self.put(Flags::SEAL, bytes);
         self
     }
 

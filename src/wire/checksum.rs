@@ -29,8 +29,8 @@ impl Crc32c {
     /// Adds more bytes.
     #[must_use]
     #[inline]
-    pub fn update(self, octets: &[u8]) -> Self {
-        Self(append(self.0, octets))
+    pub fn update(self, bytes: &[u8]) -> Self {
+        Self(append(self.0, bytes))
     }
 
     /// The value.
@@ -49,8 +49,8 @@ impl Default for Crc32c {
 /// Uses the CRC instruction of the processor, which is detected at run time.
 #[cfg(feature = "std")]
 #[inline]
-fn append(crc: u32, octets: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc, octets)
+fn append(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
 }
 
 #[cfg(not(feature = "std"))]
@@ -58,11 +58,11 @@ use append_by_table as append;
 
 /// Processes 16 bytes per step, with tables of 16 KiB.
 #[cfg(any(test, not(feature = "std")))]
-fn append_by_table(crc: u32, octets: &[u8]) -> u32 {
+fn append_by_table(crc: u32, bytes: &[u8]) -> u32 {
     static TABLES: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
     // The initial register of the digest is neither reflected nor inverted.
     let mut digest = TABLES.digest_with_initial((!crc).reverse_bits());
-    digest.update(octets);
+    digest.update(bytes);
     digest.finalize()
 }
 
@@ -107,14 +107,14 @@ pub fn fill(datagram: &mut [u8]) {
     }
 }
 
-/// Whether the checksum of a packet is right; `true` for a packet without a checksum. `octets` are the bytes of the
+/// Whether the checksum of a packet is right; `true` for a packet without a checksum. `bytes` are the bytes of the
 /// packet.
 #[must_use]
-pub fn verify<T: AsRef<[u8]>>(packet: &Packet<T>, octets: &[u8]) -> bool {
+pub fn verify<T: AsRef<[u8]>>(packet: &Packet<T>, bytes: &[u8]) -> bool {
     let (Some(expected), Some(at)) = (packet.checksum(), packet.checksum_offset()) else {
         return true;
     };
-    compute(octets, at, []) == expected
+    compute(bytes, at, []) == expected
 }
 
 #[cfg(test)]
@@ -122,10 +122,10 @@ mod tests {
     use super::*;
 
     /// Computes one bit at a time, as in the definition.
-    fn append_by_bit(crc: u32, octets: &[u8]) -> u32 {
+    fn append_by_bit(crc: u32, bytes: &[u8]) -> u32 {
         let mut crc = !crc;
-        for &octet in octets {
-            crc ^= u32::from(octet);
+        for &byte in bytes {
+            crc ^= u32::from(byte);
             for _ in 0..8 {
                 crc = crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
             }
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn published_values() {
         let mut ascending = [0; 32];
-        for (i, octet) in ascending.iter_mut().enumerate() {
-            *octet = i as u8;
+        for (i, byte) in ascending.iter_mut().enumerate() {
+            *byte = i as u8;
         }
         let mut descending = ascending;
         descending.reverse();
-        for (octets, crc) in [
+        for (bytes, crc) in [
             (&[][..], 0),
             (b"123456789", 0xe306_9283),
             (&[0; 32], 0x8a91_36aa),
@@ -150,24 +150,24 @@ mod tests {
             (&ascending, 0x46dd_794e),
             (&descending, 0x113f_db5c),
         ] {
-            assert_eq!(Crc32c::new().update(octets).finish(), crc);
-            assert_eq!(append_by_table(0, octets), crc);
-            assert_eq!(append_by_bit(0, octets), crc);
+            assert_eq!(Crc32c::new().update(bytes).finish(), crc);
+            assert_eq!(append_by_table(0, bytes), crc);
+            assert_eq!(append_by_bit(0, bytes), crc);
         }
     }
 
     #[test]
-    fn implementations_agree_however_the_octets_are_cut() {
-        let mut octets = [0; 600];
+    fn implementations_agree_however_the_bytes_are_cut() {
+        let mut bytes = [0; 600];
         let mut state = 1u32;
-        for octet in &mut octets {
+        for byte in &mut bytes {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            *octet = (state >> 24) as u8;
+            *byte = (state >> 24) as u8;
         }
-        for len in 0..octets.len() {
-            let octets = &octets[..len];
-            let (head, tail) = octets.split_at(len * 3 / 7);
-            let expected = append_by_bit(0, octets);
+        for len in 0..bytes.len() {
+            let bytes = &bytes[..len];
+            let (head, tail) = bytes.split_at(len * 3 / 7);
+            let expected = append_by_bit(0, bytes);
             assert_eq!(append(append(0, head), tail), expected, "{len}");
             assert_eq!(append_by_table(append_by_table(0, head), tail), expected, "{len}");
         }

@@ -42,13 +42,13 @@ impl core::fmt::Display for Error {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Truncated { need, have } => {
-                write!(f, "packet truncated: {need} octets needed, {have} there")
+                write!(f, "packet truncated: {need} bytes needed, {have} there")
             }
             Self::Version(v) => write!(f, "wire format version {v}, this side speaks {VERSION}"),
             Self::Kind(k) => write!(f, "unknown packet kind {k}"),
             Self::Flags(bits) => write!(f, "unknown flags {bits:#06x}"),
-            Self::Reserved => f.write_str("reserved octets are not zero"),
-            Self::Trailing { excess } => write!(f, "{excess} octets after the payload"),
+            Self::Reserved => f.write_str("reserved bytes are not zero"),
+            Self::Trailing { excess } => write!(f, "{excess} bytes after the payload"),
             Self::SackWords(n) => write!(f, "acknowledgement bitmap of {n} words (1 to {MAX_SACK_WORDS})"),
             Self::Fragment => f.write_str("fragment does not lie inside its message"),
             Self::Bundle => f.write_str("records do not fill the bundle"),

@@ -54,7 +54,7 @@
 //!
 //! The flags; bit 0 is the least significant:
 //!
-//! | bit | flag | announces | octets |
+//! | bit | flag | announces | bytes |
 //! |---|---|---|---|
 //! | 0 | [`MATCH`](Flags::MATCH) | match bits | 8 |
 //! | 1 | [`IMMEDIATE`](Flags::IMMEDIATE) | immediate data | 8 |

@@ -121,8 +121,8 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// in the buffer.
     #[inline(always)]
     fn check_header(&self, len: usize) -> Result<Checked, Error> {
-        let octets = self.buffer.as_ref();
-        let have = octets.len();
+        let bytes = self.buffer.as_ref();
+        let have = bytes.len();
         if have < BASE_LEN {
             return Err(Error::Truncated { need: BASE_LEN, have });
         }
@@ -146,7 +146,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             return Err(Error::Reserved);
         }
         let header = if flags.intersects(VARIABLE) {
-            self.check_variable(octets, flags, fixed)?
+            self.check_variable(bytes, flags, fixed)?
         } else {
             fixed
         };
@@ -168,25 +168,25 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Checks the extensions in [`VARIABLE`] and returns the length of the header. The extensions before them, whose
     /// offsets follow from the flags, end at `at`.
     #[cold]
-    fn check_variable(&self, octets: &[u8], flags: Flags, at: usize) -> Result<usize, Error> {
+    fn check_variable(&self, bytes: &[u8], flags: Flags, at: usize) -> Result<usize, Error> {
         let at = if flags.contains(Flags::SACK) {
-            self.check_sack(octets, at)?
+            self.check_sack(bytes, at)?
         } else {
             at
         };
         Ok(if flags.contains(Flags::SEAL) { at + SEAL_LEN } else { at })
     }
 
-    fn check_sack(&self, octets: &[u8], at: usize) -> Result<usize, Error> {
-        let have = octets.len();
+    fn check_sack(&self, bytes: &[u8], at: usize) -> Result<usize, Error> {
+        let have = bytes.len();
         if have < at + 8 {
             return Err(Error::Truncated { need: at + 8, have });
         }
-        let words = octets[at];
+        let words = bytes[at];
         if words == 0 || usize::from(words) > MAX_SACK_WORDS {
             return Err(Error::SackWords(words));
         }
-        if octets[at + 1..at + 8] != [0; 7] {
+        if bytes[at + 1..at + 8] != [0; 7] {
             return Err(Error::Reserved);
         }
         Ok(at + 8 + 8 * usize::from(words))
@@ -256,9 +256,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline]
     fn field<const N: usize>(&self, flag: Flags) -> [u8; N] {
         let at = self.offset_of(flag);
-        let mut octets = [0; N];
-        octets.copy_from_slice(&self.buffer.as_ref()[at..at + N]);
-        octets
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.buffer.as_ref()[at..at + N]);
+        bytes
     }
 
     #[inline]
@@ -395,9 +395,9 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if !self.flags().contains(Flags::OPEN) {
             return None;
         }
-        let octets: [u8; OPEN_LEN] = self.field(Flags::OPEN);
-        let word = |at: usize| u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
-        let half = |at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
+        let bytes: [u8; OPEN_LEN] = self.field(Flags::OPEN);
+        let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let half = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let double = |at: usize| u64::from(word(at)) << 32 | u64::from(word(at + 4));
         Some(Open {
             epoch: double(0),
@@ -419,17 +419,17 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The words of the selective acknowledgement (see [`super::Builder::sack`]); empty if there is none.
     #[inline]
     pub fn sack(&self) -> impl Iterator<Item = u64> + '_ {
-        let octets = self.buffer.as_ref();
+        let bytes = self.buffer.as_ref();
         let (start, end) = if self.flags().contains(Flags::SACK) {
             let at = self.fixed_len();
-            (at + 8, at + 8 + 8 * usize::from(octets[at]))
+            (at + 8, at + 8 + 8 * usize::from(bytes[at]))
         } else {
             (0, 0)
         };
-        octets[start..end].chunks_exact(8).map(|word| {
-            let mut octets = [0; 8];
-            octets.copy_from_slice(word);
-            u64::from_be_bytes(octets)
+        bytes[start..end].chunks_exact(8).map(|word| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(word);
+            u64::from_be_bytes(bytes)
         })
     }
 

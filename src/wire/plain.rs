@@ -40,10 +40,10 @@ pub struct Plain<'a> {
 }
 
 impl<'a> Plain<'a> {
-    /// The packet in `octets`, if it is a plain one and its length is right.
+    /// The packet in `bytes`, if it is a plain one and its length is right.
     #[inline(always)]
-    pub(crate) fn read(octets: &'a [u8]) -> Option<Self> {
-        let (base, mut rest) = octets.split_first_chunk::<BASE_LEN>()?;
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (base, mut rest) = bytes.split_first_chunk::<BASE_LEN>()?;
         let words: [U64; BASE_LEN / 8] = zerocopy::transmute!(*base);
         let [first, second, secret, order, last] = words.map(U64::get);
         let flags = Flags::from_bits_retain((first >> 32) as u16);
@@ -54,9 +54,9 @@ impl<'a> Plain<'a> {
             if !flags.contains(flag) {
                 return Some(None);
             }
-            let (octets, after) = rest.split_first_chunk::<8>()?;
+            let (bytes, after) = rest.split_first_chunk::<8>()?;
             rest = after;
-            Some(Some(u64::from_be_bytes(*octets)))
+            Some(Some(u64::from_be_bytes(*bytes)))
         };
         let (match_bits, stamp) = (next(Flags::MATCH)?, next(Flags::TIMESTAMP)?);
         // (This also requires that the rail and the reserved byte are 0.)

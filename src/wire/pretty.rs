@@ -4,7 +4,7 @@
 //! 7 > 9 data ch 0 session 3:00000000c0ffee00 seq 17 ack 5 msg 42 match 0x000000000000002a frag 0/4000 len 1432
 //! 9 > 7 ack ch 0 session 7:000000000badcafe seq 5 ack 17 msg 0 sack 19-22,25 len 0
 //! 7 > 9 data ch 0 session 3:00000000c0ffee00 seq 18 ack 5 msg 43 bundle len 42 records 10,20
-//! malformed, 12 octets: packet truncated: 40 octets needed, 12 there
+//! malformed, 12 bytes: packet truncated: 40 bytes needed, 12 there
 //! ```
 //!
 //! A line shows, in this order: source and destination processor (`*` for [`ANY_PROCESSOR`](super::ANY_PROCESSOR)),
@@ -31,7 +31,7 @@ impl fmt::Display for Pretty<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let packet = match Packet::new_checked(self.0) {
             Ok(packet) => packet,
-            Err(error) => return write!(f, "malformed, {} octets: {error}", self.0.len()),
+            Err(error) => return write!(f, "malformed, {} bytes: {error}", self.0.len()),
         };
         write!(f, "{} len {}", Header::parse(&packet), packet.payload().len())?;
         for (i, record) in packet.records().enumerate() {

@@ -62,7 +62,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn emit(&self, buffer: &mut [u8]) -> usize {
         let Ok(data_len) = u16::try_from(self.data.len()) else {
-            panic!("a record of {} octets", self.data.len());
+            panic!("a record of {} bytes", self.data.len());
         };
         let at = Self::emit_header(buffer, self.match_bits, data_len);
         let end = at + self.data.len();
@@ -70,13 +70,13 @@ impl<'a> Record<'a> {
         end
     }
 
-    /// Splits the first record off `octets` and returns it with the remaining bytes.
+    /// Splits the first record off `bytes` and returns it with the remaining bytes.
     ///
     /// # Errors
-    /// [`Error::Bundle`] if `octets` does not begin with a record.
+    /// [`Error::Bundle`] if `bytes` does not begin with a record.
     #[inline]
-    pub fn split(octets: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
-        let Some((header, rest)) = octets.split_first_chunk::<RECORD_LEN>() else {
+    pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
+        let Some((header, rest)) = bytes.split_first_chunk::<RECORD_LEN>() else {
             return Err(Error::Bundle);
         };
         let len = usize::from(u16::from_be_bytes([header[0], header[1]]));
@@ -104,34 +104,34 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Reads records from `octets`.
+    /// Reads records from `bytes`.
     #[must_use]
     #[inline]
-    pub const fn new(octets: &'a [u8]) -> Self {
-        Self { rest: octets }
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
     }
 
-    /// The number of records, and whether the data of each is at most `most` bytes long. `None`: `octets` is not a
+    /// The number of records, and whether the data of each is at most `most` bytes long. `None`: `bytes` is not a
     /// bundle.
     #[must_use]
     #[inline]
-    pub fn count(mut octets: &'a [u8], most: usize) -> Option<(usize, bool)> {
+    pub fn count(mut bytes: &'a [u8], most: usize) -> Option<(usize, bool)> {
         let (mut count, mut fit) = (0, true);
-        while !octets.is_empty() {
-            let (record, rest) = Record::split(octets).ok()?;
+        while !bytes.is_empty() {
+            let (record, rest) = Record::split(bytes).ok()?;
             fit &= record.data.len() <= most;
             count += 1;
-            octets = rest;
+            bytes = rest;
         }
         (count > 0).then_some((count, fit))
     }
 
-    pub(super) fn check(mut octets: &[u8]) -> Result<(), Error> {
-        if octets.is_empty() {
+    pub(super) fn check(mut bytes: &[u8]) -> Result<(), Error> {
+        if bytes.is_empty() {
             return Err(Error::Bundle);
         }
-        while !octets.is_empty() {
-            octets = Record::split(octets)?.1;
+        while !bytes.is_empty() {
+            bytes = Record::split(bytes)?.1;
         }
         Ok(())
     }

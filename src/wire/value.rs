@@ -92,10 +92,10 @@ impl fmt::Debug for Sack {
 ///         message: Seq(0),
 ///     })
 /// };
-/// let mut octets = [0; 64];
-/// let len = header.emit(0, &mut octets);
+/// let mut bytes = [0; 64];
+/// let len = header.emit(0, &mut bytes);
 /// assert_eq!(len, header.len());
-/// assert_eq!(Header::parse(&Packet::new_checked(&octets[..len])?), header);
+/// assert_eq!(Header::parse(&Packet::new_checked(&bytes[..len])?), header);
 /// # Ok::<(), hikyaku::wire::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,18 +175,18 @@ impl Header {
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub fn len(&self) -> usize {
-        let octets = |present: bool, len: usize| if present { len } else { 0 };
+        let bytes = |present: bool, len: usize| if present { len } else { 0 };
         BASE_LEN
-            + octets(self.match_bits.is_some(), 8)
-            + octets(self.immediate.is_some(), 8)
-            + octets(self.fragment.is_some(), 8)
-            + octets(self.placement.is_some(), 16)
-            + octets(self.timestamp.is_some(), 8)
-            + octets(self.credit.is_some(), 8)
-            + octets(self.checksum.is_some(), 8)
-            + octets(self.open.is_some(), OPEN_LEN)
-            + octets(!self.sack.is_empty(), 8 + 8 * self.sack.len())
-            + octets(self.seal.is_some(), SEAL_LEN)
+            + bytes(self.match_bits.is_some(), 8)
+            + bytes(self.immediate.is_some(), 8)
+            + bytes(self.fragment.is_some(), 8)
+            + bytes(self.placement.is_some(), 16)
+            + bytes(self.timestamp.is_some(), 8)
+            + bytes(self.credit.is_some(), 8)
+            + bytes(self.checksum.is_some(), 8)
+            + bytes(self.open.is_some(), OPEN_LEN)
+            + bytes(!self.sack.is_empty(), 8 + 8 * self.sack.len())
+            + bytes(self.seal.is_some(), SEAL_LEN)
     }
 
     /// Writes the header for a payload of `payload_len` bytes at the start of `buffer` and returns the length of the

@@ -217,9 +217,9 @@ fn forged_packets_are_packets() {
     use hikyaku::wire::Packet;
     let mut forger = Forger::new();
     for form in FORMS {
-        let octets = forger.packet(form, guess(77), 0, 5).to_vec();
-        let packet = Packet::new_checked(&octets[..]).unwrap_or_else(|error| panic!("{form:?}: {error}"));
-        assert!(checksum::verify(&packet, &octets), "{form:?}");
+        let bytes = forger.packet(form, guess(77), 0, 5).to_vec();
+        let packet = Packet::new_checked(&bytes[..]).unwrap_or_else(|error| panic!("{form:?}: {error}"));
+        assert!(checksum::verify(&packet, &bytes), "{form:?}");
     }
     let tokens: std::collections::BTreeSet<Token> = (0..100_000).map(guess).collect();
     assert_eq!(tokens.len(), 100_000);

@@ -14,9 +14,9 @@ const MODEL: Model = Model {
     eager_limit: f64::INFINITY,
 };
 
-/// All ranks' schedules for `octets` in the sense of [`cost`], of elements of one octet.
-fn schedules(collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> Vec<Schedule> {
-    let part = octets / size;
+/// All ranks' schedules for `bytes` in the sense of [`cost`], of elements of one byte.
+fn schedules(collective: Collective, algorithm: Algorithm, size: usize, bytes: usize) -> Vec<Schedule> {
+    let part = bytes / size;
     let even = Blocks::Even { count: part };
     let counts = vec![part; size];
     let offsets: Vec<isize> = (0..size).map(|rank| (rank * part) as isize).collect();
@@ -24,7 +24,7 @@ fn schedules(collective: Collective, algorithm: Algorithm, size: usize, octets: 
         counts: &counts,
         displacements: &offsets,
     };
-    let (root, count, commutative, in_place) = (0, octets, true, false);
+    let (root, count, commutative, in_place) = (0, bytes, true, false);
     let call = match collective {
         Collective::Barrier => Call::Barrier,
         Collective::Bcast => Call::Bcast { root, count },
@@ -110,8 +110,8 @@ fn schedules(collective: Collective, algorithm: Algorithm, size: usize, octets: 
         .collect()
 }
 
-fn simulated(collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> f64 {
-    simulate(&schedules(collective, algorithm, size, octets), 1, &MODEL).unwrap()
+fn simulated(collective: Collective, algorithm: Algorithm, size: usize, bytes: usize) -> f64 {
+    simulate(&schedules(collective, algorithm, size, bytes), 1, &MODEL).unwrap()
 }
 
 /// Is the closed form meant to be exact for this?
@@ -136,7 +136,7 @@ fn is_exact(collective: Collective, algorithm: Algorithm, size: usize) -> bool {
 fn closed_forms_are_those_of_the_schedules() {
     let mut compared = 0;
     for size in (2..=36).chain([64, 81]) {
-        for octets in [0, 60 * size, 6_000 * size] {
+        for bytes in [0, 60 * size, 6_000 * size] {
             for collective in Collective::ALL {
                 for algorithm in algorithms(collective, size, true) {
                     let algorithm = match algorithm {
@@ -146,12 +146,12 @@ fn closed_forms_are_those_of_the_schedules() {
                         other => other,
                     };
                     // Nothing is sent where there is nothing.
-                    if octets == 0 && collective != Collective::Barrier {
+                    if bytes == 0 && collective != Collective::Barrier {
                         continue;
                     }
-                    let exact = simulated(collective, algorithm, size, octets);
-                    let closed = cost(collective, algorithm, size, octets, &MODEL);
-                    let what = format!("{collective} by {algorithm}, {size} ranks, {octets} octets");
+                    let exact = simulated(collective, algorithm, size, bytes);
+                    let closed = cost(collective, algorithm, size, bytes, &MODEL);
+                    let what = format!("{collective} by {algorithm}, {size} ranks, {bytes} bytes");
                     if is_exact(collective, algorithm, size) {
                         compared += 1;
                         assert!((exact / closed - 1.0).abs() < 1e-3, "{what}: {exact} is not {closed}");
@@ -181,15 +181,15 @@ fn costs_of_the_optical_experiment() {
         (Collective::Bcast, Algorithm::BINOMIAL, [0.0005, 0.0045, 0.0405]),
     ];
     for (collective, algorithm, seconds) in figures {
-        for (octets, expected) in [1, 100_000, 1_000_000].into_iter().zip(seconds) {
-            let closed = cost(collective, algorithm, 32, octets, &MODEL);
+        for (bytes, expected) in [1, 100_000, 1_000_000].into_iter().zip(seconds) {
+            let closed = cost(collective, algorithm, 32, bytes, &MODEL);
             assert!(
                 (closed - expected).abs() < 0.6e-4,
                 "{collective} by {algorithm}: {closed}"
             );
         }
-        let octets = 32 * 31_250;
-        let exact = simulated(collective, algorithm, 32, octets);
+        let bytes = 32 * 31_250;
+        let exact = simulated(collective, algorithm, 32, bytes);
         assert!(
             (exact - seconds[2]).abs() < 0.6e-4,
             "{collective} by {algorithm}: {exact}"
@@ -211,17 +211,17 @@ fn the_cheapest_is_chosen() {
     let policy = Policy::new(MODEL);
     for collective in Collective::ALL {
         for size in 1..70 {
-            for octets in [0, 1, 1_000, 100_000, 10_000_000] {
+            for bytes in [0, 1, 1_000, 100_000, 10_000_000] {
                 for commutative in [true, false] {
-                    let chosen = policy.choose(collective, size, octets, commutative);
+                    let chosen = policy.choose(collective, size, bytes, commutative);
                     assert!(chosen.suits(collective, size, commutative));
-                    let chosen = cost(collective, chosen, size, octets, &MODEL);
+                    let chosen = cost(collective, chosen, size, bytes, &MODEL);
                     for other in collective
                         .algorithms()
                         .iter()
                         .filter(|other| other.suits(collective, size, commutative))
                     {
-                        assert!(chosen <= cost(collective, *other, size, octets, &MODEL));
+                        assert!(chosen <= cost(collective, *other, size, bytes, &MODEL));
                     }
                 }
             }
@@ -232,7 +232,7 @@ fn the_cheapest_is_chosen() {
 /// What these schedules do.
 fn counted(schedules: &[Schedule]) -> Work {
     let mut work = Work::default();
-    let octets = |spans: &[hikyaku::mpi::collectives::Span]| {
+    let bytes = |spans: &[hikyaku::mpi::collectives::Span]| {
         spans
             .iter()
             .map(hikyaku::mpi::collectives::Span::elements)
@@ -245,10 +245,10 @@ fn counted(schedules: &[Schedule]) -> Work {
                 match step {
                     Step::Send { spans, .. } => {
                         work.messages += 1.0;
-                        work.octets += octets(spans);
+                        work.bytes += bytes(spans);
                     }
                     Step::Receive { .. } => waits = true,
-                    Step::Reduce { into, .. } => work.reduced += octets(&[into]),
+                    Step::Reduce { into, .. } => work.reduced += bytes(&[into]),
                     Step::Copy { .. } => {}
                 }
             }
@@ -262,10 +262,10 @@ fn counted(schedules: &[Schedule]) -> Work {
 fn work_is_what_the_schedules_do() {
     for collective in Collective::ALL {
         for size in [2, 3, 4, 6, 8, 13, 16, 27, 32] {
-            let octets = 3_000 * size;
+            let bytes = 3_000 * size;
             for algorithm in algorithms(collective, size, true) {
-                let schedules = schedules(collective, algorithm, size, octets);
-                let (is, should) = (Work::of(collective, algorithm, size, octets), counted(&schedules));
+                let schedules = schedules(collective, algorithm, size, bytes);
+                let (is, should) = (Work::of(collective, algorithm, size, bytes), counted(&schedules));
                 let exact = is_exact(collective, algorithm, size) && size.is_power_of_two();
                 let near = |is: f64, should: f64, by: f64| (is - should).abs() <= by * should + 1e-6;
                 // The first sum is a copy.
@@ -273,7 +273,7 @@ fn work_is_what_the_schedules_do() {
                 let (by, waits) = if exact { (0.0, 1.0) } else { (0.4, f64::MAX) };
                 assert!(
                     near(is.messages, should.messages, by)
-                        && near(is.octets, should.octets, by)
+                        && near(is.bytes, should.bytes, by)
                         && (!reduces || near(is.reduced, should.reduced, by))
                         && near(is.waits, should.waits, waits),
                     "{collective} {algorithm} of {size}: {is:?} instead of {should:?}"
@@ -286,13 +286,13 @@ fn work_is_what_the_schedules_do() {
 #[test]
 fn where_processors_are_shared_work_counts() {
     // On two processors.
-    let choose = |collective, size: usize, octets| {
+    let choose = |collective, size: usize, bytes| {
         let sharing = size as f64 / 2.0;
         let model = Model {
             sharing,
             ..Model::default()
         };
-        Policy::new(model).choose(collective, size, octets, true)
+        Policy::new(model).choose(collective, size, bytes, true)
     };
     assert_eq!(choose(Collective::Barrier, 8, 0), Algorithm::Linear);
     assert_eq!(choose(Collective::Allreduce, 8, 8), Algorithm::Linear);
@@ -305,7 +305,7 @@ fn where_processors_are_shared_work_counts() {
 #[test]
 fn small_and_large_differ() {
     let policy = Policy::new(Model::default());
-    let choose = |collective, octets| policy.choose(collective, 16, octets, true);
+    let choose = |collective, bytes| policy.choose(collective, 16, bytes, true);
     assert_eq!(choose(Collective::Allreduce, 8), Algorithm::RecursiveDoubling);
     assert_eq!(choose(Collective::Allreduce, 1 << 20), Algorithm::Rabenseifner);
     assert_eq!(policy.choose(Collective::Allreduce, 17, 1 << 24, true), Algorithm::Ring);
@@ -315,7 +315,7 @@ fn small_and_large_differ() {
         eager_limit: 1_000.0,
         ..Model::default()
     };
-    let seconds = |octets| cost(Collective::Bcast, Algorithm::BINOMIAL, 2, octets, &model);
+    let seconds = |bytes| cost(Collective::Bcast, Algorithm::BINOMIAL, 2, bytes, &model);
     assert!((seconds(1_001) - seconds(1_000) - 2.0 * model.alpha).abs() < 1e-8);
     assert!(matches!(
         choose(Collective::Bcast, 1 << 24),
@@ -328,13 +328,13 @@ fn small_and_large_differ() {
 #[test]
 fn the_best_number_of_segments() {
     for collective in [Collective::Bcast, Collective::Reduce, Collective::Scan] {
-        for octets in [0, 50_000, 5_000_000] {
+        for bytes in [0, 50_000, 5_000_000] {
             let mut policy = Policy::new(MODEL);
             policy.force(collective, Algorithm::Chain { segments: 0 });
-            let Algorithm::Chain { segments } = policy.choose(collective, 20, octets, false) else {
+            let Algorithm::Chain { segments } = policy.choose(collective, 20, bytes, false) else {
                 panic!("not what was forced");
             };
-            let seconds = |segments| cost(collective, Algorithm::Chain { segments }, 20, octets, &MODEL);
+            let seconds = |segments| cost(collective, Algorithm::Chain { segments }, 20, bytes, &MODEL);
             assert!(segments >= 1);
             assert!(seconds(segments) <= seconds(segments + 2) && seconds(segments) <= seconds((segments / 2).max(1)));
         }

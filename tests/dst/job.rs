@@ -164,7 +164,7 @@ impl Job {
         let slow = simulation.network.bandwidth < 1e9 || simulation.config.max_payload < 500;
         let limits = Limits {
             letters: 60,
-            octets: if slow { 20_000 } else { 300_000 },
+            bytes: if slow { 20_000 } else { 300_000 },
             total: if slow { 60_000 } else { MOST_LETTERS.into() },
             wild,
         };

@@ -22,7 +22,7 @@ fn run(seed: u64) -> u64 {
     let ranks = job.simulation.processes as usize;
     let limits = Limits {
         letters: 0,
-        octets: 20_000,
+        bytes: 20_000,
         total: 0,
         wild: Wild::All,
     };

@@ -26,7 +26,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn draw(rng: &mut Prng, ranks: usize, limits: Limits) -> Self {
         Self {
-            part: rng.skewed((limits.octets / ranks as u64).max(1)) as usize,
+            part: rng.skewed((limits.bytes / ranks as u64).max(1)) as usize,
             additions: rng.below(6),
             home: rng.below(ranks as u64) as usize,
             exclusive: rng.chance(500),
@@ -76,7 +76,7 @@ fn put_and_get(comm: &Communicator, plan: &Memory) -> Result<(), Error> {
     for from in 0..size {
         assert!(
             mine[from * plan.part..][..plan.part] == plan.content(from, rank),
-            "rank {rank}: rank {from} has put other octets: {plan:?}"
+            "rank {rank}: rank {from} has put other bytes: {plan:?}"
         );
     }
     let gotten: Vec<*mut [u8]> = (0..size)
@@ -93,7 +93,7 @@ fn put_and_get(comm: &Communicator, plan: &Memory) -> Result<(), Error> {
         let room = unsafe { Box::from_raw(*room) };
         assert!(
             *room == *plan.content((rank + 1) % size, from),
-            "rank {rank} has got other octets from rank {from}: {plan:?}"
+            "rank {rank} has got other bytes from rank {from}: {plan:?}"
         );
     }
     // SAFETY: all operations have ended; they were leaked here.

@@ -54,14 +54,14 @@ struct Channel {
 }
 
 impl Channel {
-    fn open(world: &Communicator, (partitions, octets): (u32, u64), other: Rank, tag: i32) -> Result<Self, Error> {
-        let len = (u64::from(partitions) * octets) as usize;
+    fn open(world: &Communicator, (partitions, bytes): (u32, u64), other: Rank, tag: i32) -> Result<Self, Error> {
+        let len = (u64::from(partitions) * bytes) as usize;
         let [data, room] = [(); 2].map(|()| Box::leak(vec![0; len].into_boxed_slice()).as_mut_ptr());
         // SAFETY: the memory stays, and is used only when no round runs.
         let (send, receive) = unsafe {
             (
-                world.psend_init(data, (partitions, octets), &byte(), other, tag)?,
-                world.precv_init(room, (partitions, octets), &byte(), other, tag)?,
+                world.psend_init(data, (partitions, bytes), &byte(), other, tag)?,
+                world.precv_init(room, (partitions, bytes), &byte(), other, tag)?,
             )
         };
         Ok(Self {
@@ -164,10 +164,10 @@ fn program(world: &Communicator, plan: &Plan) -> Result<(), Error> {
         exchange(world, &mut new, incarnation, 0);
     }
     for (.., channel) in channels.iter().chain(&new).filter(|(.., channel)| channel.lost) {
-        let untouched = channel.room().iter().all(|octet| *octet == 0xee);
+        let untouched = channel.room().iter().all(|byte| *byte == 0xee);
         assert!(
             untouched,
-            "rank {rank}: octets of another process have landed in a channel that is lost"
+            "rank {rank}: bytes of another process have landed in a channel that is lost"
         );
     }
     Ok(())

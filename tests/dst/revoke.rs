@@ -40,12 +40,12 @@ fn content(from: Rank, number: usize, len: usize) -> Vec<u8> {
 }
 
 /// Checks that a message was either revoked by its sender, or sent as a whole before.
-fn check_ended(ended: Result<(), Error>, octets: &[u8], number: usize) -> bool {
+fn check_ended(ended: Result<(), Error>, bytes: &[u8], number: usize) -> bool {
     if let Err(error) = &ended {
         assert_eq!(error.class(), ErrorClass::Revoked, "message {number}: {error}");
         return true;
     }
-    assert!(octets == content(REVOKER, number, octets.len()), "message {number}");
+    assert!(bytes == content(REVOKER, number, bytes.len()), "message {number}");
     false
 }
 
@@ -97,7 +97,7 @@ fn program(world: &Communicator, plan: &Plan) -> Result<usize, Error> {
         }
         for (number, memory, receive) in posted {
             let ended = receive.wait().map(drop);
-            revoked += usize::from(check_ended(ended, kept.octets(memory), number));
+            revoked += usize::from(check_ended(ended, kept.bytes(memory), number));
         }
     } else {
         let letter = content(world.rank(), 1_000, LETTER);

@@ -39,8 +39,8 @@ impl Patience {
 pub(crate) struct Kept(Vec<Box<[u8]>>);
 
 impl Kept {
-    pub(crate) fn keep(&mut self, octets: Vec<u8>) -> *mut u8 {
-        self.0.push(octets.into_boxed_slice());
+    pub(crate) fn keep(&mut self, bytes: Vec<u8>) -> *mut u8 {
+        self.0.push(bytes.into_boxed_slice());
         self.0.last_mut().map_or(std::ptr::null_mut(), |last| last.as_mut_ptr())
     }
 
@@ -48,7 +48,7 @@ impl Kept {
         self.0.len() - 1
     }
 
-    pub(crate) fn octets(&self, index: usize) -> &[u8] {
+    pub(crate) fn bytes(&self, index: usize) -> &[u8] {
         &self.0[index]
     }
 

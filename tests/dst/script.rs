@@ -42,7 +42,7 @@ impl Wild {
 pub(crate) struct Limits {
     pub(crate) letters: u64,
     /// Bytes of a letter or vector.
-    pub(crate) octets: u64,
+    pub(crate) bytes: u64,
     /// Bytes of all letters of a phase.
     pub(crate) total: u64,
     /// How much receives may leave open.

@@ -46,7 +46,7 @@ pub(crate) struct Talk {
 impl Talk {
     pub(crate) fn draw(rng: &mut Prng, ranks: usize, limits: Limits, styles: &[Style]) -> Self {
         let count = rng.skewed(limits.letters);
-        let max_len = rng.pick(&[16, 2_000, limits.octets]).min(limits.octets);
+        let max_len = rng.pick(&[16, 2_000, limits.bytes]).min(limits.bytes);
         let mut budget = limits.total;
         let mut seen = BTreeSet::new();
         let tags = rng.pick(&[1, 2, 5]);
@@ -233,7 +233,7 @@ pub(crate) fn talk(comm: &Communicator, talk: &Talk, incarnation: u32) -> Result
         } else {
             request.wait()?
         };
-        let data = kept.octets(memory)[..status.len as usize].to_vec();
+        let data = kept.bytes(memory)[..status.len as usize].to_vec();
         received.push((number, Received { selector, status, data }));
     }
     for send in sends {
@@ -278,7 +278,7 @@ pub(crate) fn check(talk: &Talk, rank: usize, received: &[Received]) -> Result<(
         }
         let said = (0..4).find(|incarnation| one.data == content(index, letter.len, *incarnation));
         let Some(said) = said else {
-            return Err(format!("letter {index} {letter:?} has other octets"));
+            return Err(format!("letter {index} {letter:?} has other bytes"));
         };
         if letter.len > 0 && *incarnations[letter.from].get_or_insert(said) != said {
             return Err(format!(
@@ -351,7 +351,7 @@ mod tests {
         found(&|all| all.push(all[1].clone()), "twice");
         found(&|all| drop(all.remove(2)), "not received");
         found(&|all| all.swap(0, 2), "overtaken");
-        found(&|all| all[1].data[3] ^= 1, "octets");
+        found(&|all| all[1].data[3] ^= 1, "bytes");
         found(&|all| all[1].data = content(1, 20, 1), "incarnation");
         found(&|all| all[0].status.source = 1, "nobody has sent");
         found(&|all| all[0].selector = Selector(0, 3), "came to a receive of");

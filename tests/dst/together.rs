@@ -61,7 +61,7 @@ impl Together {
             Scan,
         ];
         let kind = rng.pick(&kinds);
-        let most = (limits.octets / 8 / ranks as u64).max(1);
+        let most = (limits.bytes / 8 / ranks as u64).max(1);
         let count = if rng.chance(50) { 0 } else { rng.skewed(most) as usize };
         let mut this = Self {
             kind,

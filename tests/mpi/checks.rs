@@ -149,7 +149,7 @@ fn collectives_that_do_not_go_together_are_told_on_all_ranks() {
 }
 
 #[test]
-fn octets_go_with_everything_of_their_length() {
+fn bytes_go_with_everything_of_their_length() {
     for told in odd_one_out(|| Wrong::bcast(0, 16, Kind::Byte), || Wrong::bcast(0, 4, Kind::I32)) {
         told.unwrap();
     }

@@ -18,9 +18,9 @@ const TAG: i32 = 3;
 /// Begins to send a message of [`ABSURD`] bytes, all of which are at one address.
 fn claim(world: &Communicator) -> Request {
     let nowhere = Datatype::resized(0, 0, &byte()).unwrap();
-    static OCTET: u8 = 7;
+    static BYTE: u8 = 7;
     // SAFETY: an address whose contents stay unchanged.
-    unsafe { world.isend(Mode::Standard, &raw const OCTET, ABSURD, &nowhere, 0, TAG) }.unwrap()
+    unsafe { world.isend(Mode::Standard, &raw const BYTE, ABSURD, &nowhere, 0, TAG) }.unwrap()
 }
 
 /// Rank 1 claims, and rank 0 calls `believe`, which must fail because of it; then rank 1 learns that its message is not

@@ -95,8 +95,8 @@ fn what_has_a_root() {
                     // Bcast: from the root to the other group only.
                     let mut own = if root == ROOT { two.own(count) } else { vec![] };
                     let mut data = if root == ROOT { vec![] } else { vec![-1; count] };
-                    let octets = count * 8;
-                    two.run(&Call::Bcast { root, count: octets }, &mut own, &mut data);
+                    let bytes = count * 8;
+                    two.run(&Call::Bcast { root, count: bytes }, &mut own, &mut data);
                     match root {
                         ROOT => assert_eq!(own, two.own(count)),
                         NOBODY => assert!(data.iter().all(|x| *x == -1)),

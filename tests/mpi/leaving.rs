@@ -289,7 +289,7 @@ fn a_short_operand_is_named_with_both_lengths() {
             let error = come_together(&world, collective, algorithm, 5).unwrap_err();
             let said = error.to_string();
             assert_eq!((error.class(), error.peer()), (ErrorClass::Truncate, Some(1)), "{said}");
-            assert!(said.contains("24 octets were sent, 40 are expected"), "{said}");
+            assert!(said.contains("24 bytes were sent, 40 are expected"), "{said}");
         } else {
             come_together(&world, collective, algorithm, 3).unwrap();
         }

@@ -181,7 +181,7 @@ fn waiting_for_any_and_some_and_cancelling() {
         }
         let base = rooms.as_mut_ptr().cast::<u8>();
         let mut requests: Vec<Option<Request>> = (0..5)
-            // SAFETY: each has four octets of `rooms`, which is not touched before all have ended.
+            // SAFETY: each has four bytes of `rooms`, which is not touched before all have ended.
             .map(|tag| Some(unsafe { comm.ireceive(base.add(4 * tag), 4, &byte(), 0, tag as i32) }.unwrap()))
             .collect();
         for expected in [3, 1] {

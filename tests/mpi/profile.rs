@@ -158,7 +158,7 @@ fn messages_are_told_with_their_arguments_and_requests() {
     );
     let (irecv, recv, wait, issend, any, send) = (&told[0], &told[1], &told[2], &told[3], &told[4], &told[5]);
     assert_eq!(
-        (irecv.0.peer, irecv.0.tag, irecv.0.octets),
+        (irecv.0.peer, irecv.0.tag, irecv.0.bytes),
         (Some(ANY_SOURCE), Some(6), 8)
     );
     let number = irecv.1.request.unwrap();
@@ -234,10 +234,10 @@ fn collectives_are_told_once_and_not_what_they_do() {
         ]
     );
     let (reduce, gather) = (&told[0].0, &told[3].0);
-    assert_eq!((reduce.count, reduce.octets, reduce.operation), (2, 8, Some("MPI_SUM")));
+    assert_eq!((reduce.count, reduce.bytes, reduce.operation), (2, 8, Some("MPI_SUM")));
     assert_eq!(told[0].1, Told::default());
     assert_eq!(
-        (gather.peer, gather.octets, &gather.received[..]),
+        (gather.peer, gather.bytes, &gather.received[..]),
         (Some(0), 8, &[8, 0, 4][..])
     );
     assert!(told[4].1.made && told[5].1.made);
@@ -284,8 +284,8 @@ fn windows_are_told() {
     );
     let (made, put) = (&told[0], &told[2].0);
     assert!(made.1.made);
-    assert_eq!((made.0.octets, made.0.displacement), (64, Some(4)));
-    assert_eq!((put.peer, put.displacement, put.octets), (Some(1), Some(3), 4));
+    assert_eq!((made.0.bytes, made.0.displacement), (64, Some(4)));
+    assert_eq!((put.peer, put.displacement, put.bytes), (Some(1), Some(3), 4));
     assert_eq!(told[1].0.context, put.context);
     assert_eq!(told[4].0.lock, Some("MPI_LOCK_EXCLUSIVE"));
 }
@@ -342,7 +342,7 @@ fn what_is_set_up_and_its_starts_are_told_with_the_same_number() {
         }
     }
     let (set_up, range, list) = (&told[0].0, &told[2].0, &told[3].0);
-    assert_eq!((set_up.partitions, set_up.octets, set_up.peer), (Some(4), 8, Some(1)));
+    assert_eq!((set_up.partitions, set_up.bytes, set_up.peer), (Some(4), 8, Some(1)));
     assert_eq!((range.displacement, range.count), (Some(0), 2));
     assert_eq!(list.ready, [3, 2]);
 }

@@ -43,7 +43,7 @@ fn at(rank: Rank, displacement: i64, count: u64, datatype: &Datatype) -> Target<
 }
 
 /// The window of this process.
-fn octets(window: &Window, len: usize) -> Vec<u8> {
+fn bytes(window: &Window, len: usize) -> Vec<u8> {
     // SAFETY: called after a synchronisation, when nobody writes.
     unsafe { std::slice::from_raw_parts(window.base(), len) }.to_vec()
 }
@@ -92,7 +92,7 @@ fn puts_and_gets_of_all_sizes_between_fences() {
                 }
             }
             window.fence().unwrap();
-            let mine = octets(&window, room * size);
+            let mine = bytes(&window, room * size);
             let mut gotten = vec![vec![0_u8; room * size]; size];
             for (from, gotten) in gotten.iter_mut().enumerate() {
                 get(&window, gotten, from as Rank, 0).unwrap();
@@ -132,7 +132,7 @@ fn more_operations_than_may_run_at_once_all_end() {
         }
         comm.barrier().unwrap();
         if comm.rank() == 1 {
-            let there = octets(&window, 8 * WORDS);
+            let there = bytes(&window, 8 * WORDS);
             let wrong = there
                 .chunks_exact(8)
                 .zip(1_u64..)
@@ -377,7 +377,7 @@ fn accumulates_of_one_are_done_in_order() {
         comm.barrier().unwrap();
         let previous = i64::from((comm.rank() + 2) % 3);
         let last = [19_990 + i64::from(comm.rank()), 19_990 + previous];
-        assert_eq!(octets(&window, 16), last.map(i64::to_ne_bytes).concat());
+        assert_eq!(bytes(&window, 16), last.map(i64::to_ne_bytes).concat());
         window.free().unwrap();
     });
 }
@@ -473,7 +473,7 @@ fn post_start_complete_wait() {
             } else {
                 while !window.test().unwrap() {}
             }
-            assert!(octets(&window, 800_000) == pattern(800_000, (previous + round) as usize));
+            assert!(bytes(&window, 800_000) == pattern(800_000, (previous + round) as usize));
         }
         window.free().unwrap();
     });
@@ -509,7 +509,7 @@ fn pairs_are_reduced_where_they_are() {
             unsafe { window.accumulate(&origin, &at(1, 0, count as u64, &datatype), &minloc) }.unwrap();
             window.fence().unwrap();
             if comm.rank() == 1 {
-                for (n, element) in octets(&window, extent * count).chunks_exact(extent).enumerate() {
+                for (n, element) in bytes(&window, extent * count).chunks_exact(extent).enumerate() {
                     let best = (0..3)
                         .map(|rank| (-((n as i32 * 7 + rank * 13) % 20) - 1, rank + 1))
                         .min();
@@ -545,7 +545,7 @@ fn memory_is_attached_and_detached() {
         let (other, address) = (1 - comm.rank(), (piece.as_ptr() as i64).to_ne_bytes());
         put(&fixed, &address, other, 0).unwrap();
         fixed.fence().unwrap();
-        let theirs = i64::from_ne_bytes(octets(&fixed, 8).try_into().unwrap());
+        let theirs = i64::from_ne_bytes(bytes(&fixed, 8).try_into().unwrap());
         fixed.free().unwrap();
 
         window.lock_all().unwrap();
@@ -606,7 +606,7 @@ fn misuse_is_an_error_that_names_the_call() {
         assert_eq!(class(put(&window, &room, 5, 0)), ErrorClass::Rank);
         assert_eq!(class(put(&window, &room, 1, -1)), ErrorClass::Disp);
         assert_eq!(put(&window, &room, PROC_NULL, 1_000), Ok(()));
-        // 25 units of 4 octets: 8 octets fit at 23, not at 24.
+        // 25 units of 4 bytes: 8 bytes fit at 23, not at 24.
         assert_eq!(put(&window, &room, 1, 23), Ok(()));
         for place in [24, 25, i64::MAX] {
             assert_eq!(class(put(&window, &room, 1, place)), ErrorClass::RmaRange);
@@ -728,7 +728,7 @@ fn threads_share_a_window() {
         });
         window.unlock_all().unwrap();
         comm.barrier().unwrap();
-        assert_eq!(octets(&window, 40_008)[40_000..], 40_i64.to_ne_bytes());
+        assert_eq!(bytes(&window, 40_008)[40_000..], 40_i64.to_ne_bytes());
         window.free().unwrap();
     });
 }

@@ -88,7 +88,7 @@ impl Pair {
         (Box::new(both), path)
     }
 
-    /// Octets sent by way of the poller, and by the rank itself.
+    /// Bytes sent by way of the poller, and by the rank itself.
     fn sent(&self) -> (u64, u64) {
         let own = self.own.stats.lock().unwrap().bytes_sent;
         (self.both.stats.lock().unwrap().bytes_sent - own, own)

@@ -15,13 +15,13 @@ use super::support::{byte, pattern};
 
 /// Rank 0 sends to all others at once, or they to it. Gives when each of them had sent or received, s, and what became of
 /// packets.
-fn star(simulation: &Simulation, octets: usize, outwards: bool) -> (Vec<f64>, NetworkStats) {
+fn star(simulation: &Simulation, bytes: usize, outwards: bool) -> (Vec<f64>, NetworkStats) {
     let program = move |engine: &Arc<Engine>| {
         let world = Communicator::world(engine);
-        let (rank, count) = (world.rank(), octets as u64);
+        let (rank, count) = (world.rank(), bytes as u64);
         world.barrier().unwrap();
         let peers = if rank == 0 { 1..world.size() } else { 0..1 };
-        let mut memory: Vec<Vec<u8>> = peers.clone().map(|_| pattern(octets, 0)).collect();
+        let mut memory: Vec<Vec<u8>> = peers.clone().map(|_| pattern(bytes, 0)).collect();
         let sends = outwards == (rank == 0);
         let begin = |(peer, data): (i32, &mut Vec<u8>)| {
             if sends {
@@ -37,7 +37,7 @@ fn star(simulation: &Simulation, octets: usize, outwards: bool) -> (Vec<f64>, Ne
         for request in requests {
             request.wait().unwrap();
         }
-        assert!(memory.iter().all(|data| *data == pattern(octets, 0)));
+        assert!(memory.iter().all(|data| *data == pattern(bytes, 0)));
         engine.now().as_nanos() as f64 * 1e-9
     };
     let outcome = simulation.run(program).unwrap_or_else(|error| panic!("{error}"));
@@ -47,12 +47,12 @@ fn star(simulation: &Simulation, octets: usize, outwards: bool) -> (Vec<f64>, Ne
 /// The first is there when it can be, and the last not later than if all had shared the wire.
 #[test]
 fn large_messages_go_one_after_the_other() {
-    const OCTETS: usize = 1_000_000;
+    const BYTES: usize = 1_000_000;
     for eager_limit in [0, 1 << 20] {
         let mut simulation = Simulation::new(6, 1);
         simulation.options.eager_limit = eager_limit;
-        let (times, _) = star(&simulation, OCTETS, true);
-        let one = OCTETS as f64 * 8.0 / simulation.network.bandwidth;
+        let (times, _) = star(&simulation, BYTES, true);
+        let one = BYTES as f64 * 8.0 / simulation.network.bandwidth;
         let mut places: Vec<f64> = times[1..].iter().map(|time| time / one).collect();
         places.sort_by(f64::total_cmp);
         let mean = places.iter().sum::<f64>() / places.len() as f64;
@@ -64,12 +64,12 @@ fn large_messages_go_one_after_the_other() {
 /// What is granted to many at once fits the queue before the receiver, whose wire is busy all the time.
 #[test]
 fn those_who_converge_lose_nothing() {
-    const OCTETS: usize = 64 << 10;
+    const BYTES: usize = 64 << 10;
     for senders in [2, 16, 64] {
         let mut simulation = Simulation::new(senders + 1, 1);
         simulation.options.eager_limit = 0;
-        let (times, network) = star(&simulation, OCTETS, false);
-        let wire = f64::from(senders) * OCTETS as f64 * 8.0 / simulation.network.bandwidth;
+        let (times, network) = star(&simulation, BYTES, false);
+        let wire = f64::from(senders) * BYTES as f64 * 8.0 / simulation.network.bandwidth;
         assert!(times[0] < 1.15 * wire + 30e-6, "{senders}: {} of {wire} s", times[0]);
         assert_eq!((network.overflowed, network.unread), (0, 0), "{senders}");
     }
@@ -100,7 +100,7 @@ fn exchanges_in_both_directions_keep_wires_busy() {
     simulation.options.policy.force(Collective::Alltoall, doubling);
     let program = |engine: &Arc<Engine>| {
         let world = Communicator::world(engine);
-        let octet = byte();
+        let byte = byte();
         let input: Vec<u8> = pattern(BLOCK * RANKS as usize, world.rank() as usize);
         let mut output = vec![0_u8; input.len()];
         world.barrier().unwrap();
@@ -111,8 +111,8 @@ fn exchanges_in_both_directions_keep_wires_busy() {
             in_place: false,
         };
         let buffers = Buffers {
-            input: Region::Plain(input.as_ptr().cast_mut(), &octet),
-            output: Region::Plain(output.as_mut_ptr(), &octet),
+            input: Region::Plain(input.as_ptr().cast_mut(), &byte),
+            output: Region::Plain(output.as_mut_ptr(), &byte),
         };
         // SAFETY: both are borrowed until it has ended.
         let request = unsafe { world.collective("MPI_Alltoall", &call, &buffers, None, None) };

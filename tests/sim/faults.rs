@@ -254,7 +254,7 @@ fn who_starts_again_is_a_stranger_and_is_told() {
 }
 
 /// A collective that fails for the sake of one process, while its memory is still lent for others, ends when that is given
-/// back. (Each rank places octets at all others at once, one message at a time, on a slow network with short queues.)
+/// back. (Each rank places bytes at all others at once, one message at a time, on a slow network with short queues.)
 #[test]
 fn a_failed_collective_ends_when_its_memory_is_back() {
     const COUNT: usize = 417 * 8;
@@ -351,7 +351,7 @@ fn who_starts_again_does_not_answer_for_who_was_lost() {
     assert_eq!(outcome.results[0], (Some(ErrorClass::ProcFailed), [0; 8]));
 }
 
-/// Over 100 Mb/s its octets are still on their way when its sender crashes: nothing is sent to it any more, so it must be
+/// Over 100 Mb/s its bytes are still on their way when its sender crashes: nothing is sent to it any more, so it must be
 /// watched.
 #[test]
 fn the_receive_of_a_matched_message_ends_with_its_sender() {
@@ -368,14 +368,14 @@ fn the_receive_of_a_matched_message_ends_with_its_sender() {
     let outcome = simulation
         .run(|engine| {
             let world = Communicator::world(engine);
-            let mut octets = vec![0; LEN];
+            let mut bytes = vec![0; LEN];
             if world.rank() == 1 {
-                return send(&world, &octets, 0);
+                return send(&world, &bytes, 0);
             }
             sim::compute(2 * MS).unwrap();
             let message = world.improbe(1, 0)?.expect("it has come while this side was computing");
             // SAFETY: it is borrowed until it has ended.
-            let receive = unsafe { Communicator::imreceive(message, octets.as_mut_ptr(), LEN as u64, &byte()) };
+            let receive = unsafe { Communicator::imreceive(message, bytes.as_mut_ptr(), LEN as u64, &byte()) };
             receive?.wait().map(drop)
         })
         .unwrap_or_else(|error| panic!("{error}"));
@@ -410,7 +410,7 @@ fn packets_and_calls_are_written_down() {
     simulation.trace = Some(directory.join("trace"));
     let outcome = simulation.run(one_message).unwrap();
     let packets = fs::metadata(directory.join("packets.pcapng")).unwrap().len();
-    assert!(packets > outcome.network.octets, "{packets}");
+    assert!(packets > outcome.network.bytes, "{packets}");
     let trace = fs::read_to_string(directory.join("trace/rank-1.jsonl")).unwrap();
     assert!(
         trace.contains("\"host\":\"simulated\"") && trace.contains("MPI_Recv"),

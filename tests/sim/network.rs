@@ -10,22 +10,22 @@ use hikyaku::{
 
 use super::support::{byte, pattern};
 
-/// Ranks from 1 on send `octets` to rank 0. Gives how it went.
-fn converge(simulation: &Simulation, octets: usize) -> Outcome<bool> {
+/// Ranks from 1 on send `bytes` to rank 0. Gives how it went.
+fn converge(simulation: &Simulation, bytes: usize) -> Outcome<bool> {
     let program = move |engine: &Arc<Engine>| {
         let world = Communicator::world(engine);
         let rank = world.rank();
         if rank > 0 {
-            let data = pattern(octets, rank as usize);
+            let data = pattern(bytes, rank as usize);
             // SAFETY: it is borrowed until it has ended.
-            unsafe { world.send(Mode::Standard, data.as_ptr(), octets as u64, &byte(), 0, 0) }.unwrap();
+            unsafe { world.send(Mode::Standard, data.as_ptr(), bytes as u64, &byte(), 0, 0) }.unwrap();
             return true;
         }
         (1..world.size()).all(|source| {
-            let mut data = vec![0; octets];
+            let mut data = vec![0; bytes];
             // SAFETY: as above.
-            unsafe { world.receive(data.as_mut_ptr(), octets as u64, &byte(), source, 0) }.unwrap();
-            data == pattern(octets, source as usize)
+            unsafe { world.receive(data.as_mut_ptr(), bytes as u64, &byte(), source, 0) }.unwrap();
+            data == pattern(bytes, source as usize)
         })
     };
     let outcome = simulation.run(program).unwrap_or_else(|error| panic!("{error}"));
@@ -41,16 +41,16 @@ fn on(processes: u32, network: Network) -> Simulation {
     }
 }
 
-/// Seconds that `octets` take on a wire with everything that they are packed in: 1,472 a packet, of which the protocol
+/// Seconds that `bytes` take on a wire with everything that they are packed in: 1,472 a packet, of which the protocol
 /// takes some.
-fn wire_seconds(octets: usize, bandwidth: f64) -> f64 {
-    octets as f64 * 8.0 / bandwidth
+fn wire_seconds(bytes: usize, bandwidth: f64) -> f64 {
+    bytes as f64 * 8.0 / bandwidth
 }
 
 #[test]
 fn a_small_message_takes_what_its_wires_take() {
     let outcome = converge(&on(2, Network::default()), 8);
-    // Two wires of 500 ns, and about 150 octets on each at 10 Gb/s.
+    // Two wires of 500 ns, and about 150 bytes on each at 10 Gb/s.
     let nanos = outcome.time.as_nanos();
     assert!((1_100..1_400).contains(&nanos), "{nanos}");
 }
@@ -62,7 +62,7 @@ fn the_host_s_time_counts() {
     simulation.cpu = Cpu {
         send: 2_000.0,
         receive: 3_000.0,
-        octet: 0.0,
+        byte: 0.0,
         look: 100.0,
     };
     assert_eq!(converge(&simulation, 8).time - free, Duration::from_micros(5));
@@ -81,14 +81,14 @@ fn bandwidth_is_reached_and_not_exceeded() {
         (jumbo, Config::default(), 2, 1.1),
         (Network::ethernet_10(), Config::dse(), 2, 1.6),
     ] {
-        let octets = 1_000_000;
+        let bytes = 1_000_000;
         let mut simulation = on(senders + 1, network);
         simulation.config = Config {
             path_mtu_discovery: false,
             ..config
         };
-        let outcome = converge(&simulation, octets);
-        let least = wire_seconds(octets * senders as usize, network.bandwidth);
+        let outcome = converge(&simulation, bytes);
+        let least = wire_seconds(bytes * senders as usize, network.bandwidth);
         let seconds = outcome.time.as_secs_f64();
         assert!(
             seconds > least && seconds < most * least,
@@ -156,7 +156,7 @@ fn leaves_and_spines_carry_everything() {
 fn more_spines_carry_more() {
     /// Ranks of the first leaf send to those of the second one.
     fn across(spines: u32) -> f64 {
-        const OCTETS: usize = 1_000_000;
+        const BYTES: usize = 1_000_000;
         let network = Network {
             topology: Topology::LeafSpine { hosts: 8, spines },
             // Nothing is lost, and nobody waits for a time-out.
@@ -165,17 +165,17 @@ fn more_spines_carry_more() {
         };
         let outcome = on(16, network).run(|engine| {
             let world = Communicator::world(engine);
-            let (rank, octets) = (world.rank(), OCTETS);
-            let mut data = vec![0; octets];
+            let (rank, bytes) = (world.rank(), BYTES);
+            let mut data = vec![0; bytes];
             if rank < 8 {
                 // SAFETY: it is borrowed until it has ended.
-                unsafe { world.send(Mode::Standard, data.as_ptr(), octets as u64, &byte(), rank + 8, 0) }.unwrap();
+                unsafe { world.send(Mode::Standard, data.as_ptr(), bytes as u64, &byte(), rank + 8, 0) }.unwrap();
             } else {
                 // SAFETY: as above.
-                unsafe { world.receive(data.as_mut_ptr(), octets as u64, &byte(), rank - 8, 0) }.unwrap();
+                unsafe { world.receive(data.as_mut_ptr(), bytes as u64, &byte(), rank - 8, 0) }.unwrap();
             }
         });
-        outcome.unwrap().time.as_secs_f64() / wire_seconds(8 * OCTETS, 10e9)
+        outcome.unwrap().time.as_secs_f64() / wire_seconds(8 * BYTES, 10e9)
     }
     let [one, two, eight] = [1, 2, 8].map(across);
     // One wire carries all; two carry half each at best; of eight some carry several.
@@ -227,13 +227,13 @@ fn a_grid_of_crossbars_carries_everything() {
     let nanos = |processes: u32| {
         let outcome = on(24, network).run(move |engine| {
             let world = Communicator::world(engine);
-            let mut octet = 7;
+            let mut one = 7;
             if world.rank() == 0 {
                 // SAFETY: it is borrowed until it has ended.
-                unsafe { world.send(Mode::Standard, &raw const octet, 1, &byte(), processes as i32, 0) }.unwrap();
+                unsafe { world.send(Mode::Standard, &raw const one, 1, &byte(), processes as i32, 0) }.unwrap();
             } else if world.rank() == processes as i32 {
                 // SAFETY: as above.
-                unsafe { world.receive(&raw mut octet, 1, &byte(), 0, 0) }.unwrap();
+                unsafe { world.receive(&raw mut one, 1, &byte(), 0, 0) }.unwrap();
             }
         });
         outcome.unwrap().time.as_nanos()

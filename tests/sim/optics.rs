@@ -47,14 +47,14 @@ pub(crate) fn ports(ports: u32) -> Optics {
     }
 }
 
-/// Runs `call` with every rank's own octets as its input, and gives the outputs.
-fn collective(world: &Communicator, call: &Call<'_>, algorithm: Algorithm, octets: (usize, usize)) -> Vec<u8> {
-    let mut input = pattern(octets.0, world.rank() as usize);
-    let mut output = vec![0_u8; octets.1];
+/// Runs `call` with every rank's own bytes as its input, and gives the outputs.
+fn collective(world: &Communicator, call: &Call<'_>, algorithm: Algorithm, bytes: (usize, usize)) -> Vec<u8> {
+    let mut input = pattern(bytes.0, world.rank() as usize);
+    let mut output = vec![0_u8; bytes.1];
     if let Call::Bcast { root, .. } = call
         && *root == world.rank() as usize
     {
-        output = pattern(octets.1, *root);
+        output = pattern(bytes.1, *root);
     }
     let datatype = Datatype::predefined(Kind::U8);
     let buffers = Buffers {
@@ -68,7 +68,7 @@ fn collective(world: &Communicator, call: &Call<'_>, algorithm: Algorithm, octet
     output
 }
 
-/// All calls, with the octets of input and output.
+/// All calls, with the bytes of input and output.
 fn calls(size: usize) -> Vec<(Call<'static>, (usize, usize))> {
     let each = Blocks::Even { count: 40 };
     vec![
@@ -128,13 +128,13 @@ fn calls(size: usize) -> Vec<(Call<'static>, (usize, usize))> {
 #[test]
 fn all_schedules_on_any_number_of_ranks_and_ports() {
     for size in [2_u32, 3, 5, 8, 12] {
-        for (call, octets) in calls(size as usize) {
+        for (call, bytes) in calls(size as usize) {
             let call = Rc::new(call);
             let some = call.collective().algorithms().iter();
             for algorithm in some.filter(|algorithm| call.schedule(0, size as usize, **algorithm).is_ok()) {
                 let (ours, algorithm) = (Rc::clone(&call), *algorithm);
                 let program =
-                    move |engine: &Arc<Engine>| collective(&Communicator::world(engine), &ours, algorithm, octets);
+                    move |engine: &Arc<Engine>| collective(&Communicator::world(engine), &ours, algorithm, bytes);
                 let mut plain = simulation(size, ports(1));
                 plain.optics = None;
                 let expected = plain.run(program.clone()).unwrap().results;
@@ -317,17 +317,17 @@ fn ports_and_wavelengths_may_vanish() {
         at(300, Available::Wavelengths(100)),
         at(700, Available::Ports(Some(2), 4)),
     ];
-    let all = calls(7).into_iter().map(|(call, octets)| (Rc::new(call), octets));
+    let all = calls(7).into_iter().map(|(call, bytes)| (Rc::new(call), bytes));
     let algorithms = |call: &Call<'_>| call.collective().algorithms().iter();
-    for (call, octets, algorithm) in all.flat_map(|(call, octets)| {
+    for (call, bytes, algorithm) in all.flat_map(|(call, bytes)| {
         let some = algorithms(&call).filter(|algorithm| call.schedule(0, 7, **algorithm).is_ok());
-        let some: Vec<_> = some.map(|algorithm| (Rc::clone(&call), octets, *algorithm)).collect();
+        let some: Vec<_> = some.map(|algorithm| (Rc::clone(&call), bytes, *algorithm)).collect();
         some
     }) {
         let ours = Rc::clone(&call);
         let program = move |engine: &Arc<Engine>| {
             let world = Communicator::world(engine);
-            let results: Vec<_> = (0..6).map(|_| collective(&world, &ours, algorithm, octets)).collect();
+            let results: Vec<_> = (0..6).map(|_| collective(&world, &ours, algorithm, bytes)).collect();
             results
         };
         let mut plain = simulation(7, ports(3));

@@ -27,19 +27,19 @@ fn receive(comm: &Communicator, room: &mut [u8], from: i32) -> Result<(), Error>
     unsafe { comm.receive(room.as_mut_ptr(), room.len() as u64, &byte(), from, 0) }.map(drop)
 }
 
-/// To the right and from the left, by octets that say who has sent them.
+/// To the right and from the left, by bytes that say who has sent them.
 fn ring(world: &Communicator, ranks: i32) -> Result<(), Error> {
-    let (rank, octets) = (world.rank(), 20_000);
-    let data = pattern(octets, rank as usize);
+    let (rank, bytes) = (world.rank(), 20_000);
+    let data = pattern(bytes, rank as usize);
     // SAFETY: it is there until the request has ended.
     let request = unsafe {
         let to = (rank + 1) % ranks;
-        world.isend(Mode::Standard, data.as_ptr(), octets as u64, &byte(), to, 0)
+        world.isend(Mode::Standard, data.as_ptr(), bytes as u64, &byte(), to, 0)
     };
-    let (request, from, mut room) = (request?, (rank + ranks - 1) % ranks, vec![0; octets]);
+    let (request, from, mut room) = (request?, (rank + ranks - 1) % ranks, vec![0; bytes]);
     receive(world, &mut room, from)?;
     request.wait()?;
-    assert_eq!(room, pattern(octets, from as usize));
+    assert_eq!(room, pattern(bytes, from as usize));
     Ok(())
 }
 

@@ -29,9 +29,9 @@ fn pair(seed: u64, wants: (bool, bool)) -> World {
     world
 }
 
-fn is_checked(octets: &[u8]) -> bool {
-    Packet::new_checked(octets)
-        .is_ok_and(|packet| packet.flags().contains(Flags::CHECKSUM) && checksum::verify(&packet, octets))
+fn is_checked(bytes: &[u8]) -> bool {
+    Packet::new_checked(bytes)
+        .is_ok_and(|packet| packet.flags().contains(Flags::CHECKSUM) && checksum::verify(&packet, bytes))
 }
 
 /// One side wants checksums: every packet has one, of either side, whoever begins, from the first to the last.
@@ -51,7 +51,7 @@ fn one_side_wants_checksums() {
         world.finish(Duration::from_secs(20));
         let all = world.tap.take().unwrap_or_default();
         assert!(
-            all.iter().all(|captured| is_checked(&captured.octets)),
+            all.iter().all(|captured| is_checked(&captured.bytes)),
             "{} packets",
             all.len()
         );
@@ -73,8 +73,8 @@ fn nobody_wants_checksums() {
     world.finish(Duration::from_secs(5));
     let (mut openings, mut others) = (0, 0);
     for captured in world.tap.take().unwrap_or_default() {
-        let checked = is_checked(&captured.octets);
-        let Ok(packet) = Packet::new_checked(&captured.octets[..]) else {
+        let checked = is_checked(&captured.bytes);
+        let Ok(packet) = Packet::new_checked(&captured.bytes[..]) else {
             panic!("sent what is no packet");
         };
         let opens = packet.flags().contains(Flags::OPEN);
@@ -133,7 +133,7 @@ fn a_packet_without_the_agreed_checksum_is_dropped() {
     let last = captured
         .iter()
         .rfind(|captured| captured.from == 0)
-        .map(|last| &last.octets[..]);
+        .map(|last| &last.bytes[..]);
     let Some(Ok(last)) = last.map(Packet::new_checked) else {
         panic!("no packet of node 0");
     };
@@ -211,7 +211,7 @@ fn features_of_later_releases() {
     let [answer] = &answers[..] else {
         panic!("{} answers", answers.len());
     };
-    let Ok(answer) = Packet::new_checked(&answer.octets[..]) else {
+    let Ok(answer) = Packet::new_checked(&answer.bytes[..]) else {
         panic!("the answer is no packet");
     };
     let base = answer.base();
@@ -237,7 +237,7 @@ fn a_refused_opening_is_an_error_that_says_why() {
     world.send(1, 0, Job::new(10));
     world.run_for(MS);
     let sent = world.tap.take().unwrap_or_default();
-    let Some(Ok(first)) = sent.first().map(|first| Packet::new_checked(&first.octets[..])) else {
+    let Some(Ok(first)) = sent.first().map(|first| Packet::new_checked(&first.bytes[..])) else {
         panic!("nothing was sent");
     };
     let token = first.open().map_or(Token::NONE, |open| open.token);

@@ -24,21 +24,21 @@ pub(crate) fn stranger(number: u32) -> SocketAddr {
 /// A packet with a payload and whatever extensions `extend` adds. Resets have a checksum, and so has what `extend` gives
 /// one.
 pub(crate) fn packet(base: &Base, payload: &[u8], extend: impl FnOnce(&mut Builder<'_>)) -> Vec<u8> {
-    let mut octets = vec![0; MAX_HEADER_LEN];
-    let mut builder = Builder::new(&mut octets, base);
+    let mut bytes = vec![0; MAX_HEADER_LEN];
+    let mut builder = Builder::new(&mut bytes, base);
     if base.kind == Kind::Reset {
         builder.checksum();
     }
     extend(&mut builder);
     let checksum = builder.checksum_offset();
     let len = builder.finish(payload.len() as u16);
-    octets.truncate(len);
-    octets.extend_from_slice(payload);
+    bytes.truncate(len);
+    bytes.extend_from_slice(payload);
     if let Some(at) = checksum {
-        let crc = compute(&octets, at, []);
-        octets[at..at + 4].copy_from_slice(&crc.to_be_bytes());
+        let crc = compute(&bytes, at, []);
+        bytes[at..at + 4].copy_from_slice(&crc.to_be_bytes());
     }
-    octets
+    bytes
 }
 
 /// A guess: the index is that of a peer or says that there is none, the secret may be anything.
@@ -123,7 +123,7 @@ fn flood_of_strangers() {
         let mut world = three(seed, &NodeOptions::default());
         let before = world.nodes[1].endpoint().stats();
         for number in 0..20_000 {
-            let octets = match rng.below(3) {
+            let bytes = match rng.below(3) {
                 0 => open_packet(&mut rng),
                 1 => packet(&any_base(&mut rng), b"hello", |_| {}),
                 _ => packet(
@@ -135,7 +135,7 @@ fn flood_of_strangers() {
                     |_| {},
                 ),
             };
-            world.inject(1, stranger(number), octets);
+            world.inject(1, stranger(number), bytes);
             if number % 50 == 0 {
                 world.run_for(Duration::from_micros(100));
             }
@@ -213,11 +213,11 @@ fn forged_from_the_peers_address() {
         let mut world = three(seed, &NodeOptions::default());
         let address = world.nodes[0].address;
         for round in 0..5_000 {
-            let mut octets = packet(&any_base(&mut rng), b"", |_| {});
+            let mut bytes = packet(&any_base(&mut rng), b"", |_| {});
             if rng.chance(100) {
-                octets[0] = rng.next() as u8;
+                bytes[0] = rng.next() as u8;
             }
-            world.inject(1, address, octets);
+            world.inject(1, address, bytes);
             if round % 500 == 0 {
                 traffic(&mut world, &mut rng, 3, 5_000);
             }
@@ -364,13 +364,13 @@ fn byte_soup() {
         let mut rng = Prng::new(seed);
         let mut world = three(seed, &NodeOptions::default());
         for number in 0..5_000 {
-            let octets: Vec<u8> = (0..rng.skewed(2_000)).map(|_| rng.next() as u8).collect();
+            let bytes: Vec<u8> = (0..rng.skewed(2_000)).map(|_| rng.next() as u8).collect();
             let from = if rng.chance(500) {
                 world.nodes[0].address
             } else {
                 stranger(number)
             };
-            world.inject(1, from, octets);
+            world.inject(1, from, bytes);
             if rng.chance(5) {
                 world.inject(1, from, Vec::new());
                 traffic(&mut world, &mut rng, 2, 5_000);
@@ -382,19 +382,19 @@ fn byte_soup() {
     });
 }
 
-/// Receive-offload buffers with strides that do not fit their octets.
+/// Receive-offload buffers with strides that do not fit their bytes.
 #[test]
 fn wrong_strides() {
     let mut rng = Prng::new(5);
     let mut world = three(5, &NodeOptions::default());
     let address = world.nodes[0].address;
     for _ in 0..2_000 {
-        let mut octets: Vec<u8> = (0..rng.below(3_000)).map(|_| rng.next() as u8).collect();
+        let mut bytes: Vec<u8> = (0..rng.below(3_000)).map(|_| rng.next() as u8).collect();
         let stride = rng.pick(&[0, 1, 39, 40, 41, 1_000, 65_535, usize::MAX]);
         let now = world.now;
         world.nodes[1]
             .stack_mut()
-            .handle_datagrams(now, address, &mut octets, stride);
+            .handle_datagrams(now, address, &mut bytes, stride);
     }
     world.touch(1);
     bystander_is_unharmed(&mut world);
@@ -429,13 +429,13 @@ fn mutate_packets(seed: u64) {
     let captured = world.tap.take().unwrap_or_default();
     for _ in 0..3_000 {
         let captured = &captured[rng.below(captured.len() as u64) as usize];
-        let mut octets = captured.octets.clone();
+        let mut bytes = captured.bytes.clone();
         for _ in 0..rng.between(1, 8) {
-            let len = octets.len() as u64;
-            octets[rng.below(len) as usize] ^= 1 << rng.below(8);
+            let len = bytes.len() as u64;
+            bytes[rng.below(len) as usize] ^= 1 << rng.below(8);
         }
         let (to, from) = (captured.to, world.nodes[captured.from].address);
-        world.inject(to, from, octets);
+        world.inject(to, from, bytes);
     }
     traffic(&mut world, &mut rng, 30, 5_000);
     world.finish(Duration::from_secs(10));

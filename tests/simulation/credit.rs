@@ -37,7 +37,7 @@ fn exhaustion_and_recovery() {
         }
         world.run_for(Duration::from_secs(20));
         let held = world.peer_stats(1, 0).unexpected;
-        assert!(held > 16 << 10, "only {held} octets were let through");
+        assert!(held > 16 << 10, "only {held} bytes were let through");
         assert!(world.nodes[0].endpoint().stats().blocked_on_credit > 0);
         assert_eq!(world.downs(0), [], "a slow receiver is not dead");
         assert_eq!(world.downs(1), []);
@@ -46,7 +46,7 @@ fn exhaustion_and_recovery() {
     });
 }
 
-/// Small messages cost more memory than their octets.
+/// Small messages cost more memory than their bytes.
 #[test]
 fn small_messages_count() {
     scenario("credit::small_messages_count", 4, |seed| {

@@ -31,8 +31,8 @@ fn burst_of_small_messages_shares_datagrams() {
         }
         world.finish(Duration::from_secs(5));
         let data = world.network.counts(0, 1).data;
-        // 200 records of 20 octets are 4,000.
-        assert!(data <= 4, "{data} datagrams for 200 messages of 16 octets");
+        // 200 records of 20 bytes are 4,000.
+        assert!(data <= 4, "{data} datagrams for 200 messages of 16 bytes");
     });
 }
 

@@ -61,12 +61,12 @@ fn worked_example() {
         let packets = world.tap.take().unwrap_or_default();
         let of = |sender: usize| {
             let packets = packets.iter().filter(|packet| packet.from == sender);
-            packets.map(|packet| packet.octets.clone()).collect::<Vec<_>>()
+            packets.map(|packet| packet.bytes.clone()).collect::<Vec<_>>()
         };
         let (numbers, letters) = (of(0), of(1));
         assert_eq!((numbers.len(), letters.len()), (4, 4), "packets of each sender");
 
-        // Sender, packet, and the message (sender, octets) that this completes.
+        // Sender, packet, and the message (sender, bytes) that this completes.
         let arrivals: [(usize, usize, &[_]); 8] = [
             (1, 0, &[]),
             (0, 0, &[(0, 500)]),
@@ -79,9 +79,9 @@ fn worked_example() {
         ];
         let mut seen = before;
         for (sender, packet, delivered) in arrivals {
-            let octets = if sender == 0 { &numbers } else { &letters }[packet].clone();
+            let bytes = if sender == 0 { &numbers } else { &letters }[packet].clone();
             let from = world.nodes[sender].address;
-            world.inject(2, from, octets);
+            world.inject(2, from, bytes);
             world.run_for(Duration::ZERO);
             let log = &world.nodes[2].log;
             let new: Vec<_> = log[seen..].iter().map(|entry| (entry.1, entry.2)).collect();

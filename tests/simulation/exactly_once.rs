@@ -1,4 +1,4 @@
-//! Every message once, in order per pair, with its octets, whatever the network does.
+//! Every message once, in order per pair, with its bytes, whatever the network does.
 
 use std::time::Duration;
 

@@ -24,8 +24,8 @@ fn valid_base(world: &mut World) -> Base {
     let captured = world.tap.take().unwrap_or_default();
     let last = captured
         .iter()
-        .rfind(|captured| captured.from == 0 && !session_of(&captured.octets).is_first());
-    let Some(packet) = last.and_then(|last| Packet::new_checked(&last.octets[..]).ok()) else {
+        .rfind(|captured| captured.from == 0 && !session_of(&captured.bytes).is_first());
+    let Some(packet) = last.and_then(|last| Packet::new_checked(&last.bytes[..]).ok()) else {
         panic!("no packet of node 0 in a session");
     };
     let mut base = packet.base();
@@ -36,8 +36,8 @@ fn valid_base(world: &mut World) -> Base {
     base
 }
 
-fn session_of(octets: &[u8]) -> Token {
-    Packet::new_checked(octets).map_or(Token::NONE, |packet| packet.session())
+fn session_of(bytes: &[u8]) -> Token {
+    Packet::new_checked(bytes).map_or(Token::NONE, |packet| packet.session())
 }
 
 /// A misaddressed packet is dropped; the processor that is meant never gets it.
@@ -67,7 +67,7 @@ fn checksum_can_not_be_flipped_away() {
     let mut world = three(1, &options);
     let base = valid_base(&mut world);
     let address = world.nodes[0].address;
-    // As if the checksum's flag had become the timestamp's: both have 8 octets.
+    // As if the checksum's flag had become the timestamp's: both have 8 bytes.
     let flipped = packet(&base, b"corrupted", |builder| {
         builder.timestamp(Timestamp { value: 1, echo: 1 });
     });
@@ -96,7 +96,7 @@ fn absurd_values_in_a_valid_session() {
         world.crash(0);
         let next = base.sequence;
         for round in 0..2_000 {
-            let octets = absurd(
+            let bytes = absurd(
                 &mut rng,
                 &Base {
                     sequence: next.plus(round),
@@ -104,7 +104,7 @@ fn absurd_values_in_a_valid_session() {
                 },
             );
             // What the attacker sends is no message of anybody's: it may only be dropped or end the session.
-            world.inject(1, address, octets);
+            world.inject(1, address, bytes);
             if round % 100 == 0 {
                 world.send(1, 0, Job::new(1_000));
                 world.run_for(MS);
@@ -221,7 +221,7 @@ fn hoarding_fragments() {
         let delivered = world.nodes[1].endpoint().stats().payload_received;
         assert!(
             delivered <= 512 << 10,
-            "{delivered} octets taken of a peer that may send 256 KiB"
+            "{delivered} bytes taken of a peer that may send 256 KiB"
         );
         world.run_idle(Duration::from_secs(60));
     });

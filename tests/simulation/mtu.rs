@@ -7,7 +7,7 @@ use crate::{
     harness::{Job, NodeOptions, Prng, World, scenario},
 };
 
-/// Interfaces of 9,000 octets: what is left for UDP payload over IPv4.
+/// Interfaces of 9,000 bytes: what is left for UDP payload over IPv4.
 const JUMBO: usize = 8_972;
 const ETHERNET: usize = 1_472;
 

@@ -2,12 +2,12 @@
 
 use crate::harness::{Prng, ops, scenario};
 
-/// The fuzz target's body under random octets.
+/// The fuzz target's body under random bytes.
 #[test]
 fn random_operations() {
     scenario("ops::random_operations", 300, |seed| {
         let mut rng = Prng::new(seed);
-        let octets: Vec<u8> = (0..rng.skewed(1_000)).map(|_| rng.next() as u8).collect();
-        ops::run(&octets);
+        let bytes: Vec<u8> = (0..rng.skewed(1_000)).map(|_| rng.next() as u8).collect();
+        ops::run(&bytes);
     });
 }

@@ -181,7 +181,7 @@ fn forged_refusals_before_it_was_heard() {
         world.tap = Some(Vec::new());
         world.send(1, 0, Job::new(10));
         world.pump(1);
-        let foreign = world.tap.take().unwrap_or_default().remove(0).octets;
+        let foreign = world.tap.take().unwrap_or_default().remove(0).bytes;
         world.stall(1, Duration::from_secs(1));
         world.send(0, 1, Job::new(100).shared());
         for _ in 0..100 {

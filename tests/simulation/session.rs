@@ -281,7 +281,7 @@ fn old_session_replayed_after_restart() {
         let received = world.model.received();
         for captured in old {
             let from = world.nodes[captured.from].address;
-            world.inject(captured.to, from, captured.octets);
+            world.inject(captured.to, from, captured.bytes);
             if rng.chance(100) {
                 world.run_for(Duration::from_micros(50));
             }
@@ -309,7 +309,7 @@ fn session_replayed_in_itself() {
         let old = world.tap.take().unwrap_or_default();
         for captured in old {
             let from = world.nodes[captured.from].address;
-            world.inject(captured.to, from, captured.octets);
+            world.inject(captured.to, from, captured.bytes);
             if rng.chance(300) {
                 traffic(&mut world, &mut rng, 1, 2_000);
             }

@@ -44,7 +44,7 @@ struct Forged {
     /// It says its opening again as the challenge asks, and is never heard again.
     echoes: bool,
     has_echoed: bool,
-    /// Octets from it and to it before it has echoed.
+    /// Bytes from it and to it before it has echoed.
     sent: usize,
     got: usize,
 }
@@ -198,17 +198,17 @@ impl Flood {
     /// Addresses answer challenges, or do not. None gets much more than it has sent before it has answered.
     fn answer(&mut self) {
         let outside = self.world.outside.replace(Vec::new());
-        for (to, octets) in outside.unwrap_or_default() {
+        for (to, bytes) in outside.unwrap_or_default() {
             let Some(forged) = self.forged.get_mut(&to) else {
-                panic!("{} octets to {to}, which has sent nothing", octets.len());
+                panic!("{} bytes to {to}, which has sent nothing", bytes.len());
             };
             if forged.has_echoed {
                 continue;
             }
-            forged.got += octets.len();
+            forged.got += bytes.len();
             let (got, sent) = (forged.got, forged.sent);
-            assert!(got <= 3 * sent, "{got} octets to {to} for {sent}");
-            let cookie = Packet::new_checked(&octets[..])
+            assert!(got <= 3 * sent, "{got} bytes to {to} for {sent}");
+            let cookie = Packet::new_checked(&bytes[..])
                 .ok()
                 .filter(|answer| answer.kind() == Kind::Challenge)
                 .and_then(|answer| answer.open());

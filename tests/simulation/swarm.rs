@@ -150,7 +150,7 @@ fn run(seed: u64, delegated: bool) -> Transcript {
     let messages = rng.between(20, 300);
     let mut budget = 1_500_000u64;
     note(format!(
-        "{channels} channels, {messages} messages of at most {max_len} octets"
+        "{channels} channels, {messages} messages of at most {max_len} bytes"
     ));
     // Safety: anything may fail (for less than the time after which peers are given up).
     let calm = world.now + Duration::from_secs(2);

@@ -113,7 +113,7 @@ fn run(seed: u64, split: bool) -> Transcript {
     };
     let operations = rng.between(20, if max_len > 300_000 { 30 } else { 400 });
     let mixture = Mixture::draw(&mut rng);
-    note(format!("{operations} operations, messages of at most {max_len} octets"));
+    note(format!("{operations} operations, messages of at most {max_len} bytes"));
     let mut talk = Talk::new(world);
     // Anything may fail, for less than the time after which peers are given up.
     let calm = talk.world.now + std::time::Duration::from_secs(2);
@@ -154,12 +154,12 @@ fn split() {
     });
 }
 
-/// The fuzz target's body under random octets.
+/// The fuzz target's body under random bytes.
 #[test]
 fn random_operations() {
     scenario("tagged::random_operations", 300, |seed| {
         let mut rng = Prng::new(seed);
-        let octets: Vec<u8> = (0..rng.skewed(600)).map(|_| rng.next() as u8).collect();
-        talk_ops::run(&octets);
+        let bytes: Vec<u8> = (0..rng.skewed(600)).map(|_| rng.next() as u8).collect();
+        talk_ops::run(&bytes);
     });
 }

@@ -9,11 +9,11 @@ use crate::{
     harness::{Job, NodeOptions, World},
 };
 
-/// 10 Gb/s, in octets a second.
+/// 10 Gb/s, in bytes a second.
 const RATE: u64 = 1_250_000_000;
 
-/// Octets a second that arrive at the application when `octets` are streamed one way.
-fn goodput(loss: u32, window: u32, congestion: Congestion, octets: usize) -> f64 {
+/// Bytes a second that arrive at the application when `bytes` are streamed one way.
+fn goodput(loss: u32, window: u32, congestion: Congestion, bytes: usize) -> f64 {
     let mut options = NodeOptions {
         config: config(|config| {
             config.window_bytes = window;
@@ -30,12 +30,12 @@ fn goodput(loss: u32, window: u32, congestion: Congestion, octets: usize) -> f64
     world.run_idle(Duration::from_secs(5));
     world.network.usual.loss = loss;
     let start = world.now;
-    for _ in 0..octets / 100_000 {
+    for _ in 0..bytes / 100_000 {
         world.send(0, 1, Job::new(100_000).shared());
     }
     world.finish(Duration::from_secs(100));
     let end = world.nodes[1].log.last().map_or(start, |last| last.0);
-    octets as f64 / (end - start).as_secs_f64()
+    bytes as f64 / (end - start).as_secs_f64()
 }
 
 #[test]

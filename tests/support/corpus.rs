@@ -11,17 +11,17 @@ static FOLDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| std::env::var_os("HI
 const TARGETS: [&str; 2] = ["header", "packet"];
 
 /// Keeps a datagram, if somebody wants it.
-pub(crate) fn keep(octets: &[u8]) {
+pub(crate) fn keep(bytes: &[u8]) {
     let Some(folder) = &*FOLDER else {
         return;
     };
     // FNV-1a.
-    let hash = octets.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &octet| {
-        (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3)
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });
     for target in TARGETS {
         let folder = folder.join(target);
         fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(format!("{hash:016x}")), octets).unwrap();
+        fs::write(folder.join(format!("{hash:016x}")), bytes).unwrap();
     }
 }

@@ -4,13 +4,13 @@ use hikyaku::mpi::datatype::{Datatype, Kind, Order};
 
 /// Where elements are looked for.
 const MEMORY: usize = 1 << 14;
-/// Octets of data in one element; more is not tried.
+/// Bytes of data in one element; more is not tried.
 const LARGEST: u64 = 1 << 16;
 
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn octet(&mut self) -> u8 {
+    fn byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -20,24 +20,24 @@ impl Reader<'_> {
 
     /// A number with sign: small ones mostly, sometimes any.
     fn number(&mut self) -> i64 {
-        match self.octet() {
-            255 => i64::from_be_bytes(std::array::from_fn(|_| self.octet())),
+        match self.byte() {
+            255 => i64::from_be_bytes(std::array::from_fn(|_| self.byte())),
             254 => i64::MAX,
             253 => i64::MIN,
-            octet @ 128.. => i64::from(octet) - 192,
-            octet => i64::from(octet),
+            byte @ 128.. => i64::from(byte) - 192,
+            byte => i64::from(byte),
         }
     }
 
     fn numbers(&mut self) -> Vec<i64> {
-        let len = self.octet() % 6;
+        let len = self.byte() % 6;
         (0..len).map(|_| self.number()).collect()
     }
 
-    /// A datatype, if what these octets say makes one.
+    /// A datatype, if what these bytes say makes one.
     fn datatype(&mut self, depth: u32) -> Option<Datatype> {
-        let kind = Kind::ALL[usize::from(self.octet()) % Kind::ALL.len()];
-        let code = if depth == 0 { 0 } else { self.octet() % 11 };
+        let kind = Kind::ALL[usize::from(self.byte()) % Kind::ALL.len()];
+        let code = if depth == 0 { 0 } else { self.byte() % 11 };
         if code == 0 {
             return Some(Datatype::predefined(kind));
         }
@@ -55,7 +55,7 @@ impl Reader<'_> {
                 Datatype::structure(&self.numbers(), &self.numbers(), &[child, other])
             }
             9 => {
-                let order = if self.octet().is_multiple_of(2) {
+                let order = if self.byte().is_multiple_of(2) {
                     Order::C
                 } else {
                     Order::Fortran
@@ -69,11 +69,11 @@ impl Reader<'_> {
     }
 }
 
-/// Makes a datatype from octets, packs elements of it and unpacks them again, piece by piece.
-pub(crate) fn datatype(octets: &[u8]) {
-    let mut reader = Reader(octets);
+/// Makes a datatype from bytes, packs elements of it and unpacks them again, piece by piece.
+pub(crate) fn datatype(bytes: &[u8]) {
+    let mut reader = Reader(bytes);
     let Some(datatype) = reader.datatype(5) else { return };
-    let count = u64::from(reader.octet() % 4);
+    let count = u64::from(reader.byte() % 4);
     let (low, high) = (
         datatype.true_lower_bound(),
         datatype.true_lower_bound() + datatype.true_extent(),
@@ -94,21 +94,16 @@ pub(crate) fn datatype(octets: &[u8]) {
         .map(|offset| (origin as i64 + offset) as usize)
         .collect();
     assert_eq!(places.len(), packed.len());
-    assert!(
-        places
-            .iter()
-            .zip(&packed)
-            .all(|(place, octet)| memory[*place] == *octet)
-    );
+    assert!(places.iter().zip(&packed).all(|(place, byte)| memory[*place] == *byte));
     if size > LARGEST || datatype.check_receive(count).is_err() {
         return;
     }
     let mut again = vec![0xee; MEMORY];
-    let piece = usize::from(reader.octet()) + 1;
-    for (number, octets) in packed.chunks(piece).enumerate() {
+    let piece = usize::from(reader.byte()) + 1;
+    for (number, bytes) in packed.chunks(piece).enumerate() {
         let offset = (number * piece) as u64;
-        let unpacked = datatype.unpack(&mut again, origin, count, offset, octets);
-        assert_eq!(unpacked, Ok(octets.len()));
+        let unpacked = datatype.unpack(&mut again, origin, count, offset, bytes);
+        assert_eq!(unpacked, Ok(bytes.len()));
     }
     let mut expected = vec![0xee; MEMORY];
     for place in places {

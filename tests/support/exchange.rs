@@ -8,7 +8,7 @@ use hikyaku::{PeerId, SendError, transport::Transport};
 /// No wait in these tests ends by this, unless something is broken.
 pub(crate) const LONG: Duration = Duration::from_secs(15);
 
-/// Octets that tell messages, and places in them, from each other.
+/// Bytes that tell messages, and places in them, from each other.
 pub(crate) fn content(number: usize, len: usize) -> Vec<u8> {
     let mut x = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut data = vec![0; len];

@@ -293,7 +293,7 @@ impl Routed {
         Some(Self { a, b, router })
     }
 
-    /// From now on the router forwards packets of `mtu` octets at most, both ways. Packets of IPv4 that may be
+    /// From now on the router forwards packets of `mtu` bytes at most, both ways. Packets of IPv4 that may be
     /// fragmented are.
     pub(crate) fn shrink(&self, mtu: u32) {
         let router = &self.router.name;

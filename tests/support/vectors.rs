@@ -12,7 +12,7 @@ pub(crate) type Field = (String, String);
 pub(crate) struct Vector {
     /// File name without extension.
     pub(crate) name: String,
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// What the lines say, from first to last.
     pub(crate) fields: Vec<Field>,
     /// Why it is not a packet, if it is none.
@@ -39,7 +39,7 @@ pub(crate) fn all() -> Vec<Vector> {
 fn read(name: String, text: &str) -> Vector {
     let mut vector = Vector {
         name,
-        octets: Vec::new(),
+        bytes: Vec::new(),
         fields: Vec::new(),
         error: None,
     };
@@ -51,7 +51,7 @@ fn read(name: String, text: &str) -> Vector {
         }
         let mut parts = content.split(';');
         let digits: String = parts.next().unwrap().split_whitespace().collect();
-        vector.octets.extend(octets(&digits));
+        vector.bytes.extend(bytes(&digits));
         for field in parts.map(str::trim).filter(|field| !field.is_empty()) {
             let (name, value) = field
                 .split_once(" = ")
@@ -62,7 +62,7 @@ fn read(name: String, text: &str) -> Vector {
     vector
 }
 
-fn octets(digits: &str) -> Vec<u8> {
+fn bytes(digits: &str) -> Vec<u8> {
     assert_eq!(digits.len() % 2, 0, "{digits}");
     (0..digits.len())
         .step_by(2)
@@ -70,12 +70,12 @@ fn octets(digits: &str) -> Vec<u8> {
         .collect()
 }
 
-fn digits(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a packet says, in the order of its octets.
-pub(crate) fn fields(octets: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
+/// What a packet says, in the order of its bytes.
+pub(crate) fn fields(bytes: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
     let mut fields = Vec::new();
     let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
     let header = Header::parse(packet);
@@ -117,7 +117,7 @@ pub(crate) fn fields(octets: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
     }
     if let Some(crc) = header.checksum {
         add("checksum", format!("{crc:#010x}"));
-        let right = checksum::verify(packet, octets);
+        let right = checksum::verify(packet, bytes);
         add("checksum.status", u8::from(right).to_string());
     }
     if let Some(open) = header.open {

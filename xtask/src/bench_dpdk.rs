@@ -290,7 +290,7 @@ mod tests {
     fn times_are_found() {
         let said = "sor: 64 x 64 points: as in one process; 13.9 ms (one process: 2.5 ms)";
         assert_eq!(time_after(said, "as in one process; "), Some(13_900.0));
-        let said = "an exchange of 16384 octets in and out takes 77.1 us, 213 MB/s";
+        let said = "an exchange of 16384 bytes in and out takes 77.1 us, 213 MB/s";
         assert_eq!(time_after(said, "in and out takes "), Some(77.1));
         assert_eq!(time_after(said, "as published; "), None);
     }

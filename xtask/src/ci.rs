@@ -91,7 +91,8 @@ fn simulate(steps: &mut Steps) -> Result<(), String> {
 
 /// The model checker with larger bounds.
 pub(crate) fn model(steps: &mut Steps) -> Result<(), String> {
-    let command = Cmd::parse("cargo test --release -p hikyaku --lib reliability::model_tests -- --ignored --nocapture");
+    let command =
+        Cmd::parse("cargo test --release -p hikyaku --lib reliability::endpoint::model_tests -- --ignored --nocapture");
     steps.run("model checker", &command.limit_s(3_600))
 }
 

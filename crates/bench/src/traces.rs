@@ -28,7 +28,7 @@ pub struct Header {
     pub unix: u64,
 }
 
-/// A status: number of the request, source, tag, octets; `true` if it was cancelled.
+/// A status: number of the request, source, tag, bytes; `true` if it was cancelled.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(from = "RawStatus")]
 pub struct Status {
@@ -38,8 +38,8 @@ pub struct Status {
     pub source: i32,
     /// Its tag.
     pub tag: i32,
-    /// Its octets.
-    pub octets: u64,
+    /// Its bytes.
+    pub bytes: u64,
     /// It was cancelled.
     pub cancelled: bool,
 }
@@ -53,15 +53,15 @@ enum RawStatus {
 
 impl From<RawStatus> for Status {
     fn from(raw: RawStatus) -> Self {
-        let (request, source, tag, octets, cancelled) = match raw {
-            RawStatus::Ended((request, source, tag, octets)) => (request, source, tag, octets, false),
+        let (request, source, tag, bytes, cancelled) = match raw {
+            RawStatus::Ended((request, source, tag, bytes)) => (request, source, tag, bytes, false),
             RawStatus::Cancelled(all) => all,
         };
         Self {
             request,
             source,
             tag,
-            octets,
+            bytes,
             cancelled,
         }
     }
@@ -103,9 +103,10 @@ pub struct Call {
     pub tag: Option<i32>,
     /// Elements of the message, or of this rank's vector or block.
     pub count: u64,
-    /// Octets of the same.
-    pub octets: u64,
-    /// Octets of each block that a collective sends; one number if all are alike.
+    /// Bytes of the same.
+    #[serde(alias = "octets")]
+    pub bytes: u64,
+    /// Bytes of each block that a collective sends; one number if all are alike.
     pub sent: Vec<u64>,
     /// The same of blocks received.
     pub received: Vec<u64>,
@@ -143,13 +144,13 @@ impl Call {
         self.end - self.begin
     }
 
-    /// Octets of its own buffers: what was received, or else what it was called with.
+    /// Bytes of its own buffers: what was received, or else what it was called with.
     pub fn volume(&self) -> u64 {
-        let received = self.ended.iter().map(|status| status.octets).sum();
+        let received = self.ended.iter().map(|status| status.bytes).sum();
         let blocks = |blocks: &[u64]| blocks.iter().sum::<u64>();
         match self.call.as_str() {
             "MPI_Recv" | "MPI_Mrecv" => received,
-            _ if self.octets > 0 => self.octets,
+            _ if self.bytes > 0 => self.bytes,
             _ => blocks(&self.sent).max(blocks(&self.received)),
         }
     }
@@ -251,8 +252,8 @@ pub fn read(paths: &[PathBuf]) -> Result<(Vec<Trace>, Vec<Warning>), TraceError>
         for file in files(path)? {
             let fail = |source| TraceError::Read(file.clone(), source);
             // What is no text is found, and its line told, where it is parsed.
-            let octets = fs::read(&file).map_err(fail)?;
-            let (trace, warning) = parse(&file, &String::from_utf8_lossy(&octets))?;
+            let bytes = fs::read(&file).map_err(fail)?;
+            let (trace, warning) = parse(&file, &String::from_utf8_lossy(&bytes))?;
             belongs(&file, &trace, &traces)?;
             traces.push(trace);
             warnings.extend(warning);

@@ -7,10 +7,10 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn what_stays_is_counted() {
-    let (kept, octets) = heap_of(|| {
+    let (kept, bytes) = heap_of(|| {
         drop(vec![0_u8; 50 << 20]);
         vec![1_u8; 10 << 20]
     });
     assert_eq!(kept.len(), 10 << 20);
-    assert!((10 << 20..11 << 20).contains(&octets), "{octets}");
+    assert!((10 << 20..11 << 20).contains(&bytes), "{bytes}");
 }

@@ -87,16 +87,16 @@ fn say(world: &World, addresses: &[Vec<u8>]) -> io::Result<()> {
         world.local_size(),
         world.app_number(),
         world.launcher(),
-        fingerprint(world.job_key().octets()),
+        fingerprint(world.job_key().bytes()),
         fingerprint(&all)
     );
     io::stdout().write_all(line.as_bytes())
 }
 
 /// Tells whether two keys are the same without telling the key (FNV-1a).
-fn fingerprint(octets: &[u8]) -> u32 {
-    let step = |hash: u32, octet: &u8| (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193);
-    octets.iter().fold(0x811c_9dc5, step)
+fn fingerprint(bytes: &[u8]) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    bytes.iter().fold(0x811c_9dc5, step)
 }
 
 fn wait_for_ever() -> ! {

@@ -181,7 +181,7 @@ fn a_simulated_host_is_fitted_to_this_one() {
     let line = "tune --sizes 8,1000,8K,64K --iterations 3 --rounds 3 --wait adaptive --mtu 1500 --sim";
     let document = json(&format!("{line} --format json"));
     let simulation = &document["simulation"];
-    for name in ["send_ns", "receive_ns", "octet_ns", "delay_ns"] {
+    for name in ["send_ns", "receive_ns", "byte_ns", "delay_ns"] {
         assert!(
             simulation[name].as_f64().is_some_and(|cost| cost >= 0.0),
             "{name}: {simulation}"
@@ -284,8 +284,8 @@ fn core_has_its_variants() {
 fn an_idle_peer_is_small() {
     let document = json("bench peers --peers 5000 --format json");
     let row = &rows(&document, "hikyaku/core")[0];
-    let octets = row["bytes_per_peer"].as_f64().unwrap();
-    assert!(octets > 0.0 && octets <= 256.0, "{row}");
+    let bytes = row["bytes_per_peer"].as_f64().unwrap();
+    assert!(bytes > 0.0 && bytes <= 256.0, "{row}");
 }
 
 #[test]
@@ -304,9 +304,9 @@ fn traffic_is_captured() {
         file.display()
     );
     assert!(run(&line).status.success());
-    let octets = std::fs::read(&file).expect("the capture is there");
+    let bytes = std::fs::read(&file).expect("the capture is there");
     std::fs::remove_file(&file).expect("and can be removed");
-    assert!(octets.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && octets.len() > 1000);
+    assert!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && bytes.len() > 1000);
 }
 
 #[test]

@@ -93,8 +93,8 @@ fn what_a_real_job_has_called_is_replayed() {
     let number = |key: &str| document[key].as_u64().unwrap();
     assert_eq!(number("ranks"), RANKS as u64);
     // Each rank: 4 · 20 kB, 240 kB in partitions and 32 kB into a window, and headers.
-    let octets = RANKS as u64 * (80_000 + 240_000 + 32_000);
-    assert!((octets..octets + octets / 5).contains(&number("octets")), "{document}");
+    let bytes = RANKS as u64 * (80_000 + 240_000 + 32_000);
+    assert!((bytes..bytes + bytes / 5).contains(&number("bytes")), "{document}");
     assert!(
         number("calls") >= RANKS as u64 * (4 * 6 + 4 + 12 + 5 + 12),
         "{document}"

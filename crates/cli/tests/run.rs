@@ -459,7 +459,7 @@ fn standard_input_goes_to_rank_0() {
     let wanted: String = (0..50_000).map(|number| format!("[0] {number}\n")).collect();
     assert!(
         out(&output) == wanted,
-        "{} octets of {}",
+        "{} bytes of {}",
         output.stdout.len(),
         wanted.len()
     );

@@ -236,8 +236,8 @@ fn who_can_not_go_on_is_told() {
 #[test]
 fn a_replay_says_what_is_wrong() {
     let barrier = r#"{"call":"MPI_Barrier","begin":100,"end":200}"#;
-    let receive = r#"{"call":"MPI_Recv","begin":300,"end":400,"peer":1,"tag":3,"octets":8,"ended":[[0,1,3,8]]}"#;
-    let huge = r#"{"call":"MPI_Send","begin":300,"end":400,"peer":0,"tag":3,"octets":18446744073709551615}"#;
+    let receive = r#"{"call":"MPI_Recv","begin":300,"end":400,"peer":1,"tag":3,"bytes":8,"ended":[[0,1,3,8]]}"#;
+    let huge = r#"{"call":"MPI_Send","begin":300,"end":400,"peer":0,"tag":3,"bytes":18446744073709551615}"#;
     let good = traces("good", &[&[barrier], &[barrier]]);
     let text = printed(&format!("replay {} --format json", good.display()));
     let document: Value = serde_json::from_str(&text).expect("one JSON object");
@@ -252,7 +252,7 @@ fn a_replay_says_what_is_wrong() {
     );
     let large = traces("large", &[&[], &[huge]]);
     let said = failed(&format!("replay {}", large.display()), 1);
-    let why = "rank-1.jsonl, line 2: MPI_Send: there is no memory for 18446744073709551615 octets";
+    let why = "rank-1.jsonl, line 2: MPI_Send: there is no memory for 18446744073709551615 bytes";
     assert!(said.contains("rank 1: ") && said.contains(why), "{said}");
     fs::remove_file(good.join("rank-1.jsonl")).expect("it was there");
     let said = failed(&format!("replay {}", good.display()), 1);
@@ -279,29 +279,29 @@ fn a_replay_survives_what_no_program_does() {
         format!("replay {}", traces(name, &[&calls, &calls]).display())
     };
     let dynamic = r#""call":"MPI_Win_create_dynamic","displacement":1,"made":{"context":5,"group":[0,1]}"#;
-    let window = r#""call":"MPI_Win_create","octets":1048576,"displacement":1,"made":{"context":5,"group":[0,1]}"#;
+    let window = r#""call":"MPI_Win_create","bytes":1048576,"displacement":1,"made":{"context":5,"group":[0,1]}"#;
     let (fence, free) = (
         r#""call":"MPI_Win_fence","context":5"#,
         r#""call":"MPI_Win_free","context":5"#,
     );
     let lock_all = r#""call":"MPI_Win_lock_all","context":5"#;
-    let get = r#""call":"MPI_Get","peer":1,"octets":1048576,"displacement":0,"request":0,"context":5"#;
-    let attach = |address: u32, octets: u32| {
-        format!(r#""call":"MPI_Win_attach","displacement":{address},"octets":{octets},"context":5"#)
+    let get = r#""call":"MPI_Get","peer":1,"bytes":1048576,"displacement":0,"request":0,"context":5"#;
+    let attach = |address: u32, bytes: u32| {
+        format!(r#""call":"MPI_Win_attach","displacement":{address},"bytes":{bytes},"context":5"#)
     };
-    let put = |octets: u32, address: u32| {
-        format!(r#""call":"MPI_Put","peer":1,"octets":{octets},"displacement":{address},"context":5"#)
+    let put = |bytes: u32, address: u32| {
+        format!(r#""call":"MPI_Put","peer":1,"bytes":{bytes},"displacement":{address},"context":5"#)
     };
     let barrier = r#""call":"MPI_Barrier""#;
-    let reduced = r#""call":"MPI_Reduce_scatter","octets":8,"count":1,"received":[67108864,67108864]"#;
+    let reduced = r#""call":"MPI_Reduce_scatter","bytes":8,"count":1,"received":[67108864,67108864]"#;
     let cut = r#""call":"MPI_Psend_init","peer":1,"tag":0,"partitions":4294967295,"request":3"#;
-    let kind = r#""call":"MPI_Compare_and_swap","peer":1,"octets":4,"displacement":0,"kind":"MPI_INTS","context":5"#;
+    let kind = r#""call":"MPI_Compare_and_swap","peer":1,"bytes":4,"displacement":0,"kind":"MPI_INTS","context":5"#;
     for (index, (calls, why)) in [
         // Its memory would be taken for that of the barrier.
         (vec![window, lock_all, get, barrier], "line 4: MPI_Get has no `request`"),
         (
             vec![reduced],
-            "line 2: MPI_Reduce_scatter: 134217728 octets in blocks of a vector of 8",
+            "line 2: MPI_Reduce_scatter: 134217728 bytes in blocks of a vector of 8",
         ),
         (vec![cut], "line 2: MPI_Psend_init: 4294967295 partitions"),
         (

@@ -233,16 +233,16 @@ fn every_message_has_its_arrow_from_its_send_to_its_receive() {
         let tag = send["args"]["tag"].as_i64().unwrap();
         let got = match receive["name"].as_str().unwrap() {
             // What was probed for is told by the probe.
-            "MPI_Mrecv" => send["args"]["octets"].as_u64().unwrap(),
+            "MPI_Mrecv" => send["args"]["bytes"].as_u64().unwrap(),
             "MPI_Wait" | "MPI_Recv" => {
                 let status = &receive["args"]["ended"][0];
                 assert_eq!(status["tag"], tag);
-                status["octets"].as_u64().unwrap()
+                status["bytes"].as_u64().unwrap()
             }
             other => panic!("{other}"),
         };
         let context = send["args"]["communicator"].as_u64().unwrap();
-        assert_eq!(send["args"]["octets"], got);
+        assert_eq!(send["args"]["bytes"], got);
         let route = (
             start["pid"].as_u64().unwrap(),
             end["pid"].as_u64().unwrap(),
@@ -273,7 +273,7 @@ fn the_summary_adds_up() {
     let calls = summary["calls"].as_array().unwrap();
     let row = |name: &str| calls.iter().find(|row| row["call"] == name).unwrap();
     assert_eq!(row("MPI_Send")["count"], 2 * RANKS + (RANKS - 1) + 2);
-    assert_eq!(row("MPI_Send")["octets"], RANKS * 28 + (RANKS - 1) * 300_000 + 8);
+    assert_eq!(row("MPI_Send")["bytes"], RANKS * 28 + (RANKS - 1) * 300_000 + 8);
     assert_eq!(row("MPI_Finalize")["count"], RANKS);
     let shares: f64 = calls.iter().map(|row| row["share"].as_f64().unwrap()).sum();
     let all = shares + summary["outside"].as_f64().unwrap();

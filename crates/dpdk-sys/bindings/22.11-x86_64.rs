@@ -2968,7 +2968,7 @@ unsafe extern "C" {
     pub fn dpdk_attach(
         head: *mut rte_mbuf,
         pool: *mut rte_mempool,
-        octets: *mut ::core::ffi::c_void,
+        bytes: *mut ::core::ffi::c_void,
         len: u16,
         shared: *mut rte_mbuf_ext_shared_info,
     ) -> ::core::ffi::c_int;

@@ -17,11 +17,11 @@ use dpdk_sys::{
 
 const BURST: usize = 32;
 
-/// The octets of an mbuf's only segment.
+/// The bytes of an mbuf's only segment.
 ///
 /// # Safety
 /// The mbuf is the caller's for as long as they are used.
-unsafe fn octets<'a>(mbuf: *mut rte_mbuf) -> &'a mut [u8] {
+unsafe fn bytes<'a>(mbuf: *mut rte_mbuf) -> &'a mut [u8] {
     // SAFETY: the fields are where the headers say.
     unsafe {
         let buffer = mbuf.byte_add(DPDK_MBUF_BUFFER as usize).cast::<*mut u8>().read();
@@ -95,9 +95,9 @@ fn packets_go_through_a_port_and_their_buffers_come_back() {
     unsafe {
         assert_eq!(dpdk_alloc(pool, 100, mbufs.as_mut_ptr(), BURST as u32), 0);
         for (number, &mbuf) in mbufs.iter().enumerate() {
-            assert_eq!(octets(mbuf).len(), 100);
+            assert_eq!(bytes(mbuf).len(), 100);
             assert_eq!(mbuf.byte_add(DPDK_MBUF_PACKET_LEN as usize).cast::<u32>().read(), 100);
-            octets(mbuf).fill(number as u8);
+            bytes(mbuf).fill(number as u8);
             dpdk_cut(mbuf, 60 + number as u16);
         }
         assert_eq!(rte_mempool_in_use_count(pool), BURST as u32);
@@ -105,12 +105,12 @@ fn packets_go_through_a_port_and_their_buffers_come_back() {
         let got = dpdk_rx_burst(port, 0, mbufs.as_mut_ptr(), BURST as u16);
         assert_eq!(got, BURST as u16);
         for (number, &mbuf) in mbufs.iter().enumerate() {
-            assert_eq!(octets(mbuf), vec![number as u8; 60 + number]);
+            assert_eq!(bytes(mbuf), vec![number as u8; 60 + number]);
             dpdk_free(mbuf);
         }
         assert_eq!(dpdk_rx_burst(port, 0, mbufs.as_mut_ptr(), BURST as u16), 0);
         let one = dpdk_alloc_one(pool, 70);
-        assert_eq!(octets(one).len(), 70);
+        assert_eq!(bytes(one).len(), 70);
         dpdk_free(one);
         // More than there are: none is taken.
         assert_ne!(dpdk_alloc(pool, 100_000, mbufs.as_mut_ptr(), 1), 0);

@@ -25,7 +25,7 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     let fields = match &input.data {
         Data::Struct(DataStruct { fields, .. }) => fields,
         Data::Enum(data) => {
-            let text = "an enum can not derive Equivalence: not all octets that may be received are one of its values; \
+            let text = "an enum can not derive Equivalence: not all bytes that may be received are one of its values; \
                         send a number instead";
             return Err(Error::new(data.enum_token.span(), text));
         }

@@ -40,15 +40,15 @@ pub(crate) fn main() -> Result<(), Error> {
             .all(|(part, from)| part.iter().all(|x| *x == from))
     );
 
-    // Of different types: numbers to even ranks, octets to odd ones.
-    let (number, octets) = (f64::from(rank), [rank as u8; 3]);
+    // Of different types: numbers to even ranks, bytes to odd ones.
+    let (number, bytes) = (f64::from(rank), [rank as u8; 3]);
     let from: Vec<DynBuffer<'_>> = ranks
         .clone()
         .map(|to| {
             if to % 2 == 0 {
                 DynBuffer::new(std::slice::from_ref(&number))
             } else {
-                DynBuffer::new(&octets)
+                DynBuffer::new(&bytes)
             }
         })
         .collect();

@@ -218,15 +218,15 @@ pub(crate) fn smooth(world: &SimpleCommunicator, size: usize, steps: usize) -> R
     let (own, mut slowest) = (times.get(times.len() / 2).copied().unwrap_or(0.0), 0.0);
     grid.all_reduce_into(&own, &mut slowest, SystemOperation::max())?;
     if grid.rank() == 0 {
-        let octets = 2 * size_of::<f64>() * block.ghost_sites().count();
+        let bytes = 2 * size_of::<f64>() * block.ghost_sites().count();
         println!(
             "halo: {size} x {size} x {size} sites on {} x {} x {} ranks, {steps} steps: as in one process; an exchange of \
-             {octets} octets in and out takes {:.1} us, {:.0} MB/s",
+             {bytes} bytes in and out takes {:.1} us, {:.0} MB/s",
             dims[0],
             dims[1],
             dims[2],
             slowest * 1e6,
-            octets as f64 / slowest / 1e6
+            bytes as f64 / slowest / 1e6
         );
     }
     Ok(())

@@ -10,7 +10,7 @@ use mpi::{Error, collective::SystemOperation, topology::SimpleCommunicator, trai
 
 const WINDOW: usize = 64;
 const BATCHES: usize = 10;
-/// Octets beyond which there are fewer iterations.
+/// Bytes beyond which there are fewer iterations.
 const LARGE: usize = 16 << 10;
 
 struct Bench<'a> {

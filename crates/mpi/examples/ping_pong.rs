@@ -22,7 +22,7 @@ pub(crate) fn main() -> Result<(), Error> {
             } else {
                 partner.receive_into(&mut ball)?;
                 // Who throws it back changes it.
-                ball.iter_mut().for_each(|octet| *octet = octet.wrapping_add(1));
+                ball.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
                 partner.send(&ball)?;
             }
         }
@@ -30,11 +30,11 @@ pub(crate) fn main() -> Result<(), Error> {
         assert!(
             ball.iter()
                 .enumerate()
-                .all(|(i, octet)| *octet == (i as u8).wrapping_add(changed))
+                .all(|(i, byte)| *byte == (i as u8).wrapping_add(changed))
         );
         if rank == 0 {
             println!(
-                "{size} octets: {:.1} us there and back",
+                "{size} bytes: {:.1} us there and back",
                 (mpi::time() - start) / ROUNDS as f64 * 1e6
             );
         }

@@ -9,7 +9,7 @@
 //! from what it knows that the others have: the numbers are whole, so the order of adding makes no difference.
 //!
 //! Rank 0 prints a table: for each power of two, how many calls had at least as many numbers but less than twice, the
-//! median of their times, and the rate of the list's octets.
+//! median of their times, and the rate of the list's bytes.
 
 use mpi::{Error, Rank, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 
@@ -37,7 +37,7 @@ fn element(call: u64, rank: Rank, index: usize) -> f64 {
 pub(crate) fn add_up(world: &SimpleCommunicator, largest: u64, calls: u64) -> Result<(), Error> {
     let (rank, size) = (world.rank(), world.size());
 
-    // Times and octets, by the length's bits.
+    // Times and bytes, by the length's bits.
     let mut table = vec![Vec::new(); largest.ilog2() as usize + 1];
     let (mut together, mut serial) = (0.0, 0.0);
     for call in 0..calls {

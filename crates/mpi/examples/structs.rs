@@ -93,7 +93,7 @@ pub(crate) fn main() -> Result<(), Error> {
     })?;
     assert_eq!(heard, [parent(previous), parent(previous + 1)]);
 
-    // Octets that are no `bool` become one.
+    // Bytes that are no `bool` become one.
     let mut flags = [false; 4];
     world.unpack_into(&[0, 1, 2, 255], &mut flags, 0)?;
     assert_eq!(flags, [false, true, true, true]);

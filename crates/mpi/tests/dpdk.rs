@@ -31,7 +31,7 @@ fn job(mut command: Command, device: &str, ranks: u32, program: &[&str]) -> Outp
 }
 
 fn said(output: &Output) -> String {
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
 }
 

@@ -322,8 +322,8 @@ fn program(world: &SimpleCommunicator) -> Vec<u64> {
     let (rank, size) = (world.rank(), world.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     let mut seen = Vec::new();
-    for octets in [1, 100, 5_000, 300_000] {
-        let own: Vec<u64> = (0..octets / 8 + 1).map(|i| i * 31 + rank as u64).collect();
+    for bytes in [1, 100, 5_000, 300_000] {
+        let own: Vec<u64> = (0..bytes / 8 + 1).map(|i| i * 31 + rank as u64).collect();
         let mut from = vec![0_u64; own.len()];
         let to = world.process_at_rank(right);
         mpi::request::scope(|scope| {
@@ -379,7 +379,7 @@ fn real_and_simulated_ranks_see_the_same() {
 /// What a rank kept for others, who are in the same thread.
 type Kept = Rc<RefCell<Option<Rc<SimpleCommunicator>>>>;
 
-/// 100,000 octets to oneself, which a receive that is still posted would take.
+/// 100,000 bytes to oneself, which a receive that is still posted would take.
 fn send_to_oneself(world: &SimpleCommunicator) {
     let data = vec![0xaa_u8; 100_000];
     mpi::request::scope(|scope| {
@@ -434,7 +434,7 @@ fn nobody_waits_when_it_is_over() {
     let mut memory = vec![0_u8; 100_000];
     world.this_process().receive_into(&mut memory[..]).unwrap_err();
     send_to_oneself(&world);
-    assert!(memory.iter().all(|octet| *octet == 0), "it was given back");
+    assert!(memory.iter().all(|byte| *byte == 0), "it was given back");
 }
 
 #[test]
@@ -461,7 +461,7 @@ fn nobody_waits_in_a_simulation_within() {
         matches!(outcome, Err(SimulationError::Misplaced { process: 0 })),
         "{outcome:?}"
     );
-    assert!(memory.borrow().iter().all(|octet| *octet == 0), "it was given back");
+    assert!(memory.borrow().iter().all(|byte| *byte == 0), "it was given back");
 }
 
 /// A message that was matched is its sender's memory as long as that is lent.
@@ -545,7 +545,7 @@ fn nothing_is_sent_when_all_has_failed() {
     let sent = fs::read(directory.join("packets.pcapng")).unwrap();
     fs::remove_dir_all(&directory).unwrap();
     assert!(
-        !sent.windows(16).any(|octets| octets == [0xbb; 16]),
+        !sent.windows(16).any(|bytes| bytes == [0xbb; 16]),
         "what was lent no more"
     );
 }
@@ -605,7 +605,7 @@ fn a_panic_between_programs_takes_memory_back() {
     send_to_oneself(&world);
     // SAFETY: the program that has borrowed it never goes on.
     let memory = unsafe { &*memory.as_ptr() };
-    assert!(memory.iter().all(|octet| *octet == 0), "it was given back");
+    assert!(memory.iter().all(|byte| *byte == 0), "it was given back");
     std::mem::forget(world);
 }
 
@@ -624,10 +624,10 @@ fn lengths_that_a_rank_claims_are_errors() {
             assert_eq!(error.class(), ErrorClass::Other, "{error}");
         } else {
             let raw = RawCommunicator::world(engine);
-            let octet = 7_u8;
+            let byte = 7_u8;
             let nowhere = Datatype::resized(0, 0, &Datatype::predefined(Kind::Byte)).unwrap();
-            // SAFETY: all octets of it lie at one place, which outlives the request.
-            let claimed = unsafe { raw.isend(Mode::Standard, &raw const octet, ABSURD, &nowhere, 0, 0) };
+            // SAFETY: all bytes of it lie at one place, which outlives the request.
+            let claimed = unsafe { raw.isend(Mode::Standard, &raw const byte, ABSURD, &nowhere, 0, 0) };
             let mut lens = [0_u64; 2];
             world.all_gather_into(&u64::MAX, &mut lens[..]).unwrap();
             let error = claimed.unwrap().wait().unwrap_err();

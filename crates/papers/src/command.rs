@@ -14,9 +14,9 @@ Examples:
   hikyaku sim scale --ranks 1024,16384 --format json
   hikyaku sim scale --bandwidth 100e9 --plot scale.svg
 
-The program of each rank: a barrier, in which sessions open; a barrier; an allreduce of 8 octets. `virtual` is the \
+The program of each rank: a barrier, in which sessions open; a barrier; an allreduce of 8 bytes. `virtual` is the \
 time from the first rank's beginning to the last one's end, `model` what alpha and beta say, with alpha measured \
-between two simulated ranks. Alltoall, of an octet for each, is pairwise up to --pairwise ranks, by Bruck's algorithm \
+between two simulated ranks. Alltoall, of a byte for each, is pairwise up to --pairwise ranks, by Bruck's algorithm \
 beyond; all ranks talk to all in the former. `idle` is heap per rank before anything was sent, `used` after all of it, both beside \
 the stack.";
 
@@ -55,7 +55,7 @@ Examples:
   hikyaku sim replay traces --ports 4 --change 20ms:wavelengths=2 --change 1s:wavelengths=40
 
 Ranks do what they have done: they compute for as long as they did between calls, and call the same with as many \
-octets. A receive from any source gets the message that it got then. Messages, persistent and partitioned ones, too, \
+bytes. A receive from any source gets the message that it got then. Messages, persistent and partitioned ones, too, \
 collectives, windows and new communicators are replayed; several threads and calls that failed are not, which is said \
 with the line.";
 
@@ -66,7 +66,7 @@ Examples:
   hikyaku sim pacs-cs --format json --plot rails.svg
 
 Each node swaps a message with six neighbours at once. `zero-copy`: messages lie where the program has them, as buffer \
-arrays do; `with copies`: the program packs all six before and unpacks them after, which takes --copy for each octet, \
+arrays do; `with copies`: the program packs all six before and unpacks them after, which takes --copy for each byte, \
 fitted so that six rails give the 630 MB/s of the PACS-CS paper (docs/papers.md). docs/measured/simulation.md compares.";
 
 const DSE: &str = "\

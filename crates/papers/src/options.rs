@@ -23,10 +23,10 @@ pub(crate) struct Common {
     /// Bits per second of each wire
     #[arg(long, default_value_t = 10e9, value_name = "BITS")]
     pub bandwidth: f64,
-    /// Octets of an IP packet
+    /// Bytes of an IP packet
     #[arg(long, default_value_t = 1_500, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_535))]
     pub mtu: u32,
-    /// Octets that wait before each wire
+    /// Bytes that wait before each wire
     #[arg(long, default_value_t = 512 << 10, value_name = "N")]
     pub queue: u32,
     /// The part of packets that is lost on each wire, from 0 to 1; there are two from a host to another
@@ -38,9 +38,9 @@ pub(crate) struct Common {
     /// Nanoseconds that a processor takes to send or receive a packet, or SEND,RECEIVE (`hikyaku tune --sim`)
     #[arg(long, default_value = "300", value_name = "NS", value_parser = per_packet)]
     pub cpu_packet: PerPacket,
-    /// The same for each octet
-    #[arg(long, default_value_t = 0.05, value_name = "NS")]
-    pub cpu_octet: f64,
+    /// The same for each byte
+    #[arg(long, alias = "cpu-octet", default_value_t = 0.05, value_name = "NS")]
+    pub cpu_byte: f64,
     /// Everything left to chance follows from this
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
@@ -81,11 +81,11 @@ impl Common {
         simulation.cpu = Cpu {
             send: self.cpu_packet.send,
             receive: self.cpu_packet.receive,
-            octet: self.cpu_octet,
+            byte: self.cpu_byte,
             ..Cpu::default()
         };
         let valid = simulation.cpu.validate();
-        valid.map_err(|error| Failure::usage(format!("--cpu-packet, --cpu-octet: {error}")))?;
+        valid.map_err(|error| Failure::usage(format!("--cpu-packet, --cpu-byte: {error}")))?;
         Ok(simulation)
     }
 

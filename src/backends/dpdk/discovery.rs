@@ -54,7 +54,7 @@ pub(super) fn parse_arp(packet: &[u8]) -> Result<Notice, Useless> {
         _ => return Err(Useless::Malformed),
     };
     let ip = |at: usize| Ipv4Addr::new(packet[at], packet[at + 1], packet[at + 2], packet[at + 3]).into();
-    let mac: Mac = packet[8..14].try_into().expect("six octets");
+    let mac: Mac = packet[8..14].try_into().expect("six bytes");
     Ok(Notice {
         is_request,
         sender: ip(14),
@@ -70,7 +70,7 @@ fn unicast(mac: Mac) -> Option<Mac> {
 
 /// Performs the checks of RFC 4861, 7.1. `header`: 40 bytes of IPv6.
 pub(super) fn parse_icmpv6(header: &[u8], body: &[u8]) -> Result<Notice, Useless> {
-    let ip = |octets: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(octets).expect("16 octets"));
+    let ip = |bytes: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(bytes).expect("16 bytes"));
     let (source, destination) = (ip(&header[8..24]), ip(&header[24..40]));
     if body.len() < 4 {
         return Err(Useless::Malformed);

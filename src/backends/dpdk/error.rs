@@ -75,7 +75,7 @@ pub enum DpdkError {
     /// There is no memory for packet buffers.
     Pool {
         /// Bytes that the buffers take.
-        octets: usize,
+        bytes: usize,
         /// The reason.
         source: io::Error,
     },
@@ -138,11 +138,11 @@ impl fmt::Display for DpdkError {
                 "the device {device} can not be opened: {source}. {}",
                 hint(device, source)
             ),
-            Self::Pool { octets, source } => write!(
+            Self::Pool { bytes, source } => write!(
                 f,
                 "no memory for packet buffers ({} MB): {source}. HIKYAKU_DPDK_MEMORY_MB gives DPDK more without \
                  hugepages; with them, reserve more of them",
-                octets / 1_000_000
+                bytes / 1_000_000
             ),
             Self::Port { device, doing, source } => {
                 write!(f, "the port {device}: {doing}: {source}. {}", hint(device, source))

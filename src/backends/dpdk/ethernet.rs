@@ -52,14 +52,14 @@ impl Host {
     }
 }
 
-/// The sum of 16-bit words (RFC 1071) in this machine's byte order, not folded. `octets` must be shorter than 2^32
+/// The sum of 16-bit words (RFC 1071) in this machine's byte order, not folded. `bytes` must be shorter than 2^32
 /// bytes.
 #[inline]
-pub(super) fn sum(octets: &[u8]) -> u64 {
-    let mut chunks = octets.chunks_exact(4);
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    let mut chunks = bytes.chunks_exact(4);
     let mut total: u64 = chunks
         .by_ref()
-        .map(|chunk| u64::from(u32::from_ne_bytes(chunk.try_into().expect("four octets"))))
+        .map(|chunk| u64::from(u32::from_ne_bytes(chunk.try_into().expect("four bytes"))))
         .sum();
     let mut last = [0; 4];
     let rest = chunks.remainder();

@@ -39,7 +39,7 @@ pub(super) type UsualHead = [u8; Usual::HEADERS];
 /// The headers of datagrams to one host.
 #[derive(Clone, Debug)]
 pub(super) struct Template {
-    octets: [u8; MOST_HEADERS],
+    bytes: [u8; MOST_HEADERS],
     /// Bytes of the headers.
     len: usize,
     /// The folded sum over the IPv4 header without total length, identification and checksum.
@@ -62,22 +62,22 @@ impl Template {
             .write(&mut frame, &[])
             .expect("writing an empty datagram to memory");
         let len = frame.len();
-        let mut octets = [0; MOST_HEADERS];
-        octets[..len].copy_from_slice(&frame);
-        octets[len - UDP + 4..].fill(0);
+        let mut bytes = [0; MOST_HEADERS];
+        bytes[..len].copy_from_slice(&frame);
+        bytes[len - UDP + 4..].fill(0);
         let is_ipv4 = len == ETHERNET + IPV4 + UDP;
         if is_ipv4 {
-            octets[ETHERNET + 2..ETHERNET + 6].fill(0);
-            octets[ETHERNET + 10..ETHERNET + 12].fill(0);
+            bytes[ETHERNET + 2..ETHERNET + 6].fill(0);
+            bytes[ETHERNET + 10..ETHERNET + 12].fill(0);
             // "Don't fragment": the protocol finds the path MTU.
-            octets[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&[0x40, 0]);
+            bytes[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&[0x40, 0]);
         }
-        let header = &octets[ETHERNET..len - UDP];
+        let header = &bytes[ETHERNET..len - UDP];
         let addresses = if is_ipv4 { &header[12..20] } else { &header[8..40] };
         Self {
             ip_sum: fold(sum(header)),
             pseudo_sum: sum(addresses) + sum(&[0, PROTOCOL_UDP]),
-            octets,
+            bytes,
             len,
         }
     }
@@ -106,7 +106,7 @@ impl Template {
     fn write_ipv4(&self, head: &mut UsualHead, ip_len: u16, ip_sum: u16, udp: [u8; UDP], identification: u16) {
         let identification = identification.to_be();
         let checksum = !end_around(ip_sum, identification);
-        head[..ETHERNET + IPV4].copy_from_slice(&self.octets[..ETHERNET + IPV4]);
+        head[..ETHERNET + IPV4].copy_from_slice(&self.bytes[..ETHERNET + IPV4]);
         head[ETHERNET + 2..ETHERNET + 4].copy_from_slice(&ip_len.to_ne_bytes());
         head[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&identification.to_ne_bytes());
         head[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&checksum.to_ne_bytes());
@@ -172,7 +172,7 @@ impl Headers<'_> {
     /// If `frame` is shorter than its headers.
     #[inline(always)]
     pub(super) fn write(&self, frame: &mut [u8], identification: u16) {
-        let Template { octets, len, .. } = self.template;
+        let Template { bytes, len, .. } = self.template;
         match frame.first_chunk_mut() {
             // The length is a constant here, so the copy needs no function call.
             Some(head) if *len == Usual::HEADERS => {
@@ -181,7 +181,7 @@ impl Headers<'_> {
             }
             _ => {
                 let head = &mut frame[..*len];
-                head.copy_from_slice(&octets[..*len]);
+                head.copy_from_slice(&bytes[..*len]);
                 head[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&self.ip_len.to_ne_bytes());
                 head[*len - UDP..].copy_from_slice(&self.udp);
             }
@@ -294,8 +294,8 @@ impl Usual {
         const INSIDE: u32 = u32::from_le_bytes([0, 0, 0, PROTOCOL_UDP]);
         const INSIDE_BITS: u32 = u32::from_le_bytes([0x3f, 0xff, 0, 0xff]);
         let head: &UsualHead = frame.first_chunk()?;
-        let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight octets"));
-        let quad = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four octets"));
+        let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+        let quad = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         let pair = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
         // All comparisons in one, because nearly always nothing differs. (The shift removes the last two bytes of the
         // first eight.)
@@ -410,8 +410,8 @@ fn parse_ipv6(packet: &[u8]) -> Result<Frame, Useless> {
     match header[6] {
         PROTOCOL_UDP => {
             let ip = |at: usize| {
-                let octets: [u8; 16] = header[at..at + 16].try_into().expect("16 octets");
-                IpAddr::V6(octets.into())
+                let bytes: [u8; 16] = header[at..at + 16].try_into().expect("16 bytes");
+                IpAddr::V6(bytes.into())
             };
             parse_udp(body, ETHERNET + IPV6, ip(8), ip(24))
         }
@@ -517,8 +517,8 @@ mod tests {
             prop_assert!(usual.is_some() && usual == all);
             let mut frame = whole;
             for (at, value) in changes {
-                if let Some(octet) = frame.get_mut(at) {
-                    *octet = value;
+                if let Some(byte) = frame.get_mut(at) {
+                    *byte = value;
                 }
             }
             frame.truncate(frame.len().saturating_sub(cut));
@@ -578,7 +578,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_octet_over_ipv6_is_noticed(
+        fn a_changed_byte_over_ipv6_is_noticed(
             payload in proptest::collection::vec(any::<u8>(), 1..300),
             at in any::<prop::sample::Index>(),
             change in 1_u8..,
@@ -594,17 +594,17 @@ mod tests {
         }
 
         #[test]
-        fn any_octets_are_a_frame_or_useless(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&octets, &MINE.mac);
+        fn any_bytes_are_a_frame_or_useless(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse(&bytes, &MINE.mac);
             let mut ours = MINE.mac.to_vec();
-            ours.extend(octets);
+            ours.extend(bytes);
             if let Ok(Frame::Datagram(datagram)) = parse(&ours, &MINE.mac) {
                 let _ = datagram.is_intact(&ours);
             }
         }
 
         #[test]
-        fn a_changed_octet_of_a_datagram_is_noticed(
+        fn a_changed_byte_of_a_datagram_is_noticed(
             payload in proptest::collection::vec(any::<u8>(), 1..300),
             at in any::<prop::sample::Index>(),
             change in 1_u8..,
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn no_changed_octet_is_read_otherwise_on_the_short_way() {
+    fn no_changed_byte_is_read_otherwise_on_the_short_way() {
         for (checksum, checked) in [
             (UdpChecksum::Absent, false),
             (UdpChecksum::Software, true),

@@ -248,8 +248,8 @@ impl DpdkBackend {
 
     /// Sets the largest datagram, bytes; the MTU may lower it.
     #[must_use]
-    pub fn max_datagram(mut self, octets: usize) -> Self {
-        self.max_datagram = octets.clamp(1, self.max_datagram);
+    pub fn max_datagram(mut self, bytes: usize) -> Self {
+        self.max_datagram = bytes.clamp(1, self.max_datagram);
         self.lone = self.most_lone();
         self
     }
@@ -304,10 +304,10 @@ impl DpdkBackend {
     }
 
     /// Sends one frame that this backend has made. A frame that can not be sent now is lost.
-    fn send_alone(&mut self, octets: &[u8]) {
+    fn send_alone(&mut self, bytes: &[u8]) {
         let mut one = Burst::new();
-        if self.port.shared.pools.send.take(1, octets.len(), &mut one) {
-            one.for_each(|_, packet| packet.data_mut().copy_from_slice(octets));
+        if self.port.shared.pools.send.take(1, bytes.len(), &mut one) {
+            one.for_each(|_, packet| packet.data_mut().copy_from_slice(bytes));
             self.queues[0].send(&mut one);
         }
     }
@@ -490,7 +490,7 @@ impl DpdkBackend {
         match read {
             Ok(Frame::Datagram(datagram)) => self.look_at_datagram(packet, &datagram),
             Ok(Frame::Notice(notice)) => {
-                let from = packet.data()[6..12].try_into().expect("six octets");
+                let from = packet.data()[6..12].try_into().expect("six bytes");
                 self.notice(now, &notice, from);
             }
             Err(useless) => self.count(useless),
@@ -593,11 +593,11 @@ impl DpdkBackend {
     }
 
     #[inline]
-    fn count_sent(&mut self, sent: Sent, datagrams: usize, octets: usize) {
+    fn count_sent(&mut self, sent: Sent, datagrams: usize, bytes: usize) {
         match sent {
             Sent::All => {
                 self.stats.datagrams_sent += datagrams as u64;
-                self.stats.bytes_sent += octets as u64;
+                self.stats.bytes_sent += bytes as u64;
             }
             Sent::Busy => self.stats.busy += 1,
             Sent::Dropped => self.stats.dropped += 1,
@@ -698,10 +698,10 @@ fn address(burst: &mut Burst, template: &Template, ports: [u16; 2], checksum: Ud
     let mut last: Option<(usize, Headers<'_>)> = None;
     burst.for_each(|_, packet| {
         *identification = identification.wrapping_add(1);
-        let octets = packet.len();
+        let bytes = packet.len();
         let headers = match &last {
-            Some((len, headers)) if *len == octets => headers,
-            _ => &last.insert((octets, template.headers(octets, ports, checksum))).1,
+            Some((len, headers)) if *len == bytes => headers,
+            _ => &last.insert((bytes, template.headers(bytes, ports, checksum))).1,
         };
         headers.write(packet.data_mut(), *identification);
         if checksum == UdpChecksum::Port {

@@ -180,7 +180,7 @@ pub(super) fn receive_coalesced(
     let len = receive_message(fd, buffer, from, libc::MSG_DONTWAIT, |level, kind, data| {
         if level == libc::SOL_UDP && kind == libc::UDP_GRO && data.len() >= size_of::<c_int>() {
             // The kernel's documentation says u16 and its code writes an int.
-            let size = c_int::from_ne_bytes(data[..4].try_into().expect("four octets"));
+            let size = c_int::from_ne_bytes(data[..4].try_into().expect("four bytes"));
             stride = usize::try_from(size).ok().filter(|&size| size > 0);
         }
     })?;
@@ -224,7 +224,7 @@ pub(super) fn receive_error(fd: BorrowedFd<'_>, quote: &mut [u8]) -> io::Result<
                 || (level == libc::SOL_IPV6 && kind == libc::IPV6_RECVERR);
             // `struct sock_extended_err` starts with the errno as a u32 and the origin as a byte.
             if ours && data.len() >= 5 {
-                errno = i32::from_ne_bytes(data[..4].try_into().expect("four octets"));
+                errno = i32::from_ne_bytes(data[..4].try_into().expect("four bytes"));
                 origin = data[4];
             }
         },

@@ -480,11 +480,11 @@ impl Connection {
     }
 
     fn read(&mut self) {
-        let mut octets = [0; MAX_LINE];
+        let mut bytes = [0; MAX_LINE];
         while self.open && self.input.len() <= MAX_LINE {
-            match self.stream.read(&mut octets) {
+            match self.stream.read(&mut bytes) {
                 Ok(0) => self.open = false,
-                Ok(count) => self.input.extend_from_slice(&octets[..count]),
+                Ok(count) => self.input.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => self.open = false,
@@ -493,7 +493,7 @@ impl Connection {
     }
 
     fn take_line(&mut self) -> Option<Vec<u8>> {
-        let Some(end) = self.input.iter().position(|octet| *octet == b'\n') else {
+        let Some(end) = self.input.iter().position(|byte| *byte == b'\n') else {
             if self.input.len() > MAX_LINE {
                 self.open = false;
             }
@@ -687,8 +687,8 @@ mod tests {
             sent += line.len();
         }
         let reader = std::thread::spawn(move || {
-            let mut octets = vec![0; sent];
-            (&rank).read_exact(&mut octets).unwrap();
+            let mut bytes = vec![0; sent];
+            (&rank).read_exact(&mut bytes).unwrap();
             // The connection must stay open until the gate has been pumped for the last time.
             rank
         });

@@ -7,9 +7,9 @@
 //! +--------+--------+-----------------+-------------------------+
 //! ```
 //!
-//! and then, in network byte order: of a request to send (op 1) the match bits (8 octets) and the length (8); of a
+//! and then, in network byte order: of a request to send (op 1) the match bits (8 bytes) and the length (8); of a
 //! grant (op 2) landing and key (4 each), how far may be sent (8) and how much is wanted in all (8); of an active message
-//! (op 3), whose id says for whom, its octets; of a withdrawal (op 4) nothing.
+//! (op 3), whose id says for whom, its bytes; of a withdrawal (op 4) nothing.
 
 use alloc::vec::Vec;
 
@@ -71,8 +71,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    pub(super) fn parse(octets: &'a [u8]) -> Result<Self, Malformed> {
-        let (head, rest) = octets.split_first_chunk::<8>().ok_or(Malformed)?;
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (head, rest) = bytes.split_first_chunk::<8>().ok_or(Malformed)?;
         let [op, 0, 0, 0, a, b, c, d] = *head else {
             return Err(Malformed);
         };
@@ -105,8 +105,8 @@ impl<'a> Control<'a> {
     }
 }
 
-fn word(octets: &[u8], at: usize) -> Result<u64, Malformed> {
-    let word = octets.get(at..).and_then(<[u8]>::first_chunk).ok_or(Malformed)?;
+fn word(bytes: &[u8], at: usize) -> Result<u64, Malformed> {
+    let word = bytes.get(at..).and_then(<[u8]>::first_chunk).ok_or(Malformed)?;
     Ok(u64::from_be_bytes(*word))
 }
 
@@ -141,22 +141,22 @@ mod tests {
                 3 => Control::Active { handler: id, data: &data },
                 _ => Control::Withdraw { id },
             };
-            let mut octets = Vec::new();
-            control.emit(&mut octets);
-            prop_assert_eq!(Control::parse(&octets), Ok(control));
+            let mut bytes = Vec::new();
+            control.emit(&mut bytes);
+            prop_assert_eq!(Control::parse(&bytes), Ok(control));
             if op != 3 {
-                for len in 0..octets.len() {
-                    prop_assert_eq!(Control::parse(&octets[..len]), Err(Malformed));
+                for len in 0..bytes.len() {
+                    prop_assert_eq!(Control::parse(&bytes[..len]), Err(Malformed));
                 }
             }
         }
 
         #[test]
-        fn parsing_is_total(octets: Vec<u8>) {
-            if let Ok(control) = Control::parse(&octets) {
+        fn parsing_is_total(bytes: Vec<u8>) {
+            if let Ok(control) = Control::parse(&bytes) {
                 let mut again = Vec::new();
                 control.emit(&mut again);
-                prop_assert_eq!(again, octets);
+                prop_assert_eq!(again, bytes);
             }
         }
     }

@@ -43,9 +43,9 @@ fn fold(a: u64, b: u64) -> u64 {
 
 impl Hasher for State {
     #[inline]
-    fn write(&mut self, octets: &[u8]) {
-        for &octet in octets {
-            self.write_u64(octet.into());
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
         }
     }
 

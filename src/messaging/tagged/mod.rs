@@ -239,8 +239,8 @@ impl<B: Landing + 'static> Tagged<B> {
     }
 
     /// Sets [`eager_limit`](Self::eager_limit).
-    pub fn set_eager_limit(&mut self, octets: u32) {
-        self.eager_limit = octets;
+    pub fn set_eager_limit(&mut self, bytes: u32) {
+        self.eager_limit = bytes;
     }
 
     /// Counters.

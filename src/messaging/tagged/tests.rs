@@ -185,12 +185,12 @@ impl Pair {
     fn carry(&mut self, side: usize) -> bool {
         let (mut burst, mut any) = (Burst::default(), false);
         while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
-            let mut octets = Vec::new();
+            let mut bytes = Vec::new();
             self.sides[side]
                 .messenger
-                .gather(&burst, |piece| octets.extend_from_slice(piece));
+                .gather(&burst, |piece| bytes.extend_from_slice(piece));
             let other = &mut self.sides[1 - side].messenger;
-            other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
+            other.handle_datagrams(self.now, address(side), &mut bytes, burst.segment_size());
             any = true;
         }
         any
@@ -451,8 +451,8 @@ fn a_peer_that_places_beyond_its_grant_or_twice_is_given_up() {
         assert_eq!(until, GRANT_BYTES);
         for &(from_end, offset) in places {
             let offset = if from_end { until + offset } else { offset };
-            let octets = Bytes::from(vec![7; 100]);
-            liar.place(now, PEER, BULK, landing, offset, octets).unwrap();
+            let bytes = Bytes::from(vec![7; 100]);
+            liar.place(now, PEER, BULK, landing, offset, bytes).unwrap();
         }
         pair.carry(0);
         pair.work(1);
@@ -756,10 +756,10 @@ fn a_grant_that_is_not_used_keeps_nothing_from_others_for_long() {
         pair.receive(1, any(5), GRANT_BYTES as usize, 2);
         // It says what it likes, without queues of its own.
         let say = |pair: &mut Pair, control: &Control<'_>| {
-            let (mut octets, now) = (Vec::new(), pair.now);
-            control.emit(&mut octets);
+            let (mut bytes, now) = (Vec::new(), pair.now);
+            control.emit(&mut bytes);
             let liar = &mut pair.sides[0].messenger;
-            liar.send(now, PEER, &SendOptions::default(), Payload::Copy(&octets))
+            liar.send(now, PEER, &SendOptions::default(), Payload::Copy(&bytes))
                 .unwrap();
         };
         for id in [3, 4] {

@@ -12,7 +12,7 @@ use super::{
 
 /// Seconds that a collective of `size` ranks takes in the model, or infinity if the algorithm does not suit it.
 ///
-/// `octets` is the number of bytes
+/// `bytes` is the number of bytes
 /// - of the vector, for bcast, reduce, allreduce, reduce_scatter(_block), scan and exscan (before it is scattered);
 /// - of all blocks together, for gather, scatter and allgather;
 /// - of all blocks that one rank sends, for alltoall and neighbourhoods (then `size` is the number of neighbours + 1).
@@ -25,14 +25,14 @@ use super::{
 /// Where ranks share cores ([`Model::sharing`]), the result is at least the time that the cores need for the work of
 /// all ranks.
 #[must_use]
-pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: usize, model: &Model) -> f64 {
+pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, bytes: usize, model: &Model) -> f64 {
     if !algorithm.suits(collective, size, true) {
         return f64::INFINITY;
     }
     if size <= 1 {
         return 0.0;
     }
-    let n = octets as f64;
+    let n = bytes as f64;
     if model.sharing <= 1.0 {
         return collective.path(algorithm, &Terms { model, p: size, n });
     }
@@ -47,19 +47,19 @@ pub fn cost(collective: Collective, algorithm: Algorithm, size: usize, octets: u
         n,
     };
     let path = collective.path(algorithm, &terms);
-    path.max(shared(&Work::of(collective, algorithm, size, octets), size, model))
+    path.max(shared(&Work::of(collective, algorithm, size, bytes), size, model))
 }
 
 impl Work {
-    /// For `size` ranks (none for fewer than 2); `octets` as in [`cost`](super::cost()).
+    /// For `size` ranks (none for fewer than 2); `bytes` as in [`cost`](super::cost()).
     #[must_use]
-    pub fn of(collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> Self {
+    pub fn of(collective: Collective, algorithm: Algorithm, size: usize, bytes: usize) -> Self {
         if size < 2 {
             return Self::default();
         }
         let ranks = Ranks {
             p: size,
-            n: octets as f64,
+            n: bytes as f64,
         };
         collective.work(algorithm, &ranks)
     }
@@ -68,8 +68,8 @@ impl Work {
 /// Seconds that the cores need for the work of all ranks, if ranks share them. Putting a rank to sleep and waking it up
 /// costs about as much as one side of a message.
 fn shared(work: &Work, size: usize, model: &Model) -> f64 {
-    let messages = (work.messages + work.waits / 2.0) * model.start(work.octets / work.messages.max(1.0));
-    let seconds = messages + work.octets * model.beta + work.reduced * model.gamma;
+    let messages = (work.messages + work.waits / 2.0) * model.start(work.bytes / work.messages.max(1.0));
+    let seconds = messages + work.bytes * model.beta + work.reduced * model.gamma;
     seconds * model.sharing.min(size as f64) / size as f64
 }
 
@@ -102,33 +102,33 @@ impl Policy {
         self.forced.get(&collective).copied()
     }
 
-    /// The cheapest algorithm, unless one is forced. `octets` as in [`cost`].
+    /// The cheapest algorithm, unless one is forced. `bytes` as in [`cost`].
     ///
     /// All ranks must come to the same choice, so no argument may depend on what only some of them know. Where MPI
     /// gives each rank only its own counts (alltoallv), pass 0.
     #[must_use]
-    pub fn choose(&self, collective: Collective, size: usize, octets: usize, commutative: bool) -> Algorithm {
+    pub fn choose(&self, collective: Collective, size: usize, bytes: usize, commutative: bool) -> Algorithm {
         let suits = |algorithm: &Algorithm| algorithm.suits(collective, size, commutative);
         let forced = self.forced.get(&collective).copied().filter(suits);
         let cheapest = || {
             let all = collective.algorithms().iter().copied().filter(suits);
-            let definite = all.map(|algorithm| self.definite(collective, algorithm, size, octets));
-            let seconds = |algorithm: &Algorithm| cost(collective, *algorithm, size, octets, &self.model);
+            let definite = all.map(|algorithm| self.definite(collective, algorithm, size, bytes));
+            let seconds = |algorithm: &Algorithm| cost(collective, *algorithm, size, bytes, &self.model);
             definite.min_by(|a, b| seconds(a).total_cmp(&seconds(b)))
         };
-        let forced = forced.map(|algorithm| self.definite(collective, algorithm, size, octets));
+        let forced = forced.map(|algorithm| self.definite(collective, algorithm, size, bytes));
         forced.or_else(cheapest).unwrap_or(Algorithm::Linear)
     }
 
     /// Fills in the best number of segments, if the algorithm leaves it open.
-    fn definite(&self, collective: Collective, algorithm: Algorithm, size: usize, octets: usize) -> Algorithm {
+    fn definite(&self, collective: Collective, algorithm: Algorithm, size: usize, bytes: usize) -> Algorithm {
         if algorithm != (Algorithm::Chain { segments: 0 }) || size < 2 {
             return algorithm;
         }
         let terms = Terms {
             model: &self.model,
             p: size,
-            n: octets as f64,
+            n: bytes as f64,
         };
         let reduces = if collective == Collective::Bcast {
             0.0

@@ -44,13 +44,13 @@ impl Default for Model {
 
 impl Model {
     /// Seconds for a message.
-    pub(super) fn message(&self, octets: f64) -> f64 {
-        self.start(octets) + octets * self.beta
+    pub(super) fn message(&self, bytes: f64) -> f64 {
+        self.start(bytes) + bytes * self.beta
     }
 
     /// Seconds for a message, not counting its bytes.
-    pub(super) fn start(&self, octets: f64) -> f64 {
-        if octets > self.eager_limit {
+    pub(super) fn start(&self, bytes: f64) -> f64 {
+        if bytes > self.eager_limit {
             3.0 * self.alpha
         } else {
             self.alpha
@@ -190,7 +190,7 @@ struct Simulation<'a> {
 }
 
 impl Simulation<'_> {
-    fn octets(&self, spans: &[Span]) -> f64 {
+    fn bytes(&self, spans: &[Span]) -> f64 {
         spans.iter().map(|span| span.elements() * self.element).sum::<usize>() as f64
     }
 
@@ -216,15 +216,15 @@ impl Simulation<'_> {
         for step in schedule.round(round) {
             match step {
                 Step::Reduce { into, .. } => {
-                    now.0 += self.octets(&[into]) * self.model.gamma;
+                    now.0 += self.bytes(&[into]) * self.model.gamma;
                     clock = clock.max(now);
                 }
                 Step::Copy { .. } => {}
                 Step::Send { to, spans } => {
-                    let octets = self.octets(spans);
+                    let bytes = self.bytes(spans);
                     let rank = &mut self.ranks[index];
                     rank.open += 1;
-                    rank.outgoing.push_back((now, to, octets));
+                    rank.outgoing.push_back((now, to, bytes));
                     if rank.outgoing.len() == 1 {
                         self.ready.push(Reverse((now.max(rank.out_port), now, index)));
                     }
@@ -247,7 +247,7 @@ impl Simulation<'_> {
     /// Sends a rank's first message, or has it wait for its ports.
     fn transmit(&mut self, index: usize) {
         let rank = &self.ranks[index];
-        let Some((ready, to, octets)) = rank.outgoing.front().copied() else {
+        let Some((ready, to, bytes)) = rank.outgoing.front().copied() else {
             return;
         };
         let may = ready.max(rank.out_port);
@@ -261,7 +261,7 @@ impl Simulation<'_> {
             self.ready.push(Reverse((start, ready, index)));
             return;
         }
-        let end = Time(start.0 + self.model.message(octets));
+        let end = Time(start.0 + self.model.message(bytes));
         let sender = &mut self.ranks[index];
         sender.outgoing.pop_front();
         sender.out_port = end;

@@ -14,10 +14,10 @@ pub(super) struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// Seconds for `messages` equal messages, one after the other, with `octets` bytes in all.
-    fn messages(&self, messages: usize, octets: f64) -> f64 {
+    /// Seconds for `messages` equal messages, one after the other, with `bytes` bytes in all.
+    fn messages(&self, messages: usize, bytes: f64) -> f64 {
         let messages = messages as f64;
-        messages * self.model.message(octets / messages.max(1.0))
+        messages * self.model.message(bytes / messages.max(1.0))
     }
 
     /// Seconds to send the vector once.
@@ -25,9 +25,9 @@ impl Terms<'_> {
         self.messages(1, self.n)
     }
 
-    /// Seconds to reduce `octets` bytes.
-    fn w(&self, octets: f64) -> f64 {
-        octets * self.model.gamma
+    /// Seconds to reduce `bytes` bytes.
+    fn w(&self, bytes: f64) -> f64 {
+        bytes * self.model.gamma
     }
 
     /// (p − 1) / p of all bytes: all but the own block.
@@ -213,36 +213,36 @@ impl Terms<'_> {
         self.n * self.rest(1 << self.fold().0)
     }
 
-    /// A pipeline whose stages take `per_octet` seconds per byte, with this number of segments (0: the best number).
-    fn chain(&self, segments: usize, per_octet: f64) -> f64 {
+    /// A pipeline whose stages take `per_byte` seconds per byte, with this number of segments (0: the best number).
+    fn chain(&self, segments: usize, per_byte: f64) -> f64 {
         let segments = if segments == 0 {
-            self.best_segments(per_octet)
+            self.best_segments(per_byte)
         } else {
             segments
         } as f64;
-        let octets = self.n / segments;
-        (self.p as f64 - 2.0 + segments) * (self.model.start(octets) + octets * per_octet)
+        let bytes = self.n / segments;
+        (self.p as f64 - 2.0 + segments) * (self.model.start(bytes) + bytes * per_byte)
     }
 
-    /// The minimum of the above is at √((p − 2) n · per_octet / α).
-    pub(super) fn best_segments(&self, per_octet: f64) -> usize {
-        let small = self.segments_for(per_octet, self.model.alpha);
-        let octets = self.n / small as f64;
-        if octets <= self.model.eager_limit {
+    /// The minimum of the above is at √((p − 2) n · per_byte / α).
+    pub(super) fn best_segments(&self, per_byte: f64) -> usize {
+        let small = self.segments_for(per_byte, self.model.alpha);
+        let bytes = self.n / small as f64;
+        if bytes <= self.model.eager_limit {
             small
         } else {
-            self.segments_for(per_octet, self.model.start(octets))
+            self.segments_for(per_byte, self.model.start(bytes))
         }
     }
 
-    fn segments_for(&self, per_octet: f64, alpha: f64) -> usize {
+    fn segments_for(&self, per_byte: f64, alpha: f64) -> usize {
         // Where cores are shared, each segment costs time on all of them.
         let alpha = if self.model.sharing > 1.0 {
             alpha * (1.0 + 1.5 * self.model.sharing)
         } else {
             alpha
         };
-        let square = (self.p - 2) as f64 * self.n * per_octet / alpha;
+        let square = (self.p - 2) as f64 * self.n * per_byte / alpha;
         // The conversion to an unsigned integer saturates: no NaN, nothing negative, nothing too large.
         let best = (square as u64).isqrt().clamp(1, MAX_SEGMENTS);
         best as usize

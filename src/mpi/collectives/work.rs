@@ -12,7 +12,7 @@ pub struct Work {
     /// Messages sent.
     pub messages: f64,
     /// Bytes sent.
-    pub octets: f64,
+    pub bytes: f64,
     /// Bytes reduced.
     pub reduced: f64,
     /// Rounds in which a rank waits for messages, for which it may have to be put to sleep and woken up.
@@ -25,7 +25,7 @@ impl core::ops::Add for Work {
     fn add(self, other: Self) -> Self {
         Self {
             messages: self.messages + other.messages,
-            octets: self.octets + other.octets,
+            bytes: self.bytes + other.bytes,
             reduced: self.reduced + other.reduced,
             waits: self.waits + other.waits,
         }
@@ -39,10 +39,10 @@ pub(super) struct Ranks {
 }
 
 impl Work {
-    fn sent(messages: usize, octets: f64, waits: usize) -> Self {
+    fn sent(messages: usize, bytes: f64, waits: usize) -> Self {
         Self {
             messages: messages as f64,
-            octets,
+            bytes,
             reduced: 0.0,
             waits: waits as f64,
         }
@@ -179,11 +179,11 @@ impl Ranks {
     /// Pairs are folded, then every remaining rank sends as many bytes as it reduces, in this number of messages.
     fn halving(&self) -> Work {
         let (folded, levels, pairs) = self.fold();
-        let octets = (folded - 1 + pairs) as f64 * self.n;
+        let bytes = (folded - 1 + pairs) as f64 * self.n;
         let messages = folded * levels + pairs;
         Work {
-            reduced: octets,
-            ..Work::sent(messages, octets, messages)
+            reduced: bytes,
+            ..Work::sent(messages, bytes, messages)
         }
     }
 
@@ -196,23 +196,20 @@ impl Ranks {
     }
 
     pub(super) fn reduce(&self, algorithm: Algorithm) -> Work {
-        let (p, octets) = (self.p, self.all_but_one());
+        let (p, bytes) = (self.p, self.all_but_one());
         let sent = match algorithm {
             Algorithm::Chain { segments } => {
                 let messages = (p - 1) * segments.max(1);
-                Work::sent(messages, octets, messages)
+                Work::sent(messages, bytes, messages)
             }
             Algorithm::Rabenseifner => {
                 let (folded, levels, _) = self.fold();
                 let gathered = (folded * levels / 2) as f64 * self.n / folded as f64;
                 return self.halving() + Work::sent(folded - 1, gathered, folded - 1);
             }
-            _ => Work::sent(p - 1, octets, self.parents(self.radix(algorithm))),
+            _ => Work::sent(p - 1, bytes, self.parents(self.radix(algorithm))),
         };
-        Work {
-            reduced: octets,
-            ..sent
-        }
+        Work { reduced: bytes, ..sent }
     }
 
     pub(super) fn allreduce(&self, algorithm: Algorithm) -> Work {
@@ -257,11 +254,11 @@ impl Ranks {
                 // A rank without a partner at some distance skips that round.
                 let pairs = |stride: usize| p / (2 * stride) * stride + (p % (2 * stride)).saturating_sub(stride);
                 let messages = 2 * self.strides(2).map(pairs).sum::<usize>();
-                let octets = messages as f64 * self.n;
+                let bytes = messages as f64 * self.n;
                 // The sums of all rounds but the last go on, and in each half of the ranks add to their results.
                 Work {
-                    reduced: 1.5 * octets - p as f64 * self.n,
-                    ..Work::sent(messages, octets, messages)
+                    reduced: 1.5 * bytes - p as f64 * self.n,
+                    ..Work::sent(messages, bytes, messages)
                 }
             }
             Algorithm::Chain { segments } => self.reduce(Algorithm::Chain { segments }),

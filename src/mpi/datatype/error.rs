@@ -133,7 +133,7 @@ impl core::fmt::Display for DatatypeError {
             Self::Overlap { offset } => {
                 write!(
                     f,
-                    "two elements share the octet at {offset}, so nothing can be received here"
+                    "two elements share the byte at {offset}, so nothing can be received here"
                 )
             }
             Self::Memory {

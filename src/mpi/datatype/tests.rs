@@ -183,11 +183,11 @@ impl Model {
         ((high - low) as u64).next_multiple_of(alignment) as i64
     }
 
-    /// Where each packed octet of `count` elements lies.
-    fn octets(&self, count: u64) -> Vec<i64> {
+    /// Where each packed byte of `count` elements lies.
+    fn bytes(&self, count: u64) -> Vec<i64> {
         let elements = self.blocks([(count as i64, 0)]);
-        let octets = elements.data().flat_map(|(kind, at)| at..at + kind.size() as i64);
-        octets.collect()
+        let bytes = elements.data().flat_map(|(kind, at)| at..at + kind.size() as i64);
+        bytes.collect()
     }
 
     fn signature(&self) -> Signature {
@@ -227,8 +227,8 @@ fn recipes() -> impl Strategy<Value = Recipe> {
     })
 }
 
-/// What `segments` gives, octet by octet.
-fn octets(segments: Segments<'_>) -> Vec<i64> {
+/// What `segments` gives, byte by byte.
+fn bytes(segments: Segments<'_>) -> Vec<i64> {
     segments
         .flat_map(|segment| segment.offset..segment.offset + segment.len as i64)
         .collect()
@@ -246,19 +246,19 @@ proptest! {
     fn model(recipe in recipes(), count in 0..4_u64, from in 0..300_u64, len in 0..300_u64) {
         let (datatype, model) = (recipe.build().unwrap(), recipe.model());
         let (low, high) = model.true_bounds();
-        prop_assert_eq!(datatype.size(), model.octets(1).len() as u64);
+        prop_assert_eq!(datatype.size(), model.bytes(1).len() as u64);
         prop_assert_eq!(datatype.lower_bound(), model.lower_bound());
         prop_assert_eq!(datatype.extent(), model.extent());
         prop_assert_eq!((datatype.true_lower_bound(), datatype.true_extent()), (low, high - low));
         prop_assert_eq!(datatype.signature(1), model.signature());
 
-        let expected = model.octets(count);
+        let expected = model.bytes(count);
         let span = (expected.iter().min().copied(), expected.iter().max().map(|last| last + 1));
         prop_assert_eq!(datatype.span(count), Ok((span.0.unwrap_or(0), span.1.unwrap_or(0))));
         prop_assert_eq!(datatype.packed_size(count), Ok(expected.len() as u64));
-        prop_assert_eq!(&octets(datatype.segments(count, 0..u64::MAX)), &expected);
+        prop_assert_eq!(&bytes(datatype.segments(count, 0..u64::MAX)), &expected);
         let range = from..from + len;
-        prop_assert_eq!(octets(datatype.segments(count, range.clone())), slice(&expected, range));
+        prop_assert_eq!(bytes(datatype.segments(count, range.clone())), slice(&expected, range));
         prop_assert!(!datatype.is_contiguous(count) || datatype.segments(count, 0..u64::MAX).count() <= 1);
     }
 
@@ -284,7 +284,7 @@ proptest! {
         margin in 0..9_usize,
     ) {
         let (datatype, model) = (recipe.build().unwrap(), recipe.model());
-        let places = model.octets(count);
+        let places = model.bytes(count);
         let (low, high) = datatype.span(count).unwrap();
         let origin = margin + low.min(0).unsigned_abs() as usize;
         let len = (origin as i64 + high.max(0)) as usize + margin;
@@ -334,7 +334,7 @@ proptest! {
 
     #[test]
     fn overlaps_are_found(recipe in recipes(), count in 0..4_u64) {
-        let mut places = recipe.model().octets(count);
+        let mut places = recipe.model().bytes(count);
         let len = places.len();
         places.sort_unstable();
         places.dedup();
@@ -577,7 +577,7 @@ fn messages_match_by_signature() {
     assert!(pairs.accepts(pairs.signature(3)));
     assert!(!pairs.accepts(ints.signature(6)));
     assert!(pairs.accepts(Datatype::predefined(Kind::Packed).signature(100)));
-    // Two that take as many octets as one.
+    // Two that take as many bytes as one.
     assert!(!Datatype::predefined(Kind::I64).accepts(ints.signature(2)));
     let spread = Datatype::vector(3, 2, 5, &pairs).unwrap();
     assert!(pairs.accepts(spread.signature(1)) && spread.accepts(pairs.signature(6)));

@@ -42,15 +42,15 @@ impl Datatype {
         }
     }
 
-    /// Unpacks: copies `octets`, which are at `packed_offset` of the packed bytes of `count` elements, to where they
+    /// Unpacks: copies `bytes`, which are at `packed_offset` of the packed bytes of `count` elements, to where they
     /// belong. Gives the number of bytes; bytes beyond the data are left out.
     ///
     /// # Safety
     /// The covered data of `count` elements (see [`segments`](Self::segments)) are memory that may be written through
-    /// `base`, is not used by other code meanwhile, and is not within `octets`.
-    pub unsafe fn unpack_at(&self, base: *mut u8, count: u64, packed_offset: u64, octets: &[u8]) -> usize {
+    /// `base`, is not used by other code meanwhile, and is not within `bytes`.
+    pub unsafe fn unpack_at(&self, base: *mut u8, count: u64, packed_offset: u64, bytes: &[u8]) -> usize {
         // SAFETY: the caller's contract.
-        unsafe { self.unpack_span_at(base, count, packed_offset, Span::new(octets)) }
+        unsafe { self.unpack_span_at(base, count, packed_offset, Span::new(bytes)) }
     }
 
     /// The same for bytes in memory to which there can be no slice.
@@ -99,12 +99,12 @@ impl Datatype {
         origin: usize,
         count: u64,
         packed_offset: u64,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<usize, DatatypeError> {
         self.check_memory(memory.len(), origin, count)?;
         let base = memory.as_mut_ptr().wrapping_add(origin);
-        // SAFETY: all data are within `memory`, which is borrowed mutably, so `octets` is another slice.
-        Ok(unsafe { self.unpack_at(base, count, packed_offset, octets) })
+        // SAFETY: all data are within `memory`, which is borrowed mutably, so `bytes` is another slice.
+        Ok(unsafe { self.unpack_at(base, count, packed_offset, bytes) })
     }
 
     /// Checks that the data of `count` elements at `origin` are within `len` bytes.

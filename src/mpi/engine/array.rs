@@ -37,21 +37,21 @@ pub(super) struct Pool(Mutex<Free>);
 #[derive(Debug, Default)]
 struct Free {
     memory: BTreeMap<usize, Vec<Box<[u8]>>>,
-    octets: usize,
+    bytes: usize,
 }
 
 impl Pool {
     fn take(&self, size: usize) -> Option<Box<[u8]>> {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = free.memory.get_mut(&size)?.pop()?;
-        free.octets -= size;
+        free.bytes -= size;
         Some(memory)
     }
 
     fn put(&self, memory: Box<[u8]>) {
         let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.octets + memory.len() <= KEPT {
-            free.octets += memory.len();
+        if free.bytes + memory.len() <= KEPT {
+            free.bytes += memory.len();
             free.memory.entry(memory.len()).or_default().push(memory);
         }
     }
@@ -201,7 +201,7 @@ impl Communicator {
     #[must_use]
     pub fn array(&self, len: usize) -> Array {
         let array = self.try_array(len);
-        array.unwrap_or_else(|| panic!("there is no memory for an array of {len} octets"))
+        array.unwrap_or_else(|| panic!("there is no memory for an array of {len} bytes"))
     }
 
     /// As [`array`](Self::array); `None`: there is not enough memory.
@@ -219,8 +219,8 @@ impl Communicator {
     /// The rank or the id (a tag) is wrong, or the communicator is revoked.
     pub fn send_array(&self, array: &Array, destination: Rank, id: i32) -> Result<Request, Error> {
         const CALL: &str = "MPI_Isend";
-        let octets = || Entry::of(CALL, array.len as u64, &Datatype::predefined(Kind::Byte));
-        let span = self.enter(|| octets().with_peer(destination).with_tag(id));
+        let bytes = || Entry::of(CALL, array.len as u64, &Datatype::predefined(Kind::Byte));
+        let span = self.enter(|| bytes().with_peer(destination).with_tag(id));
         let buffer = array.buffer();
         let buffer = buffer.ok_or_else(|| self.locate(Error::new(ErrorClass::Count, CALL)));
         span.begin(buffer.and_then(|buffer| self.isend_buffer(CALL, Mode::Standard, buffer, destination, id)))
@@ -246,12 +246,12 @@ impl Communicator {
 
     fn arrive(&self, message: MatchedMessage) -> Result<Arriving, Error> {
         const CALL: &str = "MPI_Imrecv";
-        let (number, octets) = (message.number, message.status().len);
+        let (number, bytes) = (message.number, message.status().len);
         let span = self.enter(|| Entry {
             requests: vec![number],
-            ..Entry::of(CALL, octets, &Datatype::predefined(Kind::Byte))
+            ..Entry::of(CALL, bytes, &Datatype::predefined(Kind::Byte))
         });
-        let len = usize::try_from(octets).ok();
+        let len = usize::try_from(bytes).ok();
         let array = len.and_then(|len| self.try_array(len));
         let buffer = array.as_ref().and_then(Array::buffer);
         match (array, buffer) {
@@ -261,8 +261,8 @@ impl Communicator {
             }),
             _ => {
                 let detail = Detail::Value {
-                    argument: "octets of the message",
-                    value: octets as i64,
+                    argument: "bytes of the message",
+                    value: bytes as i64,
                     min: 0,
                     max: isize::MAX as i64,
                 };

@@ -36,7 +36,7 @@ pub(super) struct Cut {
     /// Number of messages.
     pub(super) messages: u32,
     /// Bytes of each message but the last.
-    pub(super) octets: u64,
+    pub(super) bytes: u64,
     /// Bytes of all messages.
     pub(super) total: u64,
 }
@@ -44,57 +44,57 @@ pub(super) struct Cut {
 impl Cut {
     const LEN: usize = 24;
 
-    /// For `partitions` of `octets` bytes each. Also gives the number of partitions per message.
-    pub(super) fn new(partitions: u32, octets: u64) -> Option<(Self, u32)> {
-        let total = octets.checked_mul(partitions.into())?;
-        let together = TOGETHER.div_ceil(octets.max(1)).clamp(1, u64::from(partitions.max(1))) as u32;
+    /// For `partitions` of `bytes` bytes each. Also gives the number of partitions per message.
+    pub(super) fn new(partitions: u32, bytes: u64) -> Option<(Self, u32)> {
+        let total = bytes.checked_mul(partitions.into())?;
+        let together = TOGETHER.div_ceil(bytes.max(1)).clamp(1, u64::from(partitions.max(1))) as u32;
         let cut = Self {
             first: 0,
             messages: partitions.div_ceil(together).max(1),
-            octets: octets * u64::from(together),
+            bytes: bytes * u64::from(together),
             total,
         };
         (cut.messages < SETUP).then_some((cut, together))
     }
 
     fn emit(&self) -> [u8; Self::LEN] {
-        let mut octets = [0; Self::LEN];
-        octets[..4].copy_from_slice(&self.first.to_be_bytes());
-        octets[4..8].copy_from_slice(&self.messages.to_be_bytes());
-        octets[8..16].copy_from_slice(&self.octets.to_be_bytes());
-        octets[16..].copy_from_slice(&self.total.to_be_bytes());
-        octets
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&self.first.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.messages.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.bytes.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.total.to_be_bytes());
+        bytes
     }
 
     /// Parses a set-up message; `None` if it makes no sense.
     fn parse(data: &[u8]) -> Option<Self> {
         let (first, rest) = data.split_first_chunk()?;
         let (messages, rest) = rest.split_first_chunk()?;
-        let (octets, total) = rest.split_first_chunk()?;
+        let (bytes, total) = rest.split_first_chunk()?;
         let cut = Self {
             first: u32::from_be_bytes(*first),
             messages: u32::from_be_bytes(*messages),
-            octets: u64::from_be_bytes(*octets),
+            bytes: u64::from_be_bytes(*bytes),
             total: u64::from_be_bytes(total.try_into().ok()?),
         };
         // So few messages that a receiver can keep account of them.
-        let fits = cut.octets >= TOGETHER.min(cut.total)
-            && u64::from(cut.messages) == cut.total.div_ceil(cut.octets.max(1)).max(1);
+        let fits = cut.bytes >= TOGETHER.min(cut.total)
+            && u64::from(cut.messages) == cut.total.div_ceil(cut.bytes.max(1)).max(1);
         fits.then_some(cut)
     }
 
     /// The bytes of a message.
     pub(super) fn range(&self, message: u32) -> Range<u64> {
-        let start = (self.octets * u64::from(message)).min(self.total);
-        start..(start + self.octets).min(self.total)
+        let start = (self.bytes * u64::from(message)).min(self.total);
+        start..(start + self.bytes).min(self.total)
     }
 
     /// The messages that hold these bytes.
-    fn messages_of(&self, octets: &Range<u64>) -> Range<usize> {
-        if octets.is_empty() || self.octets == 0 {
+    fn messages_of(&self, bytes: &Range<u64>) -> Range<usize> {
+        if bytes.is_empty() || self.bytes == 0 {
             return 0..0;
         }
-        (octets.start / self.octets) as usize..octets.end.div_ceil(self.octets) as usize
+        (bytes.start / self.bytes) as usize..bytes.end.div_ceil(self.bytes) as usize
     }
 }
 
@@ -282,8 +282,8 @@ impl Core {
                 bits,
                 ignore: 0,
             };
-            let octets = cut.range(message);
-            let Some(part) = buffer.range(octets.start, octets.end - octets.start) else {
+            let bytes = cut.range(message);
+            let Some(part) = buffer.range(bytes.start, bytes.end - bytes.start) else {
                 continue;
             };
             let owner = Owner::Channel(index, message);
@@ -300,8 +300,8 @@ impl Core {
         let (Some(cut), Some(buffer)) = (channel.cut, &channel.buffer) else {
             return;
         };
-        let octets = cut.range(message);
-        let Some(part) = buffer.range(octets.start, octets.end - octets.start) else {
+        let bytes = cut.range(message);
+        let Some(part) = buffer.range(bytes.start, bytes.end - bytes.start) else {
             return;
         };
         let route = channel.route(&cut, message);
@@ -318,10 +318,10 @@ impl Core {
     }
 
     /// Whether these bytes have arrived, in the current round or, if none runs, in the last one.
-    pub(super) fn has_arrived(&mut self, index: u32, octets: &Range<u64>) -> bool {
+    pub(super) fn has_arrived(&mut self, index: u32, bytes: &Range<u64>) -> bool {
         self.channel(index).is_some_and(|channel| match channel.cut {
             Some(cut) if !channel.parts.is_empty() => {
-                let parts = channel.parts.get(cut.messages_of(octets));
+                let parts = channel.parts.get(cut.messages_of(bytes));
                 channel.failure.is_none() && parts.is_some_and(|parts| parts.iter().all(|part| part.ended))
             }
             _ => false,
@@ -441,11 +441,11 @@ mod tests {
 
     #[test]
     fn small_partitions_go_together() {
-        let cut = |partitions, octets| Cut::new(partitions, octets).unwrap();
+        let cut = |partitions, bytes| Cut::new(partitions, bytes).unwrap();
         let (few, together) = cut(4, 10_000);
         assert_eq!((few.messages, few.range(3), together), (4, 30_000..40_000, 1));
         let (many, together) = cut(1_000, 100);
-        assert_eq!((many.messages, many.octets, together), (48, 2_100, 21));
+        assert_eq!((many.messages, many.bytes, together), (48, 2_100, 21));
         assert_eq!((many.range(47), many.range(48)), (98_700..100_000, 100_000..100_000));
         assert_eq!(many.messages_of(&(0..1)), 0..1);
         assert_eq!(many.messages_of(&(2_099..2_101)), 0..2);
@@ -458,8 +458,8 @@ mod tests {
 
     #[test]
     fn what_was_said_is_understood_and_checked() {
-        for (partitions, octets) in [(1, 1), (4, 10_000), (1_000, 100), (3, 0)] {
-            let (mut cut, _) = Cut::new(partitions, octets).unwrap();
+        for (partitions, bytes) in [(1, 1), (4, 10_000), (1_000, 100), (3, 0)] {
+            let (mut cut, _) = Cut::new(partitions, bytes).unwrap();
             cut.first = 77;
             assert_eq!(Cut::parse(&cut.emit()), Some(cut));
             for wrong in [
@@ -469,7 +469,7 @@ mod tests {
                 },
                 Cut {
                     messages: 1 << 30,
-                    octets: 1,
+                    bytes: 1,
                     total: 1 << 30,
                     ..cut
                 },

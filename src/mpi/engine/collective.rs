@@ -58,8 +58,8 @@ impl Memory {
     /// Address and datatype of a span that is a single run.
     fn run(&self, span: &Span) -> Option<(*mut u8, &Datatype)> {
         let Self::Plain(base, datatype) = self else { return None };
-        let octets = datatype.extent().checked_mul(span.offset as i64)?;
-        (span.times == 1).then(|| (base.0.wrapping_offset(octets as isize), datatype))
+        let bytes = datatype.extent().checked_mul(span.offset as i64)?;
+        (span.times == 1).then(|| (base.0.wrapping_offset(bytes as isize), datatype))
     }
 
     #[inline(always)]
@@ -78,9 +78,9 @@ impl Memory {
             Self::Plain(base, datatype) => {
                 let (times, count, stride) = (span.times.into(), span.count.try_into().ok()?, span.stride as i64);
                 let runs = Datatype::vector(times, count, stride, datatype).ok()?;
-                let octets = datatype.extent().checked_mul(span.offset as i64)?;
+                let bytes = datatype.extent().checked_mul(span.offset as i64)?;
                 // SAFETY: as above.
-                unsafe { Buffer::new(base.0.wrapping_offset(octets as isize), 1, &runs) }
+                unsafe { Buffer::new(base.0.wrapping_offset(bytes as isize), 1, &runs) }
             }
             _ if span.times > 1 => {
                 let runs: Option<Vec<_>> = span.runs().map(|run| self.buffer(&run)).collect();
@@ -95,8 +95,8 @@ impl Memory {
                 let first = usize::try_from(span.offset).ok()?;
                 let list = elements.get(first..first.checked_add(span.count)?)?;
                 let mut parts = Vec::with_capacity(list.len());
-                for (octets, count, datatype) in list {
-                    let base = base.0.wrapping_offset(*octets as isize);
+                for (bytes, count, datatype) in list {
+                    let base = base.0.wrapping_offset(*bytes as isize);
                     // SAFETY: as above.
                     parts.push(unsafe { Buffer::new(base, *count, datatype) }?);
                 }
@@ -533,9 +533,9 @@ fn scratch_for(call: &mut Collective) -> Vec<u64> {
         Memory::Each(base, list) => {
             // Packed one after the other, each with room for its own layout.
             let mut at = 0_i64;
-            for (octets, count, datatype) in list.iter_mut() {
+            for (bytes, count, datatype) in list.iter_mut() {
                 let (low, high) = datatype.span(*count).unwrap_or((0, 0));
-                *octets = at - low;
+                *bytes = at - low;
                 at += (high - low + 7) & !7;
             }
             memory = vec![0_u64; (at as usize).div_ceil(8)];

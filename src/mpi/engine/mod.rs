@@ -236,10 +236,9 @@ impl Engine {
     }
 
     /// Sets [`Options::eager_limit`] for messages that are sent from now on.
-    pub fn set_eager_limit(&self, octets: u32) {
-        let octets = octets.min(Options::MAX_EAGER_LIMIT);
-        self.fabric
-            .access(&mut |core, _, _| core.tagged.set_eager_limit(octets));
+    pub fn set_eager_limit(&self, bytes: u32) {
+        let bytes = bytes.min(Options::MAX_EAGER_LIMIT);
+        self.fabric.access(&mut |core, _, _| core.tagged.set_eager_limit(bytes));
     }
 
     /// Makes progress without waiting.

@@ -67,7 +67,7 @@ pub struct Entry {
     /// number of partitions.
     pub count: u64,
     /// Bytes of these elements. When a window is created: its size here; when memory is attached: its size.
-    pub octets: u64,
+    pub bytes: u64,
     /// The kind of all elements, if they are of one predefined kind.
     pub kind: Option<Kind>,
     /// The reduction, by its MPI name or `user`.
@@ -118,7 +118,7 @@ impl Entry {
         Self {
             call,
             count,
-            octets: count.saturating_mul(datatype.size()),
+            bytes: count.saturating_mul(datatype.size()),
             kind: datatype.element_kind(),
             ..Self::default()
         }
@@ -182,13 +182,13 @@ impl Entry {
             _ => Self::named(name),
         };
         entry.received = match parts.output {
-            Role::Blocks(blocks) => octets(&blocks, output),
-            Role::Divided(Counts::Even(count)) => octets(&Blocks::Even { count }, vector),
-            Role::Divided(Counts::Each(counts)) => counts.iter().map(|&count| own(count, vector).octets).collect(),
+            Role::Blocks(blocks) => bytes(&blocks, output),
+            Role::Divided(Counts::Even(count)) => bytes(&Blocks::Even { count }, vector),
+            Role::Divided(Counts::Each(counts)) => counts.iter().map(|&count| own(count, vector).bytes).collect(),
             _ => Vec::new(),
         };
         entry.sent = match parts.input {
-            Role::Blocks(blocks) => octets(&blocks, input),
+            Role::Blocks(blocks) => bytes(&blocks, input),
             Role::None => entry.received.clone(),
             _ => Vec::new(),
         };
@@ -203,7 +203,7 @@ impl Entry {
 }
 
 /// Bytes of each block; one number if they are alike.
-fn octets(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
+fn bytes(blocks: &Blocks<'_>, region: &Region<'_>) -> Vec<u64> {
     let size = |index: usize| match region {
         Region::Plain(_, datatype) => datatype.size(),
         Region::None => 0,

@@ -55,11 +55,11 @@ pub fn for_job(size: u32, sharing: f64, one_host: bool) -> (Config, Options) {
 struct EagerLimit(u32);
 
 impl Setting for EagerLimit {
-    const EXPECTED: &'static str = "octets from 0 to 1M, perhaps with K or M (times 1,024): 16K";
+    const EXPECTED: &'static str = "bytes from 0 to 1M, perhaps with K or M (times 1,024): 16K";
 
     fn parse(text: &str) -> Option<Self> {
-        let octets = <u32 as Setting>::parse(text)?;
-        (octets <= Options::MAX_EAGER_LIMIT).then_some(Self(octets))
+        let bytes = <u32 as Setting>::parse(text)?;
+        (bytes <= Options::MAX_EAGER_LIMIT).then_some(Self(bytes))
     }
 
     fn show(&self) -> String {

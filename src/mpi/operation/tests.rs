@@ -7,7 +7,7 @@ use super::*;
 use crate::mpi::class::ErrorClass;
 use Predefined::*;
 
-fn octets<T: Copy, const N: usize>(values: &[T], to: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+fn bytes<T: Copy, const N: usize>(values: &[T], to: impl Fn(T) -> [u8; N]) -> Vec<u8> {
     values.iter().flat_map(|value| to(*value)).collect()
 }
 
@@ -19,17 +19,12 @@ fn reduce<T: Copy, const N: usize>(
     to: impl Fn(T) -> [u8; N],
     from: impl Fn([u8; N]) -> T,
 ) -> Vec<T> {
-    let shifted = |values: &[T]| [&[0][..], &octets(values, &to)].concat();
+    let shifted = |values: &[T]| [&[0][..], &bytes(values, &to)].concat();
     let (input, mut inout) = (shifted(a), shifted(b));
     Operation::from(operation)
         .apply(&kind.into(), &input[1..], &mut inout[1..], b.len() as u64)
         .unwrap();
-    inout[1..]
-        .as_chunks::<N>()
-        .0
-        .iter()
-        .map(|octets| from(*octets))
-        .collect()
+    inout[1..].as_chunks::<N>().0.iter().map(|bytes| from(*bytes)).collect()
 }
 
 fn f64s(operation: Predefined, a: &[f64], b: &[f64]) -> Vec<f64> {
@@ -37,10 +32,10 @@ fn f64s(operation: Predefined, a: &[f64], b: &[f64]) -> Vec<f64> {
 }
 
 fn pair(value: f64, index: i32) -> [u8; 16] {
-    let mut octets = [0xa5; 16];
-    octets[..8].copy_from_slice(&value.to_ne_bytes());
-    octets[8..12].copy_from_slice(&index.to_ne_bytes());
-    octets
+    let mut bytes = [0xa5; 16];
+    bytes[..8].copy_from_slice(&value.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&index.to_ne_bytes());
+    bytes
 }
 
 fn locate(operation: Predefined, a: (f64, i32), b: (f64, i32)) -> (f64, i32) {
@@ -159,9 +154,9 @@ fn floats_follow_ieee() {
 
 #[test]
 fn complex_numbers_multiply() {
-    let to = |[re, im]: [f32; 2]| octets(&[re, im], f32::to_ne_bytes).try_into().unwrap();
-    let from = |octets: [u8; 8]| {
-        let part = |at| f32::from_ne_bytes(octets[at..at + 4].try_into().unwrap());
+    let to = |[re, im]: [f32; 2]| bytes(&[re, im], f32::to_ne_bytes).try_into().unwrap();
+    let from = |bytes: [u8; 8]| {
+        let part = |at| f32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
         [part(0), part(4)]
     };
     let operands = (&[[1.0, 2.0]][..], &[[3.0, -4.0]][..]);
@@ -170,7 +165,7 @@ fn complex_numbers_multiply() {
 }
 
 #[test]
-fn any_octet_but_zero_is_true() {
+fn any_byte_but_zero_is_true() {
     let mut inout = [2, 0, 2, 0];
     Operation::from(Land)
         .apply(&Kind::Bool.into(), &[4, 4, 0, 0], &mut inout, 4)
@@ -221,7 +216,7 @@ fn short_operands_are_refused() {
 
 #[test]
 fn operations_of_the_user_get_the_operands_in_mpis_order() {
-    // SAFETY: one octet per element is read or written.
+    // SAFETY: one byte per element is read or written.
     let difference = unsafe {
         Operation::user(false, |input, inout, count, _| {
             for index in 0..count as usize {

@@ -356,13 +356,13 @@ impl Poller {
         let source = SocketAddr::new(self.options.address, local.from);
         let owner = usize::from(self.ports[usize::from(local.to)]);
         if let Some(Some(rank)) = self.ranks.get_mut(owner) {
-            if let Err(thrown) = rank.receive_local(now, &mut self.net, source, &mut local.octets) {
+            if let Err(thrown) = rank.receive_local(now, &mut self.net, source, &mut local.bytes) {
                 self.throw_out(owner, thrown)?;
             }
         } else {
-            let stride = local.octets.len();
+            let stride = local.bytes.len();
             self.nobody
-                .handle_datagrams(now, source, &mut local.octets, stride, &mut Refuse);
+                .handle_datagrams(now, source, &mut local.bytes, stride, &mut Refuse);
             self.answer_for_nobody(now, local.to)?;
         }
         self.net.done(local);
@@ -377,7 +377,7 @@ impl Poller {
         while self.nobody.poll_transmit(now, &mut self.burst) {
             let nobody = &self.nobody;
             self.net.transmit(now, &self.burst, |each| {
-                nobody.gather(&self.burst, |octets| each(Span::new(octets)));
+                nobody.gather(&self.burst, |bytes| each(Span::new(bytes)));
             })?;
         }
         while self.nobody.poll_event().is_some() {}
@@ -414,7 +414,7 @@ impl Poller {
         }
         for visitor in std::mem::take(&mut self.visitors) {
             match handshake::receive(&visitor.socket) {
-                Ok((octets, _)) => self.welcome(now, visitor.socket, Hello::read(&octets)),
+                Ok((bytes, _)) => self.welcome(now, visitor.socket, Hello::read(&bytes)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock && now.nanos_since(visitor.since) < PATIENCE => {
                     self.visitors.push(visitor);
                 }
@@ -446,7 +446,7 @@ impl Poller {
         };
         self.table.stats.refused += 1;
         // A process that has gone already need not hear it.
-        let _ = handshake::send(&socket, &Answer::Refused(refusal).octets(), &[]);
+        let _ = handshake::send(&socket, &Answer::Refused(refusal).bytes(), &[]);
     }
 
     /// Makes a rank of a process, or gives the reason for refusing it.
@@ -479,7 +479,7 @@ impl Poller {
         };
         let [memory, theirs] = &descriptors;
         let all = [self.packets.as_fd(), memory.as_fd(), theirs.as_fd(), self.bell.as_fd()];
-        handshake::send(rank.socket(), &welcome.octets(), &all).map_err(failed)?;
+        handshake::send(rank.socket(), &welcome.bytes(), &all).map_err(failed)?;
         let index = match self.ranks.iter().position(Option::is_none) {
             Some(index) => index,
             None => {

@@ -91,7 +91,7 @@ pub(super) struct Net {
 pub(super) struct Local {
     pub(super) from: u16,
     pub(super) to: u16,
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Net {
@@ -125,23 +125,23 @@ impl Net {
         let mut rest = Span::default();
         let mut left = transmit.len;
         while left > 0 {
-            let mut octets = self.spare.pop().unwrap_or_default();
-            octets.clear();
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.clear();
             let len = left.min(transmit.segment_size);
-            while octets.len() < len {
+            while bytes.len() < len {
                 if rest.is_empty() {
                     let Some(&span) = spans.next() else { return };
                     rest = span;
                 }
-                let (now, later) = rest.split_at(rest.len().min(len - octets.len()));
-                now.append_to(&mut octets);
+                let (now, later) = rest.split_at(rest.len().min(len - bytes.len()));
+                now.append_to(&mut bytes);
                 rest = later;
             }
             left -= len;
             self.local.push_back(Local {
                 from: self.from,
                 to: transmit.destination.port(),
-                octets,
+                bytes,
             });
         }
     }
@@ -162,7 +162,7 @@ impl Net {
 
     pub(super) fn done(&mut self, local: Local) {
         if self.spare.len() < SPARE {
-            self.spare.push(local.octets);
+            self.spare.push(local.bytes);
         }
     }
 
@@ -177,15 +177,15 @@ impl Net {
         let mut few = [Span::default(); FEW_SPANS];
         let mut many = Vec::new();
         let mut count = 0;
-        gather(&mut |octets| {
+        gather(&mut |bytes| {
             if let Some(span) = few.get_mut(count) {
-                *span = octets;
+                *span = bytes;
             }
             count += 1;
         });
         if count > FEW_SPANS {
             many.reserve(count);
-            gather(&mut |octets| many.push(octets));
+            gather(&mut |bytes| many.push(bytes));
         }
         let transmit = Outgoing {
             destination: burst.destination(),
@@ -208,13 +208,13 @@ type Freed = Arc<Mutex<Vec<usize>>>;
 struct Extent {
     memory: Arc<Segment>,
     at: usize,
-    octets: Range<usize>,
+    bytes: Range<usize>,
     freed: Freed,
 }
 
 impl Keeper for Extent {
     fn span(&self) -> Span<'_> {
-        let Range { start, end } = self.octets;
+        let Range { start, end } = self.bytes;
         self.memory.span(start, end - start).unwrap_or_default()
     }
 }
@@ -429,7 +429,7 @@ impl Rank {
             if !sent.map_err(Thrown::Net)? {
                 if !self.held {
                     kept.clear();
-                    host.gather(burst, |octets| octets.append_to(kept));
+                    host.gather(burst, |bytes| bytes.append_to(kept));
                     self.held = true;
                 }
                 break;
@@ -499,7 +499,7 @@ impl Rank {
         let stays = Foreign::new(Extent {
             memory: Arc::clone(&self.memory),
             at: start,
-            octets: start + REPORT..start + len,
+            bytes: start + REPORT..start + len,
             freed: Arc::clone(&self.freed),
         });
         Ok(host.handle_command(now, &record, carried, Some(&stays))?)
@@ -511,12 +511,12 @@ impl Rank {
         if len > MOST_SETTINGS {
             return Err(Corrupt.into());
         }
-        let mut octets = vec![0; len];
-        if !self.memory.copy(at, &mut octets) {
+        let mut bytes = vec![0; len];
+        if !self.memory.copy(at, &mut bytes) {
             return Err(Corrupt.into());
         }
         self.host = Some(ProxyServer::new(
-            &octets,
+            &bytes,
             net.limits,
             random(),
             random_key(),

@@ -125,9 +125,9 @@ fn talk(pair: &mut [(Transport, PeerId); 2]) {
         let data: Vec<u8> = (0..len).map(|i: u32| (i * 7) as u8).collect();
         a.send(*to_b, &data).unwrap();
         let message = b.receive(Some(LONG)).unwrap().into_vec();
-        assert!(message == data, "{len} octets");
+        assert!(message == data, "{len} bytes");
         b.send(*to_a, &message).unwrap();
-        assert!(a.receive(Some(LONG)).unwrap().data() == data, "{len} octets");
+        assert!(a.receive(Some(LONG)).unwrap().data() == data, "{len} bytes");
     }
 }
 
@@ -153,7 +153,7 @@ fn messages_of_hundreds_of_megabytes() {
     let data: bytes::Bytes = (0..300_u32 << 20).map(|i| (i >> 8) as u8 ^ i as u8).collect();
     a.send_bytes(to_b, data.clone()).unwrap();
     let message = b.receive(Some(6 * LONG)).unwrap();
-    assert!(message.data() == data, "other octets");
+    assert!(message.data() == data, "other bytes");
     drop((a, b));
     running.finish();
 }
@@ -229,9 +229,9 @@ fn strangers_and_other_releases_are_refused() {
     let running = Running::new();
     let mut steady = running.pair();
     // An unknown message, none at all, and half of one.
-    for octets in [&[0_u8; handshake::LEN][..], &[], &[1; 100]] {
+    for bytes in [&[0_u8; handshake::LEN][..], &[], &[1; 100]] {
         let mut socket = UnixStream::connect(&running.socket).unwrap();
-        socket.write_all(octets).unwrap();
+        socket.write_all(bytes).unwrap();
     }
     let old = Hello {
         version: Version {
@@ -241,9 +241,9 @@ fn strangers_and_other_releases_are_refused() {
         ..Hello::new(0)
     };
     let socket = UnixStream::connect(&running.socket).unwrap();
-    handshake::send(&socket, &old.octets(), &[]).unwrap();
-    let (octets, _) = handshake::receive(&socket).unwrap();
-    let Some(Answer::Refused(why)) = Answer::read(&octets) else {
+    handshake::send(&socket, &old.bytes(), &[]).unwrap();
+    let (bytes, _) = handshake::receive(&socket).unwrap();
+    let Some(Answer::Refused(why)) = Answer::read(&bytes) else {
         panic!("it was let in");
     };
     assert!(why.contains("0.0.7"), "{why}");
@@ -264,12 +264,12 @@ fn strangers_and_other_releases_are_refused() {
 #[test]
 fn broken_processes_are_thrown_out_and_others_do_not_notice() {
     type Break = fn(&Segment);
-    fn record(memory: &Segment, kind: u32, octets: &[u8]) {
+    fn record(memory: &Segment, kind: u32, bytes: &[u8]) {
         memory
             .atomic(DOWN.data)
-            .store(u64::from(kind) << 32 | octets.len() as u64, Ordering::Relaxed);
-        memory.write(DOWN.data + 8, octets);
-        let taken = (8 + octets.len() as u64).next_multiple_of(16);
+            .store(u64::from(kind) << 32 | bytes.len() as u64, Ordering::Relaxed);
+        memory.write(DOWN.data + 8, bytes);
+        let taken = (8 + bytes.len() as u64).next_multiple_of(16);
         memory.atomic(DOWN.control).store(taken, Ordering::Release);
     }
     let breaks: [(&str, Break); 13] = [
@@ -287,13 +287,13 @@ fn broken_processes_are_thrown_out_and_others_do_not_notice() {
             memory.atomic(64).store(1 << 20, Ordering::Release)
         }),
         ("a kind that there is not", |memory| record(memory, 99, &[0; 16])),
-        ("octets beyond the memory", |memory| {
+        ("bytes beyond the memory", |memory| {
             record(memory, kind::AWAY, &numbered(MEMORY - 8, 64));
         }),
-        ("octets around the end of numbers", |memory| {
+        ("bytes around the end of numbers", |memory| {
             record(memory, kind::AWAY, &numbered(usize::MAX - 8, 64));
         }),
-        ("octets of a ring", |memory| {
+        ("bytes of a ring", |memory| {
             record(memory, kind::AWAY, &numbered(4_096, 64))
         }),
         ("a record that is too long for the ring", |memory| {
@@ -302,14 +302,14 @@ fn broken_processes_are_thrown_out_and_others_do_not_notice() {
         ("no place at all", |memory| record(memory, kind::AWAY, &[0; 3])),
         ("no command", |memory| record(memory, kind::WHOLE, &[0; 48])),
         ("a command before the settings", |memory| {
-            let mut octets = [0; 48];
-            octets[0] = 2;
-            record(memory, kind::WHOLE, &octets);
+            let mut bytes = [0; 48];
+            bytes[0] = 2;
+            record(memory, kind::WHOLE, &bytes);
         }),
         ("settings that are none", |memory| {
-            let mut octets = [0xff; 400];
-            octets[0] = 1;
-            record(memory, kind::WHOLE, &octets);
+            let mut bytes = [0xff; 400];
+            bytes[0] = 1;
+            record(memory, kind::WHOLE, &bytes);
         }),
     ];
     let running = Running::new();
@@ -408,20 +408,20 @@ fn a_process_that_hangs_up_does_not_keep_the_poller_busy() {
     let head = || memory.atomic(DOWN.control).load(Ordering::Acquire);
     let tail = || memory.atomic(DOWN.control + 64).load(Ordering::Acquire);
     let write = |records: u64| {
-        let mut octets = [0; 48];
-        octets[0] = COMMAND;
+        let mut bytes = [0; 48];
+        bytes[0] = COMMAND;
         for _ in 0..records {
             let at = DOWN.data + head() as usize;
-            let header = u64::from(kind::WHOLE) << 32 | octets.len() as u64;
+            let header = u64::from(kind::WHOLE) << 32 | bytes.len() as u64;
             memory.atomic(at).store(header, Ordering::Relaxed);
-            memory.write(at + 8, &octets);
+            memory.write(at + 8, &bytes);
             memory.atomic(DOWN.control).store(head() + RECORD, Ordering::Release);
         }
     };
     write(RECORDS);
     let end = head();
     turn(&mut poller);
-    assert!(tail() < end / 10, "it was busy with {} of {end} octets", tail());
+    assert!(tail() < end / 10, "it was busy with {} of {end} bytes", tail());
     write(RECORDS);
     let mut turns = 0;
     while poller.stats().processes > 0 {

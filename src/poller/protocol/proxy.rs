@@ -29,16 +29,16 @@ use crate::{
 
 /// Messages up to this size are copied where they go, larger ones are referred to until all is acknowledged.
 pub(super) const COPIED: usize = 2_048;
-/// Most octets of copies that may be queued to one peer.
+/// Most bytes of copies that may be queued to one peer.
 pub(super) const MOST_COPIES: u32 = 64 << 20;
-/// What a copy takes of them beside its octets.
+/// What a copy takes of them beside its bytes.
 const COPY_COST: u32 = 64;
 /// A copy that may not fit a bundle, which those up to this size do at any MTU, takes a block of its own.
 const BUNDLED: usize = 400;
 const ALONE: u32 = Sources::MIN_BLOCK as u32;
-/// Octets of a placement that go in one record.
+/// Bytes of a placement that go in one record.
 const PLACED: usize = 256 << 10;
-/// Octets of small messages that wait in one piece.
+/// Bytes of small messages that wait in one piece.
 const BLOCK: usize = 64 << 10;
 /// Credit is given back when this part of it is free. Its owner tells of quarters of it, so more than two thirds can
 /// always be used.
@@ -79,10 +79,10 @@ struct Peer {
     /// Credit that has been taken from the peer, and what of it is free and not given back yet.
     taken: u32,
     owed: u32,
-    /// Octets of copies sent since the host has last had room, and how many of them it has been asked about.
+    /// Bytes of copies sent since the host has last had room, and how many of them it has been asked about.
     copies: u32,
     asked: Option<u32>,
-    /// Messages by reference, and the octets of those that nobody else waits for.
+    /// Messages by reference, and the bytes of those that nobody else waits for.
     shared: u32,
     large: u32,
     /// Number of the last command that sends something.
@@ -97,7 +97,7 @@ struct Outstanding {
     parts: u32,
     /// Somebody waits for [`Event::Sent`], and may wait for the memory.
     told: Option<Bytes>,
-    /// Octets of a copy.
+    /// Bytes of a copy.
     copy: u32,
 }
 
@@ -109,7 +109,7 @@ struct Outstanding {
 pub struct ProxyEndpoint {
     config: Config,
     processor: u32,
-    /// Most octets of a record's payload.
+    /// Most bytes of a record's payload.
     most: usize,
     now: Instant,
     peers: Vec<Peer>,
@@ -118,7 +118,7 @@ pub struct ProxyEndpoint {
     ours: Vec<u32>,
     down: BTreeMap<u32, PeerError>,
     queue: VecDeque<Piece>,
-    /// Octets of small messages; used again when the queue is empty.
+    /// Bytes of small messages; used again when the queue is empty.
     block: Vec<u8>,
     /// What the burst refers to.
     current: Bytes,
@@ -186,7 +186,7 @@ impl ProxyEndpoint {
     fn push(&mut self, record: &Record, payload: Body) {
         self.commands += 1;
         self.queue.push_back(Piece {
-            head: record.octets(),
+            head: record.bytes(),
             payload,
         });
     }
@@ -253,7 +253,7 @@ impl ProxyEndpoint {
         }
     }
 
-    /// Puts a small message where the queue has its octets.
+    /// Puts a small message where the queue has its bytes.
     #[inline]
     fn copy(&mut self, data: &[u8]) -> Body {
         if self.queue.is_empty() {

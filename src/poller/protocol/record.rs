@@ -18,9 +18,9 @@ use crate::{
     error::PeerError,
 };
 
-/// Octets before the packet in a record that delivers one.
+/// Bytes before the packet in a record that delivers one.
 pub const DELIVERY: usize = 16;
-/// Octets of every other report, and of a command without its payload.
+/// Bytes of every other report, and of a command without its payload.
 pub const REPORT: usize = 48;
 
 /// What a record says. Commands first, then reports.
@@ -135,65 +135,65 @@ impl Record {
         }
     }
 
-    /// The octets of everything but deliveries.
+    /// The bytes of everything but deliveries.
     #[inline]
-    pub(super) fn octets(&self) -> [u8; REPORT] {
-        let mut octets = [0; REPORT];
-        octets[..DELIVERY].copy_from_slice(&self.short_octets());
-        octets[16..20].copy_from_slice(&self.source.to_le_bytes());
-        octets[20..24].copy_from_slice(&self.destination.to_le_bytes());
-        octets[24..32].copy_from_slice(&self.a.to_le_bytes());
-        octets[32..40].copy_from_slice(&self.b.to_le_bytes());
-        octets[40..].copy_from_slice(&self.c.to_le_bytes());
-        octets
+    pub(super) fn bytes(&self) -> [u8; REPORT] {
+        let mut bytes = [0; REPORT];
+        bytes[..DELIVERY].copy_from_slice(&self.short_bytes());
+        bytes[16..20].copy_from_slice(&self.source.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.destination.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.a.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.b.to_le_bytes());
+        bytes[40..].copy_from_slice(&self.c.to_le_bytes());
+        bytes
     }
 
-    /// The octets of a delivery.
+    /// The bytes of a delivery.
     #[inline]
-    pub(super) fn short_octets(&self) -> [u8; DELIVERY] {
-        let mut octets = [0; DELIVERY];
-        octets[0] = self.kind as u8;
-        octets[1] = self.channel;
-        octets[2..4].copy_from_slice(&self.flags.to_le_bytes());
-        octets[4..8].copy_from_slice(&self.peer.to_le_bytes());
-        octets[8..12].copy_from_slice(&self.session.to_le_bytes());
-        octets[12..].copy_from_slice(&self.value.to_le_bytes());
-        octets
+    pub(super) fn short_bytes(&self) -> [u8; DELIVERY] {
+        let mut bytes = [0; DELIVERY];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.channel;
+        bytes[2..4].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.peer.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.session.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.value.to_le_bytes());
+        bytes
     }
 
-    /// A command in `octets`; its payload is elsewhere.
+    /// A command in `bytes`; its payload is elsewhere.
     #[inline]
-    pub(super) fn command(octets: &[u8; REPORT]) -> Option<Self> {
-        let kind = *COMMANDS.get(usize::from(octets[0]).checked_sub(Kind::Start as usize)?)?;
-        Some(Self::read(kind, octets))
+    pub(super) fn command(bytes: &[u8; REPORT]) -> Option<Self> {
+        let kind = *COMMANDS.get(usize::from(bytes[0]).checked_sub(Kind::Start as usize)?)?;
+        Some(Self::read(kind, bytes))
     }
 
-    /// A report in `octets`; what a delivery brings is behind [`DELIVERY`] octets.
+    /// A report in `bytes`; what a delivery brings is behind [`DELIVERY`] bytes.
     #[inline]
-    pub(super) fn report(octets: &[u8]) -> Option<Self> {
-        let kind = *REPORTS.get(usize::from(*octets.first()?).checked_sub(Kind::Deliver as usize)?)?;
+    pub(super) fn report(bytes: &[u8]) -> Option<Self> {
+        let kind = *REPORTS.get(usize::from(*bytes.first()?).checked_sub(Kind::Deliver as usize)?)?;
         if kind == Kind::Deliver {
             let mut long = [0; REPORT];
-            long[..DELIVERY].copy_from_slice(octets.first_chunk::<DELIVERY>()?);
+            long[..DELIVERY].copy_from_slice(bytes.first_chunk::<DELIVERY>()?);
             return Some(Self::read(kind, &long));
         }
-        Some(Self::read(kind, octets.first_chunk()?))
+        Some(Self::read(kind, bytes.first_chunk()?))
     }
 
     #[inline]
-    fn read(kind: Kind, octets: &[u8; REPORT]) -> Self {
+    fn read(kind: Kind, bytes: &[u8; REPORT]) -> Self {
         Self {
             kind,
-            channel: octets[1],
-            flags: u16::from_le_bytes(part(octets, 2)),
-            peer: u32::from_le_bytes(part(octets, 4)),
-            session: u32::from_le_bytes(part(octets, 8)),
-            value: u32::from_le_bytes(part(octets, 12)),
-            source: u32::from_le_bytes(part(octets, 16)),
-            destination: u32::from_le_bytes(part(octets, 20)),
-            a: u64::from_le_bytes(part(octets, 24)),
-            b: u64::from_le_bytes(part(octets, 32)),
-            c: u64::from_le_bytes(part(octets, 40)),
+            channel: bytes[1],
+            flags: u16::from_le_bytes(part(bytes, 2)),
+            peer: u32::from_le_bytes(part(bytes, 4)),
+            session: u32::from_le_bytes(part(bytes, 8)),
+            value: u32::from_le_bytes(part(bytes, 12)),
+            source: u32::from_le_bytes(part(bytes, 16)),
+            destination: u32::from_le_bytes(part(bytes, 20)),
+            a: u64::from_le_bytes(part(bytes, 24)),
+            b: u64::from_le_bytes(part(bytes, 32)),
+            c: u64::from_le_bytes(part(bytes, 40)),
         }
     }
 
@@ -212,10 +212,10 @@ impl Record {
     }
 
     pub(super) fn address(&self) -> SocketAddr {
-        let mut octets = [0; 16];
-        octets[..8].copy_from_slice(&self.a.to_le_bytes());
-        octets[8..].copy_from_slice(&self.b.to_le_bytes());
-        let ip = Ipv6Addr::from(octets);
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.a.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.b.to_le_bytes());
+        let ip = Ipv6Addr::from(bytes);
         let mapped = ip.to_ipv4_mapped().filter(|_| self.flags & IPV6 == 0);
         SocketAddr::new(mapped.map_or(IpAddr::V6(ip), IpAddr::V4), self.source as u16)
     }
@@ -261,9 +261,9 @@ impl Record {
 }
 
 #[inline]
-fn part<const N: usize>(octets: &[u8], at: usize) -> [u8; N] {
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
-    part.copy_from_slice(&octets[at..at + N]);
+    part.copy_from_slice(&bytes[at..at + N]);
     part
 }
 
@@ -331,7 +331,7 @@ pub(super) fn read_start(payload: &[u8]) -> Option<(Config, Vec<u32>)> {
         .as_chunks::<8>()
         .0
         .iter()
-        .map(|octets| u64::from_le_bytes(*octets));
+        .map(|bytes| u64::from_le_bytes(*bytes));
     let mut next = || settings.next().unwrap_or(0);
     let mut config = Config {
         max_datagram: next().try_into().ok()?,
@@ -388,7 +388,7 @@ pub(super) fn read_start(payload: &[u8]) -> Option<(Config, Vec<u32>)> {
     config.accept_strangers = last & 1 == 1;
     config.late_peers = last & 2 == 2;
     config.resets_per_second = (last >> 2).try_into().ok()?;
-    let processors: Vec<u32> = processors.iter().map(|octets| u32::from_le_bytes(*octets)).collect();
+    let processors: Vec<u32> = processors.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
     (rest.is_empty() && !processors.is_empty() && config.validate().is_ok()).then_some((config, processors))
 }
 
@@ -418,7 +418,7 @@ mod tests {
         for text in ["10.1.2.3:4", "[fd77::1]:65535", "[::ffff:10.1.2.3]:4"] {
             let mut record = Record::new(Kind::Peer, 7);
             record.set_address(text.parse().unwrap());
-            let read = Record::report(&record.octets()).unwrap();
+            let read = Record::report(&record.bytes()).unwrap();
             assert_eq!(read.address(), text.parse().unwrap());
         }
         let silence = Duration::from_nanos(12_345);
@@ -434,19 +434,16 @@ mod tests {
         ] {
             let mut record = Record::new(Kind::Down, 7);
             record.set_error(error);
-            assert_eq!(Record::report(&record.octets()).unwrap().error(), error);
+            assert_eq!(Record::report(&record.bytes()).unwrap().error(), error);
         }
     }
 
     #[test]
     fn kinds_are_what_their_numbers_say() {
         for first in 0..=u8::MAX {
-            let mut octets = [0; REPORT];
-            octets[0] = first;
-            for record in [Record::command(&octets), Record::report(&octets)]
-                .into_iter()
-                .flatten()
-            {
+            let mut bytes = [0; REPORT];
+            bytes[0] = first;
+            for record in [Record::command(&bytes), Record::report(&bytes)].into_iter().flatten() {
                 assert_eq!(record.kind as u8, first);
             }
         }

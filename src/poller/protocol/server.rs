@@ -25,7 +25,7 @@ const MOST_PARTS: u32 = 1 << 14;
 /// While so many reports wait, what a process asks for and what comes for it waits, too.
 pub(super) const MOST_REPORTS: usize = 16_384;
 
-/// Octets that one copy takes at most: one more than fits may always be queued.
+/// Bytes that one copy takes at most: one more than fits may always be queued.
 const ONE_COPY: u32 = 8 << 10;
 
 /// A process has said what a correct one can not say.
@@ -145,7 +145,7 @@ impl ProxyServer {
         Ok(endpoint)
     }
 
-    /// Executes a command, in the order in which they were given, with the octets of its message, which are `stays` if they
+    /// Executes a command, in the order in which they were given, with the bytes of its message, which are `stays` if they
     /// may stay where they are until they are acknowledged.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl ProxyServer {
     }
 
     /// A datagram has come. If it holds a packet for the process, gives the header of the record that delivers it: the
-    /// record is these octets and then the datagram's, all of them. Not if there is no `room` for it, or the host
+    /// record is these bytes and then the datagram's, all of them. Not if there is no `room` for it, or the host
     /// [is full](Self::is_full): then it will be sent again.
     #[inline]
     pub fn handle_datagram(
@@ -312,7 +312,7 @@ impl ProxyServer {
             value: origin.cost,
             ..Record::new(Kind::Deliver, origin.peer.0)
         };
-        Some(record.short_octets())
+        Some(record.short_bytes())
     }
 
     /// The next report. Each is to reach the process, and before packets that come later.
@@ -323,11 +323,11 @@ impl ProxyServer {
             let mut record = Record::new(Kind::Peer, peer.0);
             record.destination = self.endpoint.processor(peer).unwrap_or(ANY_PROCESSOR);
             record.set_address(self.endpoint.address(peer)?);
-            return Some(record.octets());
+            return Some(record.bytes());
         }
         while let Some(event) = self.endpoint.poll_event() {
             if let Some(record) = self.report(event) {
-                return Some(record.octets());
+                return Some(record.bytes());
             }
         }
         if let Some((peer, session, limit)) = self.endpoint.poll_credit() {
@@ -336,7 +336,7 @@ impl ProxyServer {
                 a: limit,
                 ..Record::new(Kind::Credit, peer.0)
             };
-            return Some(record.octets());
+            return Some(record.bytes());
         }
         if self.waits && self.endpoint.all_idle() {
             self.waits = false;
@@ -344,7 +344,7 @@ impl ProxyServer {
                 a: self.commands,
                 ..Record::new(Kind::Idle, 0)
             };
-            return Some(record.octets());
+            return Some(record.bytes());
         }
         None
     }
@@ -408,7 +408,7 @@ impl ProxyServer {
         self.endpoint.poll_transmit(now, burst)
     }
 
-    /// The octets of a burst in order. See [`Endpoint::gather`]: some may lie where the process can write.
+    /// The bytes of a burst in order. See [`Endpoint::gather`]: some may lie where the process can write.
     #[inline]
     pub fn gather<'a>(&'a self, burst: &'a Burst, each: impl FnMut(Span<'a>)) {
         self.endpoint.gather_spans(burst, each);

@@ -55,7 +55,7 @@ impl Two {
         let mut burst = Burst::default();
         assert!(remote.poll_transmit(Instant::ZERO, &mut burst));
         let mut start = Vec::new();
-        remote.gather(&burst, &mut |octets| start.extend_from_slice(octets));
+        remote.gather(&burst, &mut |bytes| start.extend_from_slice(bytes));
         let mut peer = Endpoint::new(config(), LIMITS, 2, 2).unwrap();
         Self {
             now: Instant::from_nanos(1),
@@ -76,17 +76,17 @@ impl Two {
         while any {
             any = false;
             while self.peer.poll_transmit(self.now, &mut burst) {
-                let mut octets = vec![];
-                self.peer.gather(&burst, |slice| octets.extend_from_slice(slice));
-                self.host.handle_datagram(self.now, address(2), &mut octets, true);
+                let mut bytes = vec![];
+                self.peer.gather(&burst, |slice| bytes.extend_from_slice(slice));
+                self.host.handle_datagram(self.now, address(2), &mut bytes, true);
                 any = true;
             }
             while self.host.poll_transmit(self.now, &mut burst) {
-                let mut octets = vec![];
-                self.host.gather(&burst, |span| span.append_to(&mut octets));
-                let stride = octets.len();
+                let mut bytes = vec![];
+                self.host.gather(&burst, |span| span.append_to(&mut bytes));
+                let stride = bytes.len();
                 self.peer
-                    .handle_datagrams(self.now, address(1), &mut octets, stride, &mut Nothing);
+                    .handle_datagrams(self.now, address(1), &mut bytes, stride, &mut Nothing);
                 any = true;
             }
         }

@@ -67,7 +67,7 @@ impl Double {
                 packets: PACKETS as u64,
             };
             let fds = [&packets_fd, &memory_fd, &bells[0], &bells[1]].map(AsFd::as_fd);
-            handshake::send(&socket, &welcome.octets(), &fds).unwrap();
+            handshake::send(&socket, &welcome.bytes(), &fds).unwrap();
             (socket, comes.join().unwrap())
         });
         fs::remove_file(path).unwrap();

@@ -11,8 +11,8 @@ use crate::{
     reliability::{
         Burst, Limits, MESSAGE_COST, Outgoing, Payload, Target,
         burst::INLINE,
-        peer::INITIAL_CREDIT,
-        source::{Freed, SourceId, Sources, Whole},
+        credit::INITIAL_CREDIT,
+        flow::source::{Freed, SourceId, Sources, Whole},
     },
     wire::{BASE_LEN, Base, Builder, Credit, Flags, Fragment, Kind, Placement, Seq, Token},
 };

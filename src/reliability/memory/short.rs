@@ -4,13 +4,11 @@
 //! fits into a record goes there; when the ring is full, or the message is longer, it becomes a packet. Numbers of messages
 //! keep the order of both ways, and both take the same credit.
 
-use alloc::{boxed::Box, vec::Vec};
-
 use super::MemoryLayer;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Short, Sink},
-    ring::{Consumer, Meet, Side},
+    ring::{Meet, Side},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Kind, Packet, Seq, Token},
 };
@@ -18,35 +16,16 @@ use crate::{
 /// Bytes of a packet that a short message becomes: base header, match bits, payload.
 const MOST: usize = BASE_LEN + 8 + crate::ring::ROOM;
 
-/// The rings that come in, and where to get them.
-#[derive(Debug, Default)]
-pub(super) struct Rings {
-    meet: Option<Box<dyn Meet>>,
-    /// By peer, without an order.
-    inward: Vec<Inward>,
-    /// Where the next look begins.
-    next: usize,
-}
-
-#[derive(Debug)]
-struct Inward {
-    peer: PeerId,
-    source: u32,
-    session: u32,
-    ring: Consumer,
-}
-
 impl MemoryLayer {
     /// Short messages go by rings between sides that `meet` brings together.
     #[must_use]
     pub fn with_rings(mut self, meet: impl Meet + 'static) -> Self {
-        self.rings.meet = Some(Box::new(meet));
+        self.rings.set_meet(meet);
         self
     }
 
     /// A session with a peer is up.
     pub(super) fn open_rings(&mut self, peer: u32) {
-        let Some(meet) = &mut self.rings.meet else { return };
         let p = &mut self.peers[peer as usize];
         let own = Side {
             processor: self.processor,
@@ -58,22 +37,13 @@ impl MemoryLayer {
             session: p.theirs.index,
             epoch: p.theirs.secret,
         };
-        if let Some((outward, ring)) = meet.meet(own, other) {
-            p.outward = Some(outward);
-            self.rings.inward.push(Inward {
-                peer: PeerId(peer),
-                source: p.processor,
-                session: p.session,
-                ring,
-            });
-        }
+        p.outward = self.rings.open(PeerId(peer), own, other);
     }
 
     /// The session with a peer is over.
     pub(super) fn close_rings(&mut self, peer: u32) {
         self.peers[peer as usize].outward = None;
-        self.rings.inward.retain(|inward| inward.peer.0 != peer);
-        self.rings.next = 0;
+        self.rings.close(PeerId(peer));
     }
 
     /// Sends a message by the ring. `None`: it has to go as a packet. Else returns whether there is something to transmit.
@@ -104,36 +74,19 @@ impl MemoryLayer {
 
     /// Returns whether there may be rings.
     pub(in crate::reliability) fn takes_short(&self) -> bool {
-        self.rings.meet.is_some()
+        self.rings.may_exist()
     }
 
     /// Returns whether [`poll_short`](Self::poll_short) would find a message.
     #[inline]
     pub(in crate::reliability) fn has_short(&self) -> bool {
-        self.rings.inward.iter().any(|inward| inward.ring.has_record())
+        self.rings.has_record()
     }
 
     /// Takes the next message out of the rings, which are looked at in turn.
     #[inline]
     pub(in crate::reliability) fn poll_short(&mut self, short: &mut Short) -> bool {
-        let Rings { inward, next, .. } = &mut self.rings;
-        for _ in 0..inward.len() {
-            if *next >= inward.len() {
-                *next = 0;
-            }
-            let here = &mut inward[*next];
-            if let Some(record) = here.ring.pop() {
-                *short = Short {
-                    peer: here.peer,
-                    source: here.source,
-                    session: here.session,
-                    record,
-                };
-                return true;
-            }
-            *next += 1;
-        }
-        false
+        self.rings.poll(short)
     }
 
     /// A message from a ring was received at once: its credit is free again.
@@ -185,26 +138,13 @@ impl MemoryLayer {
 
     /// Delivers everything in the rings; or in that of one peer, which sends nothing more.
     pub(in crate::reliability) fn deliver_rings<S: Sink + ?Sized>(&mut self, of: Option<u32>, sink: &mut S) {
-        for index in (0..self.rings.inward.len()).rev() {
-            while let Some(inward) = self.rings.inward.get_mut(index)
-                && of.is_none_or(|peer| inward.peer.0 == peer)
-                && let Some(record) = inward.ring.pop()
-            {
-                let short = Short {
-                    peer: inward.peer,
-                    source: inward.source,
-                    session: inward.session,
-                    record,
-                };
-                self.deliver_short(self.now, &short, sink);
-            }
+        while let Some(short) = self.rings.pop_of(of) {
+            self.deliver_short(self.now, &short, sink);
         }
     }
 
     /// Says to the other sides that this one is about to sleep, or awake.
     pub(in crate::reliability) fn set_asleep(&mut self, asleep: bool) {
-        for inward in &self.rings.inward {
-            inward.ring.set_asleep(asleep);
-        }
+        self.rings.set_asleep(asleep);
     }
 }

@@ -291,8 +291,8 @@ pub(super) fn ask_line<T>(what: *const T) {
 
 /// Prefetches all of these bytes.
 #[inline]
-pub(super) fn ask_lines(first: *const u8, octets: usize) {
-    region::ask_all(first, octets);
+pub(super) fn ask_lines(first: *const u8, bytes: usize) {
+    region::ask_all(first, bytes);
 }
 
 /// Whether prefetching pays.

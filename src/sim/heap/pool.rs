@@ -127,8 +127,8 @@ impl Pool {
     }
 
     /// Number of pages of a block that is larger than one.
-    pub(super) fn pages(octets: usize) -> u32 {
-        octets.div_ceil(PAGE) as u32
+    pub(super) fn pages(bytes: usize) -> u32 {
+        bytes.div_ceil(PAGE) as u32
     }
 
     fn entry(&mut self, page: u32) -> &mut Page {
@@ -204,9 +204,9 @@ impl Pool {
     }
 
     /// Bytes of a page are free, and will not be reused before the whole page is.
-    pub(super) fn free(&mut self, page: u32, octets: usize) {
+    pub(super) fn free(&mut self, page: u32, bytes: usize) {
         let entry = self.entry(page);
-        entry.free += octets as u16;
+        entry.free += bytes as u16;
         if usize::from(entry.free) == PAGE {
             entry.free = 0;
             self.put(page, 1);

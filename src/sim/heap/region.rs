@@ -25,22 +25,22 @@ const STACK: (usize, usize) = (14, 36);
 const WAITING: usize = 12;
 
 /// Number of lines of a block's beginning that are noted.
-fn beginning(octets: usize) -> u32 {
-    match octets {
-        _ if octets <= PAGE / 2 => BEGINNING,
+fn beginning(bytes: usize) -> u32 {
+    match bytes {
+        _ if bytes <= PAGE / 2 => BEGINNING,
         _ => LONG_BEGINNING,
     }
 }
 
 /// The class of a block of up to a page.
 #[inline]
-fn class(octets: usize) -> usize {
-    let octets = octets.max(1);
-    if octets <= 128 {
-        return (octets - 1) / 16;
+fn class(bytes: usize) -> usize {
+    let bytes = bytes.max(1);
+    if bytes <= 128 {
+        return (bytes - 1) / 16;
     }
     // The highest bit, and the two after it.
-    let last = octets - 1;
+    let last = bytes - 1;
     let high = last.ilog2() as usize;
     8 + (high - 7) * 4 + (last >> (high - 2)) % 4
 }
@@ -67,14 +67,14 @@ pub(super) fn fits(old: usize, new: usize) -> bool {
 /// Frees a block while no process has its turn.
 ///
 /// # Safety
-/// It is a block of the pool, has `octets` bytes, and nothing refers to it any more.
+/// It is a block of the pool, has `bytes` bytes, and nothing refers to it any more.
 #[cold]
-pub(super) unsafe fn forget(block: NonNull<u8>, octets: usize) {
+pub(super) unsafe fn forget(block: NonNull<u8>, bytes: usize) {
     let page = Pool::page(Pool::number(block));
     let mut pool = Pool::lock();
-    match octets <= PAGE {
-        true => pool.free(page, size(class(octets))),
-        false => pool.put(page, Pool::pages(octets)),
+    match bytes <= PAGE {
+        true => pool.free(page, size(class(bytes))),
+        false => pool.put(page, Pool::pages(bytes)),
     }
 }
 
@@ -98,9 +98,9 @@ pub(super) fn ask(line: *const u8) {
 
 /// Prefetches all lines of these bytes.
 #[inline]
-pub(super) fn ask_all(first: *const u8, octets: usize) {
+pub(super) fn ask_all(first: *const u8, bytes: usize) {
     let skipped = first.addr() % LINE;
-    (0..octets + skipped)
+    (0..bytes + skipped)
         .step_by(LINE)
         .for_each(|at| ask(first.wrapping_add(at).wrapping_sub(skipped)));
 }
@@ -137,13 +137,13 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// Allocates a block of `octets` bytes, up to [`LARGEST`].
+    /// Allocates a block of `bytes` bytes, up to [`LARGEST`].
     #[inline]
-    pub(super) fn take(&mut self, octets: usize) -> Option<NonNull<u8>> {
-        if octets > PAGE {
-            return self.take_pages(octets);
+    pub(super) fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        if bytes > PAGE {
+            return self.take_pages(bytes);
         }
-        let class = class(octets);
+        let class = class(bytes);
         match self.free[class] {
             0 => self.cut(class),
             number => {
@@ -158,13 +158,13 @@ impl Region {
     /// Frees a block, be it this region's or another one's: it becomes this region's.
     ///
     /// # Safety
-    /// It is a block of the pool, has `octets` bytes, and nothing refers to it any more.
+    /// It is a block of the pool, has `bytes` bytes, and nothing refers to it any more.
     #[inline]
-    pub(super) unsafe fn put(&mut self, block: NonNull<u8>, octets: usize) {
-        if octets > PAGE {
-            return self.put_pages(Pool::page(Pool::number(block)), Pool::pages(octets));
+    pub(super) unsafe fn put(&mut self, block: NonNull<u8>, bytes: usize) {
+        if bytes > PAGE {
+            return self.put_pages(Pool::page(Pool::number(block)), Pool::pages(bytes));
         }
-        self.push(Pool::number(block), class(octets));
+        self.push(Pool::number(block), class(bytes));
     }
 
     /// Puts a free block, by its number, on its list.
@@ -179,63 +179,63 @@ impl Region {
     #[cold]
     fn cut(&mut self, class: usize) -> Option<NonNull<u8>> {
         self.asked = true;
-        let octets = size(class);
+        let bytes = size(class);
         // Aligned so that it spans as few lines as possible.
         let line = self.filled as usize % LINE;
-        let skipped = if line > 0 && line + octets > LINE {
+        let skipped = if line > 0 && line + bytes > LINE {
             LINE - line
         } else {
             0
         };
-        if self.page != 0 && self.filled as usize + skipped + octets <= PAGE {
+        if self.page != 0 && self.filled as usize + skipped + bytes <= PAGE {
             self.break_up(skipped);
-            return Some(self.cut_next(octets));
+            return Some(self.cut_next(bytes));
         }
         let page = Pool::lock().take(1)?;
         self.note(page);
         let before = (self.page, self.filled);
-        if self.page != 0 && octets >= self.filled as usize {
+        if self.page != 0 && bytes >= self.filled as usize {
             // The previous page has more left.
             (self.page, self.filled) = (page, 0);
-            let block = self.cut_next(octets);
-            self.break_up(PAGE - octets);
+            let block = self.cut_next(bytes);
+            self.break_up(PAGE - bytes);
             (self.page, self.filled) = before;
             return Some(block);
         }
         self.break_up(PAGE - self.filled as usize);
         (self.page, self.filled) = (page, 0);
-        Some(self.cut_next(octets))
+        Some(self.cut_next(bytes))
     }
 
     /// The next bytes of the page, which has that many.
-    fn cut_next(&mut self, octets: usize) -> NonNull<u8> {
+    fn cut_next(&mut self, bytes: usize) -> NonNull<u8> {
         let at = self.filled;
-        self.filled += octets as u32;
-        let marked = &mut self.marked[class(octets)];
-        if *marked < MARKED || octets <= LINE {
+        self.filled += bytes as u32;
+        let marked = &mut self.marked[class(bytes)];
+        if *marked < MARKED || bytes <= LINE {
             *marked = marked.saturating_add(1);
-            let lines = (octets.div_ceil(LINE) as u32).min(beginning(octets));
+            let lines = (bytes.div_ceil(LINE) as u32).min(beginning(bytes));
             self.mark(self.page, at / LINE as u32, lines);
         }
         Pool::block(Pool::first(self.page) + at / 16)
     }
 
     /// Turns the next bytes of the page into free blocks.
-    fn break_up(&mut self, mut octets: usize) {
-        while self.page > 0 && octets > 0 {
-            let largest = (0..CLASSES).rev().find(|class| size(*class) <= octets).unwrap_or(0);
+    fn break_up(&mut self, mut bytes: usize) {
+        while self.page > 0 && bytes > 0 {
+            let largest = (0..CLASSES).rev().find(|class| size(*class) <= bytes).unwrap_or(0);
             self.push(Pool::first(self.page) + self.filled / 16, largest);
             self.filled += size(largest) as u32;
-            octets -= size(largest);
+            bytes -= size(largest);
         }
     }
 
     #[cold]
-    fn take_pages(&mut self, octets: usize) -> Option<NonNull<u8>> {
+    fn take_pages(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         self.asked = true;
-        let page = Pool::lock().take(Pool::pages(octets))?;
+        let page = Pool::lock().take(Pool::pages(bytes))?;
         self.note(page);
-        self.mark(page, 0, beginning(octets));
+        self.mark(page, 0, beginning(bytes));
         Some(Pool::block(Pool::first(page)))
     }
 
@@ -265,11 +265,11 @@ impl Region {
     }
 
     /// Notes all lines of a value.
-    pub(super) fn mark_all(&mut self, block: NonNull<u8>, octets: usize) {
+    pub(super) fn mark_all(&mut self, block: NonNull<u8>, bytes: usize) {
         let number = Pool::number(block);
         let page = Pool::page(number);
         let first = (number - Pool::first(page)) as usize * 16;
-        let lines = (first % LINE + octets).div_ceil(LINE).min((PAGE - first) / LINE);
+        let lines = (first % LINE + bytes).div_ceil(LINE).min((PAGE - first) / LINE);
         self.mark(page, (first / LINE) as u32, lines as u32);
     }
 
@@ -346,10 +346,10 @@ mod tests {
 
     #[test]
     fn classes_hold_what_they_are_for() {
-        for octets in 1..=PAGE {
-            let class = class(octets);
-            assert!(class < CLASSES && octets <= size(class), "{octets} in {class}");
-            assert!(class == 0 || size(class - 1) < octets, "{octets} in {class}");
+        for bytes in 1..=PAGE {
+            let class = class(bytes);
+            assert!(class < CLASSES && bytes <= size(class), "{bytes} in {class}");
+            assert!(class == 0 || size(class - 1) < bytes, "{bytes} in {class}");
         }
         assert_eq!(size(CLASSES - 1), PAGE);
     }

@@ -42,19 +42,19 @@ impl Block {
         };
         assert!(!start.is_null() && start.addr().is_multiple_of(align));
         let mut block = Self { start, layout, mark };
-        assert!(!zeroed || block.octets().iter().all(|octet| *octet == 0));
-        block.octets().fill(mark);
+        assert!(!zeroed || block.bytes().iter().all(|byte| *byte == 0));
+        block.bytes().fill(mark);
         block
     }
 
-    fn octets(&mut self) -> &mut [u8] {
+    fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: it is that large, and has been written; in `new` it may not have been, but for what is zeroed.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.layout.size()) }
     }
 
     fn is_whole(&mut self) -> bool {
         let mark = self.mark;
-        self.octets().iter().all(|octet| *octet == mark)
+        self.bytes().iter().all(|byte| *byte == mark)
     }
 
     fn resize(&mut self, size: usize) {
@@ -65,8 +65,8 @@ impl Block {
         assert!(!self.start.is_null() && self.start.addr().is_multiple_of(self.layout.align()));
         self.layout = Layout::from_size_align(size, self.layout.align()).unwrap();
         let mark = self.mark;
-        assert!(self.octets()[..kept].iter().all(|octet| *octet == mark));
-        self.octets().fill(mark);
+        assert!(self.bytes()[..kept].iter().all(|byte| *byte == mark));
+        self.bytes().fill(mark);
     }
 
     fn free(mut self) {

@@ -1,14 +1,14 @@
-//! Memory that two processes share, as a ring uses it: numbers that are atomic, and octets that are not, so that loom finds
+//! Memory that two processes share, as a ring uses it: numbers that are atomic, and bytes that are not, so that loom finds
 //! who reads them before they are there, or writes to them too early.
 
 use loom::{cell::UnsafeCell, sync::atomic::AtomicU64};
 
 const WORD: usize = 8;
 
-/// As many octets as are needed.
+/// As many bytes as are needed.
 pub struct Segment {
     numbers: Vec<AtomicU64>,
-    octets: Vec<UnsafeCell<[u8; WORD]>>,
+    bytes: Vec<UnsafeCell<[u8; WORD]>>,
 }
 
 // SAFETY: loom ends the model when an access to a cell meets another one.
@@ -18,7 +18,7 @@ impl Segment {
     pub fn new(len: usize) -> Self {
         Self {
             numbers: (0..len / WORD).map(|_| AtomicU64::new(0)).collect(),
-            octets: (0..len / WORD).map(|_| UnsafeCell::new([0; WORD])).collect(),
+            bytes: (0..len / WORD).map(|_| UnsafeCell::new([0; WORD])).collect(),
         }
     }
 
@@ -28,9 +28,9 @@ impl Segment {
     }
 
     /// Whole words only.
-    pub(crate) fn write(&self, at: usize, octets: &[u8]) {
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at.is_multiple_of(WORD));
-        for (cell, word) in self.octets[at / WORD..].iter().zip(octets.as_chunks().0) {
+        for (cell, word) in self.bytes[at / WORD..].iter().zip(bytes.as_chunks().0) {
             // SAFETY: loom has looked.
             cell.with_mut(|place| unsafe { *place = *word });
         }
@@ -38,6 +38,6 @@ impl Segment {
 
     pub(crate) fn read(&self, at: usize) -> u64 {
         // SAFETY: as above.
-        self.octets[at / WORD].with(|place| u64::from_le_bytes(unsafe { *place }))
+        self.bytes[at / WORD].with(|place| u64::from_le_bytes(unsafe { *place }))
     }
 }

@@ -39,7 +39,7 @@ fn panic(_info: &PanicInfo<'_>) -> ! {
 }
 
 /// Two endpoints with their messengers, one message from the first to the second: everything that the core does is
-/// instantiated here, so none of it is left out because nobody calls it. Gives the octets received; 0 if it fails.
+/// instantiated here, so none of it is left out because nobody calls it. Gives the bytes received; 0 if it fails.
 ///
 /// That outsiders can call it gives the linker a reason to keep it.
 #[unsafe(no_mangle)]
@@ -72,7 +72,7 @@ fn exchange(now: Instant) -> Option<usize> {
 fn carry(now: Instant, from: &mut Messenger, source: SocketAddr, to: &mut Messenger, burst: &mut Burst) {
     while from.poll_transmit(now, burst) {
         let mut datagrams = Vec::with_capacity(burst.len());
-        from.gather(burst, |octets| datagrams.extend_from_slice(octets));
+        from.gather(burst, |bytes| datagrams.extend_from_slice(bytes));
         to.handle_datagrams(now, source, &mut datagrams, burst.segment_size());
     }
 }

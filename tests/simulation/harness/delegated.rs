@@ -67,7 +67,7 @@ impl Delegated {
         };
         let mut burst = Burst::default();
         assert!(inner.poll_transmit(Instant::ZERO, &mut burst));
-        let start = octets(&*inner, &burst);
+        let start = bytes(&*inner, &burst);
         let split = bulk.is_some();
         let host =
             ProxyServer::new(&start, of_host(limits, split), epoch, seed.into(), u32::MAX).expect("it begins well");
@@ -88,7 +88,7 @@ impl Delegated {
             let mut any = false;
             // Where there are datagrams, too, commands wait for who transmits.
             while !self.split && self.inner.poll_transmit(self.now, &mut self.burst) {
-                let command = octets(&*self.inner, &self.burst);
+                let command = bytes(&*self.inner, &self.burst);
                 self.obey(&command);
                 any = true;
             }
@@ -124,10 +124,10 @@ fn of_host(limits: Limits, split: bool) -> Limits {
     }
 }
 
-fn octets(stack: &dyn Stack, burst: &Burst) -> Vec<u8> {
-    let mut octets = Vec::new();
-    stack.gather(burst, &mut |slice| octets.extend_from_slice(slice));
-    octets
+fn bytes(stack: &dyn Stack, burst: &Burst) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stack.gather(burst, &mut |slice| bytes.extend_from_slice(slice));
+    bytes
 }
 
 impl Stack for Delegated {
@@ -219,7 +219,7 @@ impl Stack for Delegated {
             self.carry();
             self.is_of_bulk = self.split && self.inner.poll_transmit(now, burst);
             if self.is_of_bulk && burst.destination() == LINK {
-                let command = octets(&*self.inner, burst);
+                let command = bytes(&*self.inner, burst);
                 self.obey(&command);
                 continue;
             }

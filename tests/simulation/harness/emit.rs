@@ -21,7 +21,7 @@ impl Node {
             let bound = u64::from(endpoint.config().unexpected_bytes).max(64 << 10);
             assert!(
                 stats.unexpected <= bound,
-                "{peer} holds {} octets of unexpected memory, the bound is {bound}",
+                "{peer} holds {} bytes of unexpected memory, the bound is {bound}",
                 stats.unexpected
             );
         }
@@ -29,7 +29,7 @@ impl Node {
 
     /// Takes over what a burst holds; checks contract I5.
     pub(super) fn emit(&mut self, burst: &Burst, output: &mut Output) {
-        let mut octets = Vec::with_capacity(burst.len());
+        let mut bytes = Vec::with_capacity(burst.len());
         let mut blocks = Vec::new();
         let memory = &self.memory;
         let limits = self.options.limits;
@@ -39,19 +39,19 @@ impl Node {
             None => return,
         };
         stack.gather(burst, &mut |slice| {
-            octets.extend_from_slice(slice);
+            bytes.extend_from_slice(slice);
             if holds && let Some(block) = memory.block_of(slice) {
                 block.hold();
                 blocks.push(Arc::clone(block));
             }
         });
         let (size, len) = (burst.segment_size(), burst.len());
-        assert_eq!(octets.len(), len, "a burst's length is wrong");
+        assert_eq!(bytes.len(), len, "a burst's length is wrong");
         assert!(size >= 1 && len >= 1, "an empty burst");
         assert_eq!(burst.segments(), len.div_ceil(size), "a burst's segments are wrong");
         assert!(
             burst.segments() <= limits.max_segments && len <= limits.max_batch.max(size),
-            "burst of {len} octets in {} segments: {limits:?}",
+            "burst of {len} bytes in {} segments: {limits:?}",
             burst.segments()
         );
         let is_of_bulk = stack.is_of_bulk();
@@ -62,29 +62,29 @@ impl Node {
             .peer_by_address(burst.destination())
             .and_then(|peer| endpoint.peer_stats(peer))
             .map_or(0, |stats| stats.max_datagram as usize);
-        for segment in octets.chunks(size) {
+        for segment in bytes.chunks(size) {
             let packet = match Packet::new_checked(segment) {
                 Ok(packet) => packet,
                 Err(error) => panic!("emitted what is no packet: {error}: {segment:02x?}"),
             };
             assert!(
                 segment.len() <= limit || !burst.dont_fragment(),
-                "I5: datagram of {} octets, the limit is {limit}",
+                "I5: datagram of {} bytes, the limit is {limit}",
                 segment.len()
             );
             assert!(
                 segment.len() <= known || known == 0 || packet.kind() == Kind::Probe || !burst.dont_fragment(),
-                "I5: datagram of {} octets, {known} is the most known to pass",
+                "I5: datagram of {} bytes, {known} is the most known to pass",
                 segment.len()
             );
             assert!(
                 packet.payload().len() <= usize::from(config.max_payload) || packet.kind() == Kind::Probe,
-                "payload of {} octets",
+                "payload of {} bytes",
                 packet.payload().len()
             );
             output.departures.push(Departure {
                 destination: burst.destination(),
-                octets: segment.to_vec(),
+                bytes: segment.to_vec(),
                 dont_fragment: burst.dont_fragment(),
                 is_of_bulk,
             });

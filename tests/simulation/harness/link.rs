@@ -9,7 +9,7 @@ use hikyaku::{
 
 use super::prng::Prng;
 
-/// Octets of Ethernet, IP and UDP around each datagram.
+/// Bytes of Ethernet, IP and UDP around each datagram.
 const OVERHEAD: u64 = 66;
 
 /// How bad a link is. Chances are per mille.
@@ -31,11 +31,11 @@ pub(crate) struct Link {
     pub(crate) jitter: u64,
     /// Further paths: each datagram takes one at random, with this added delay in ns.
     pub(crate) paths: Vec<u64>,
-    /// Octets a second; 0: no limit.
+    /// Bytes a second; 0: no limit.
     pub(crate) rate: u64,
-    /// Octets that wait for the rate; what does not fit is dropped.
+    /// Bytes that wait for the rate; what does not fit is dropped.
     pub(crate) queue: u64,
-    /// Largest datagram, octets of UDP payload.
+    /// Largest datagram, bytes of UDP payload.
     pub(crate) mtu: usize,
 }
 
@@ -76,7 +76,7 @@ impl Link {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) datagrams: u64,
-    pub(crate) octets: u64,
+    pub(crate) bytes: u64,
     pub(crate) data: u64,
     pub(crate) acks_alone: u64,
     pub(crate) nacks: u64,
@@ -94,12 +94,12 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// When a datagram of `len` octets is through, or `None` if the queue is full.
+    /// When a datagram of `len` bytes is through, or `None` if the queue is full.
     fn pass(&mut self, now: Instant, len: usize, rate: u64, queue: u64) -> Option<Instant> {
         if rate == 0 {
             return Some(now);
         }
-        let time = |octets: u64| octets * 1_000_000_000 / rate;
+        let time = |bytes: u64| bytes * 1_000_000_000 / rate;
         let waiting = self.busy_until.nanos_since(now);
         if waiting > time(queue) {
             return None;
@@ -114,7 +114,7 @@ impl Pipe {
 pub(crate) struct Network {
     pub(crate) usual: Link,
     links: BTreeMap<(usize, usize), Link>,
-    /// Octets a second and queue of the last hop to a node, shared by all who send to it.
+    /// Bytes a second and queue of the last hop to a node, shared by all who send to it.
     pub(crate) ingress: BTreeMap<usize, (u64, u64)>,
     pipes: BTreeMap<(usize, usize), Pipe>,
     cut: BTreeSet<(usize, usize)>,
@@ -165,7 +165,7 @@ impl Network {
     pub(crate) fn count(&mut self, way: (usize, usize), packet: &Packet<&[u8]>, len: usize) {
         let counts = self.counts.entry(way).or_default();
         counts.datagrams += 1;
-        counts.octets += len as u64;
+        counts.bytes += len as u64;
         match packet.kind() {
             Kind::Data => {
                 counts.data += 1;
@@ -186,11 +186,11 @@ impl Network {
         now: Instant,
         rng: &mut Prng,
         way: (usize, usize),
-        octets: &[u8],
+        bytes: &[u8],
         dont_fragment: bool,
         arrive: &mut dyn FnMut(Instant, Vec<u8>),
     ) {
-        if self.try_carry(now, rng, way, octets, dont_fragment, arrive).is_none() {
+        if self.try_carry(now, rng, way, bytes, dont_fragment, arrive).is_none() {
             self.counts.entry(way).or_default().lost += 1;
         }
     }
@@ -200,12 +200,12 @@ impl Network {
         now: Instant,
         rng: &mut Prng,
         way: (usize, usize),
-        octets: &[u8],
+        bytes: &[u8],
         dont_fragment: bool,
         arrive: &mut dyn FnMut(Instant, Vec<u8>),
     ) -> Option<()> {
         let link = self.links.get(&way).unwrap_or(&self.usual);
-        if self.cut.contains(&way) || dont_fragment && octets.len() > link.mtu {
+        if self.cut.contains(&way) || dont_fragment && bytes.len() > link.mtu {
             return None;
         }
         let pipe = self.pipes.entry(way).or_default();
@@ -214,7 +214,7 @@ impl Network {
         if pipe.losing {
             return None;
         }
-        let through = pipe.pass(now, octets.len(), link.rate, link.queue)?;
+        let through = pipe.pass(now, bytes.len(), link.rate, link.queue)?;
         let copies = 1 + u64::from(rng.chance(link.duplicate));
         for _ in 0..copies {
             let mut delay = link.delay;
@@ -230,33 +230,33 @@ impl Network {
             let mut at = through.plus_nanos(delay);
             if let Some(&(rate, queue)) = self.ingress.get(&way.1) {
                 let port = self.pipes.entry((usize::MAX, way.1)).or_default();
-                let Some(passed) = port.pass(at, octets.len(), rate, queue) else {
+                let Some(passed) = port.pass(at, bytes.len(), rate, queue) else {
                     continue;
                 };
                 at = passed;
             }
-            arrive(at, spoil(rng, link, octets));
+            arrive(at, spoil(rng, link, bytes));
         }
         Some(())
     }
 }
 
 /// Flips bits and cuts off the end.
-fn spoil(rng: &mut Prng, link: &Link, octets: &[u8]) -> Vec<u8> {
-    let mut octets = octets.to_vec();
+fn spoil(rng: &mut Prng, link: &Link, bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
     if rng.chance(link.truncate) {
-        octets.truncate(rng.below(octets.len() as u64) as usize);
+        bytes.truncate(rng.below(bytes.len() as u64) as usize);
     }
-    if rng.chance(link.corrupt) && !octets.is_empty() {
+    if rng.chance(link.corrupt) && !bytes.is_empty() {
         for _ in 0..rng.between(1, 3) {
             // Half of the time in the header, where it hurts.
             let within = if rng.chance(500) {
-                octets.len().min(64)
+                bytes.len().min(64)
             } else {
-                octets.len()
+                bytes.len()
             };
-            octets[rng.below(within as u64) as usize] ^= 1 << rng.below(8);
+            bytes[rng.below(within as u64) as usize] ^= 1 << rng.below(8);
         }
     }
-    octets
+    bytes
 }

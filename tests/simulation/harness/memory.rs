@@ -41,13 +41,13 @@ impl Block {
 }
 
 struct Owner {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     block: Arc<Block>,
 }
 
 impl AsRef<[u8]> for Owner {
     fn as_ref(&self) -> &[u8] {
-        &self.octets
+        &self.bytes
     }
 }
 
@@ -68,16 +68,16 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Makes octets that are watched.
-    pub(crate) fn lend(&mut self, octets: Vec<u8>) -> (Bytes, Arc<Block>) {
+    /// Makes bytes that are watched.
+    pub(crate) fn lend(&mut self, bytes: Vec<u8>) -> (Bytes, Arc<Block>) {
         let block = Arc::new(Block::default());
-        if !octets.is_empty() {
-            let at = octets.as_ptr() as usize;
-            self.by_address.insert(at, (octets.len(), Arc::clone(&block)));
+        if !bytes.is_empty() {
+            let at = bytes.as_ptr() as usize;
+            self.by_address.insert(at, (bytes.len(), Arc::clone(&block)));
         }
         self.all.push(Arc::clone(&block));
         let owner = Owner {
-            octets,
+            bytes,
             block: Arc::clone(&block),
         };
         (Bytes::from_owner(owner), block)

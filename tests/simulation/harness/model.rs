@@ -1,4 +1,4 @@
-//! What must arrive: every message of an ordered pair of processors once, in order, with its octets.
+//! What must arrive: every message of an ordered pair of processors once, in order, with its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -84,22 +84,22 @@ impl Model {
         }
     }
 
-    /// The octets of a message: its number first, so that no two of a pair are alike if they have 8 octets.
+    /// The bytes of a message: its number first, so that no two of a pair are alike if they have 8 bytes.
     fn content(seed: u64, pair: (u32, u32), number: u64, len: usize) -> Vec<u8> {
         let mut state = mix(seed ^ u64::from(pair.0) << 32 ^ u64::from(pair.1)) ^ mix(number);
-        let mut octets = Vec::with_capacity(len + 8);
-        octets.extend_from_slice(&number.to_be_bytes());
-        while octets.len() < len {
+        let mut bytes = Vec::with_capacity(len + 8);
+        bytes.extend_from_slice(&number.to_be_bytes());
+        while bytes.len() < len {
             state = state
                 .wrapping_mul(0x5851_f42d_4c95_7f2d)
                 .wrapping_add(0x1405_7b7e_f767_814f);
-            octets.extend_from_slice(&(state ^ state >> 29).to_le_bytes());
+            bytes.extend_from_slice(&(state ^ state >> 29).to_le_bytes());
         }
-        octets.truncate(len);
-        octets
+        bytes.truncate(len);
+        bytes
     }
 
-    /// Octets of the next message of `pair`.
+    /// Bytes of the next message of `pair`.
     pub(crate) fn next_content(&self, pair: (u32, u32), len: usize) -> Vec<u8> {
         let number = self.streams.get(&pair).map_or(0, |stream| stream.sent);
         Self::content(self.seed, pair, number, len)
@@ -149,7 +149,7 @@ impl Model {
             }
         }
         Err(format!(
-            "{pair:?}: received {} octets beginning {:02x?} after all {} messages had been received",
+            "{pair:?}: received {} bytes beginning {:02x?} after all {} messages had been received",
             message.data.len(),
             &message.data[..message.data.len().min(8)],
             stream.sent
@@ -163,10 +163,10 @@ impl Model {
             .zip(&message.data)
             .position(|(a, b)| a != b)
             .unwrap_or_else(|| expected.len().min(message.data.len()));
-        let claims = message.data.first_chunk().map(|octets| u64::from_be_bytes(*octets));
+        let claims = message.data.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
         format!(
-            "{pair:?}: expected message {} ({} octets, tag {:?}, immediate {:?}), got {} octets (number {claims:?}, \
-             tag {}, immediate {:?}), first difference at octet {differs}",
+            "{pair:?}: expected message {} ({} bytes, tag {:?}, immediate {:?}), got {} bytes (number {claims:?}, \
+             tag {}, immediate {:?}), first difference at byte {differs}",
             entry.number,
             entry.len,
             entry.tag,

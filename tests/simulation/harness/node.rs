@@ -93,7 +93,7 @@ impl Default for NodeOptions {
 /// A datagram to put on the wire.
 pub(crate) struct Departure {
     pub(crate) destination: SocketAddr,
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) dont_fragment: bool,
     /// From the address beside.
     pub(crate) is_of_bulk: bool,
@@ -128,14 +128,14 @@ pub(crate) struct Node {
     pub(crate) peers: Vec<usize>,
     pub(crate) peer_of: BTreeMap<usize, PeerId>,
     pub(crate) inbox: VecDeque<(SocketAddr, Vec<u8>)>,
-    pub(crate) inbox_octets: usize,
+    pub(crate) inbox_bytes: usize,
     pub(crate) overflowed: u64,
     pub(crate) backlog: BTreeMap<usize, VecDeque<Job>>,
     blocked: BTreeSet<usize>,
     pub(crate) memory: Memory,
     tokens: BTreeMap<SendToken, Pending>,
     pub(super) held: BTreeMap<u64, Vec<Arc<Block>>>,
-    /// Messages received, by node number of the sender: (when, octets).
+    /// Messages received, by node number of the sender: (when, bytes).
     pub(crate) log: Vec<(Instant, usize, usize)>,
     /// All events, with their times.
     pub(crate) events: Vec<(Instant, Event)>,
@@ -162,7 +162,7 @@ impl Node {
             peers: Vec::new(),
             peer_of: BTreeMap::new(),
             inbox: VecDeque::new(),
-            inbox_octets: 0,
+            inbox_bytes: 0,
             overflowed: 0,
             backlog: BTreeMap::new(),
             blocked: BTreeSet::new(),
@@ -218,7 +218,7 @@ impl Node {
         self.backlog.clear();
         self.blocked.clear();
         self.inbox.clear();
-        self.inbox_octets = 0;
+        self.inbox_bytes = 0;
         assert_eq!(self.memory.outstanding(), 0, "memory outlives the stack");
     }
 
@@ -246,17 +246,17 @@ impl Node {
     }
 
     /// A datagram has come: it waits in the socket buffer if there is room.
-    pub(crate) fn arrive(&mut self, from: SocketAddr, octets: Vec<u8>) {
+    pub(crate) fn arrive(&mut self, from: SocketAddr, bytes: Vec<u8>) {
         if self.stack.is_none() {
             return;
         }
-        // As the kernel does, each datagram costs more than its octets; half of that is in the limit already.
-        if self.inbox_octets + octets.len() > self.options.limits.receive_buffer {
+        // As the kernel does, each datagram costs more than its bytes; half of that is in the limit already.
+        if self.inbox_bytes + bytes.len() > self.options.limits.receive_buffer {
             self.overflowed += 1;
             return;
         }
-        self.inbox_octets += octets.len();
-        self.inbox.push_back((from, octets));
+        self.inbox_bytes += bytes.len();
+        self.inbox.push_back((from, bytes));
     }
 
     /// Sends one message to the node `to` at once.
@@ -331,15 +331,15 @@ impl Node {
 
     fn handle_inbox(&mut self, now: Instant, rng: &mut Prng) {
         for _ in 0..self.options.budget {
-            let Some((from, mut octets)) = self.inbox.pop_front() else {
+            let Some((from, mut bytes)) = self.inbox.pop_front() else {
                 break;
             };
-            self.inbox_octets -= octets.len();
-            let stride = octets.len();
+            self.inbox_bytes -= bytes.len();
+            let stride = bytes.len();
             let mut last = stride;
             while stride > 0
                 && last == stride
-                && octets.len() + stride <= 65_535
+                && bytes.len() + stride <= 65_535
                 && rng.chance(self.options.coalesce)
                 && self
                     .inbox
@@ -349,11 +349,11 @@ impl Node {
                 let Some((_, next)) = self.inbox.pop_front() else {
                     break;
                 };
-                self.inbox_octets -= next.len();
+                self.inbox_bytes -= next.len();
                 last = next.len();
-                octets.extend_from_slice(&next);
+                bytes.extend_from_slice(&next);
             }
-            self.stack_mut().handle_datagrams(now, from, &mut octets, stride);
+            self.stack_mut().handle_datagrams(now, from, &mut bytes, stride);
             self.check_bounds(from);
         }
     }

@@ -1,4 +1,4 @@
-//! Operations on a pair of nodes, read from any octets: what a fuzzer drives.
+//! Operations on a pair of nodes, read from any bytes: what a fuzzer drives.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hikyaku::{Config, Recovery, WindowMode};
 
 use super::{App, Job, NodeOptions, World};
 
-/// One step. Made from octets by [`read`], so that every input means something.
+/// One step. Made from bytes by [`read`], so that every input means something.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Send {
@@ -58,18 +58,18 @@ pub(crate) enum Op {
         back: usize,
         flip: Option<(usize, u8)>,
     },
-    /// Octets out of nowhere.
+    /// Bytes out of nowhere.
     Inject {
         node: usize,
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
     },
 }
 
-/// Reads octets front to back; zeros after the end.
+/// Reads bytes front to back; zeros after the end.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn octet(&mut self) -> u8 {
+    pub(super) fn byte(&mut self) -> u8 {
         let Some((&first, rest)) = self.0.split_first() else {
             return 0;
         };
@@ -78,30 +78,30 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn half(&mut self) -> u16 {
-        u16::from_be_bytes([self.octet(), self.octet()])
+        u16::from_be_bytes([self.byte(), self.byte()])
     }
 
     /// A length or time: 4 bits of magnitude, 4 bits of value.
     pub(super) fn magnitude(&mut self) -> u64 {
-        let octet = u64::from(self.octet());
-        (octet & 15) << (octet >> 4)
+        let byte = u64::from(self.byte());
+        (byte & 15) << (byte >> 4)
     }
 
-    /// As many octets as the next one says, if there are so many.
-    pub(super) fn octets(&mut self) -> &'a [u8] {
-        let len = usize::from(self.octet()).min(self.0.len());
-        let (octets, rest) = self.0.split_at(len);
+    /// As many bytes as the next one says, if there are so many.
+    pub(super) fn bytes(&mut self) -> &'a [u8] {
+        let len = usize::from(self.byte()).min(self.0.len());
+        let (bytes, rest) = self.0.split_at(len);
         self.0 = rest;
-        octets
+        bytes
     }
 
     fn op(&mut self) -> Op {
-        let code = self.octet();
+        let code = self.byte();
         let node = usize::from(code >> 7);
         match code & 31 {
             0..=9 => {
                 let job = Job::new(self.magnitude() as usize % 100_000);
-                let flags = self.octet();
+                let flags = self.byte();
                 Op::Send {
                     from: node,
                     job: Job {
@@ -115,15 +115,15 @@ impl<'a> Reader<'a> {
             }
             10..=15 => Op::Run(Duration::from_micros(self.magnitude())),
             16 => Op::Lose {
-                per_mille: u32::from(self.octet()),
+                per_mille: u32::from(self.byte()),
             },
             17 => Op::Disorder {
-                duplicate: u32::from(self.octet()),
-                reorder: u32::from(self.octet()),
+                duplicate: u32::from(self.byte()),
+                reorder: u32::from(self.byte()),
                 hold_back: self.magnitude() * 1_000,
             },
             18 => Op::Corrupt {
-                per_mille: u32::from(self.octet()) / 2,
+                per_mille: u32::from(self.byte()) / 2,
             },
             19 => Op::Cut { from: node },
             20 | 21 => Op::Heal,
@@ -146,23 +146,23 @@ impl<'a> Reader<'a> {
                 mtu: 1_472 + usize::from(self.half()),
             },
             29 | 30 => Op::Replay {
-                back: usize::from(self.octet()),
-                flip: (code & 32 == 32).then(|| (usize::from(self.half()), self.octet())),
+                back: usize::from(self.byte()),
+                flip: (code & 32 == 32).then(|| (usize::from(self.half()), self.byte())),
             },
             _ => Op::Inject {
                 node,
-                octets: self.octets().to_vec(),
+                bytes: self.bytes().to_vec(),
             },
         }
     }
 
     pub(super) fn config(&mut self) -> Config {
-        let mut config = if self.octet() & 7 == 0 {
+        let mut config = if self.byte() & 7 == 0 {
             Config::dse()
         } else {
             Config::default()
         };
-        let flags = self.octet();
+        let flags = self.byte();
         config.checksum = true;
         config.timestamps = flags & 1 == 0;
         config.bundle &= flags & 2 == 0;
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
             config.window_mode = WindowMode::BurstThenWait;
         }
         if flags & 16 == 16 {
-            config.window_packets = 1 + u16::from(self.octet());
+            config.window_packets = 1 + u16::from(self.byte());
         }
         if flags & 32 == 32 {
             config.unexpected_bytes = 64 << 10;
@@ -186,11 +186,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The operations that these octets mean, after a configuration.
-fn read(octets: &[u8]) -> (NodeOptions, Vec<Op>) {
-    let mut reader = Reader(octets);
+/// The operations that these bytes mean, after a configuration.
+fn read(bytes: &[u8]) -> (NodeOptions, Vec<Op>) {
+    let mut reader = Reader(bytes);
     let config = reader.config();
-    let flags = reader.octet();
+    let flags = reader.byte();
     let mut options = NodeOptions {
         config,
         bare: flags & 1 == 1,
@@ -264,9 +264,9 @@ impl Run {
             }
             Op::ShrinkPath { mtu } => world.network.usual.mtu = mtu,
             Op::Replay { back, flip } => self.replay(back, flip),
-            Op::Inject { node, octets } => {
+            Op::Inject { node, bytes } => {
                 let from = world.nodes[1 - node].address;
-                world.inject(node, from, octets);
+                world.inject(node, from, bytes);
             }
         }
     }
@@ -278,21 +278,21 @@ impl Run {
         let Some(captured) = tap.len().checked_sub(1 + back).map(|at| tap[at].clone()) else {
             return;
         };
-        let mut octets = captured.octets;
+        let mut bytes = captured.bytes;
         if let Some((at, bits)) = flip {
-            let at = at % octets.len();
-            octets[at] ^= bits;
+            let at = at % bytes.len();
+            bytes[at] ^= bits;
         }
         let from = self.world.nodes[captured.from].address;
-        self.world.inject(captured.to, from, octets);
+        self.world.inject(captured.to, from, bytes);
     }
 }
 
-/// Runs what the octets mean, heals the network, and checks that everything ends well. Panics if not.
-pub(crate) fn run(octets: &[u8]) {
-    let (options, ops) = read(octets);
-    let seed = octets.iter().fold(octets.len() as u64, |seed, octet| {
-        seed.wrapping_mul(257) ^ u64::from(*octet)
+/// Runs what the bytes mean, heals the network, and checks that everything ends well. Panics if not.
+pub(crate) fn run(bytes: &[u8]) {
+    let (options, ops) = read(bytes);
+    let seed = bytes.iter().fold(bytes.len() as u64, |seed, byte| {
+        seed.wrapping_mul(257) ^ u64::from(*byte)
     });
     let mut run = Run {
         world: World::pair(seed, &options),

@@ -56,9 +56,9 @@ impl Transcript {
         self.0 = mix(self.0 ^ n).wrapping_add(0x9e37_79b9_7f4a_7c15);
     }
 
-    pub(crate) fn octets(&mut self, octets: &[u8]) {
-        self.number(octets.len() as u64);
-        for chunk in octets.chunks(8) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             self.number(u64::from_le_bytes(word));

@@ -23,13 +23,13 @@ impl Record {
         })
     }
 
-    pub(crate) fn packet(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, octets: &[u8], copies: usize) {
+    pub(crate) fn packet(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, bytes: &[u8], copies: usize) {
         let note = match copies {
             0 => Some("lost"),
             1 => None,
             _ => Some("comes more than once"),
         };
-        if let Err(error) = self.packets.datagram(now, from, to, octets, note) {
+        if let Err(error) = self.packets.datagram(now, from, to, bytes, note) {
             panic!("writing packets: {error}");
         }
     }

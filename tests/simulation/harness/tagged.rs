@@ -32,18 +32,18 @@ impl Buffer {
         Self(Arc::new(Mutex::new(vec![UNTOUCHED; room])))
     }
 
-    pub(crate) fn octets(&self) -> MutexGuard<'_, Vec<u8>> {
+    pub(crate) fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Landing for Buffer {
     fn capacity(&self) -> u64 {
-        self.octets().len() as u64
+        self.bytes().len() as u64
     }
 
     fn place(&mut self, offset: u64, bytes: Span<'_>) {
-        Landing::place(&mut *self.octets(), offset, bytes);
+        Landing::place(&mut *self.bytes(), offset, bytes);
     }
 }
 

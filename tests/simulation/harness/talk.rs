@@ -36,7 +36,7 @@ struct Letter {
     to: usize,
     bits: u64,
     len: usize,
-    /// It carries its octets with it (or stays at home): whoever takes it has it at once.
+    /// It carries its bytes with it (or stays at home): whoever takes it has it at once.
     eager: bool,
     /// When its send ended.
     ended: Option<u64>,
@@ -119,7 +119,7 @@ impl Talk {
         self.order
     }
 
-    /// Sends a message of about `len` octets: as an engine does, eagerly if that is possible; synchronously if wished.
+    /// Sends a message of about `len` bytes: as an engine does, eagerly if that is possible; synchronously if wished.
     pub(crate) fn send(&mut self, from: usize, to: usize, bits: u64, len: usize, synchronous: bool) {
         self.harvest();
         let mut len = len as u64;
@@ -237,7 +237,7 @@ impl Talk {
         }
     }
 
-    /// Takes a message out of the queues, to be received into `room` octets some time by [`receive_claimed`].
+    /// Takes a message out of the queues, to be received into `room` bytes some time by [`receive_claimed`].
     pub(crate) fn claim(&mut self, node: usize, selector: Selector, room: usize) {
         self.harvest();
         let Some(claimed) = self.stack(node).tagged.claim(&selector) else {
@@ -302,7 +302,7 @@ impl Talk {
         let cancelled = self.stack(node).tagged.cancel(handle);
         let receive = &mut self.receives[index];
         if cancelled.is_some() {
-            let untouched = receive.buffer.octets().iter().all(|octet| *octet == UNTOUCHED);
+            let untouched = receive.buffer.bytes().iter().all(|byte| *byte == UNTOUCHED);
             assert!(untouched, "something was placed for a receive that was cancelled");
             receive.state = State::Ended;
             receive.met = Some(at);
@@ -313,11 +313,11 @@ impl Talk {
     }
 
     /// Sends what a peer may make of the messages of the protocol itself.
-    pub(crate) fn forge(&mut self, from: usize, to: usize, octets: &[u8]) {
+    pub(crate) fn forge(&mut self, from: usize, to: usize, bytes: &[u8]) {
         self.hostile = true;
         let (now, peer) = (self.world.now, self.world.nodes[from].peer_of[&to]);
         let (messenger, options) = (&mut self.stack(from).messenger, SendOptions::default());
-        if messenger.send(now, peer, &options, Payload::Copy(octets)).is_err() {
+        if messenger.send(now, peer, &options, Payload::Copy(bytes)).is_err() {
             // The session has ended, or there is no room: then not.
             return;
         }
@@ -356,7 +356,7 @@ impl Talk {
         assert_eq!(
             left,
             [],
-            "sends that have not ended, one way or the other: from, to, bits, octets"
+            "sends that have not ended, one way or the other: from, to, bits, bytes"
         );
         self.letters.clear();
         self.receives.clear();
@@ -457,21 +457,21 @@ impl Talk {
             "{:?}, {done:?}",
             receive.selector
         );
-        let octets = receive.buffer.octets();
-        let placed = letter.len.min(octets.len());
-        let outcome = if letter.len > octets.len() {
+        let bytes = receive.buffer.bytes();
+        let placed = letter.len.min(bytes.len());
+        let outcome = if letter.len > bytes.len() {
             Outcome::Truncated
         } else {
             Outcome::Complete
         };
-        assert_eq!(done.outcome, outcome, "{done:?} into {} octets", octets.len());
+        assert_eq!(done.outcome, outcome, "{done:?} into {} bytes", bytes.len());
         assert!(
-            octets[..placed] == content(number, letter.len)[..placed],
-            "{done:?}: wrong octets"
+            bytes[..placed] == content(number, letter.len)[..placed],
+            "{done:?}: wrong bytes"
         );
-        let untouched = octets[placed..].iter().all(|octet| *octet == UNTOUCHED);
-        assert!(untouched, "{done:?}: more octets than were sent");
-        drop(octets);
+        let untouched = bytes[placed..].iter().all(|byte| *byte == UNTOUCHED);
+        assert!(untouched, "{done:?}: more bytes than were sent");
+        drop(bytes);
         let eager = letter.eager;
         let receive = &mut self.receives[index];
         receive.state = State::Ended;
@@ -563,11 +563,11 @@ impl Talk {
             first(number, &receive.selector, receive.posted);
             let Some(ended) = letter.ended else {
                 panic!(
-                    "the send of message {number} never ended: {} octets from {} to {}, into {}",
+                    "the send of message {number} never ended: {} bytes from {} to {}, into {}",
                     letter.len,
                     letter.from,
                     letter.to,
-                    receive.buffer.octets().len()
+                    receive.buffer.bytes().len()
                 );
             };
             assert!(
@@ -596,7 +596,7 @@ impl Talk {
             let room = |letter: &Letter| {
                 letter
                     .taken
-                    .map_or(0, |index| self.receives[index].buffer.octets().len())
+                    .map_or(0, |index| self.receives[index].buffer.bytes().len())
             };
             let most = large.map(|letter| letter.len.min(room(letter))).max().unwrap_or(0);
             if let Some(bulk) = node.stack().bulk()
@@ -605,7 +605,7 @@ impl Talk {
                 let placed = bulk.stats().payload_received;
                 assert!(
                     placed >= most as u64,
-                    "node {number}: {placed} octets were placed, {most} in one message"
+                    "node {number}: {placed} bytes were placed, {most} in one message"
                 );
             }
         }
@@ -635,7 +635,7 @@ impl Talk {
                     stats.malformed
                 ),
                 (0, 0, 0, 0, 0),
-                "node {node}: posted, unexpected, its octets, answers that wait, nonsense"
+                "node {node}: posted, unexpected, its bytes, answers that wait, nonsense"
             );
             assert!(
                 stats.unexpected_peak <= bound,

@@ -34,7 +34,7 @@ enum What {
     Arrive {
         node: usize,
         from: SocketAddr,
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
     },
     /// A host says to a node that nobody listens at an address.
     Refuse {
@@ -62,7 +62,7 @@ struct Future {
 pub(crate) struct Captured {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Decides about a datagram from one node to another: false drops it.
@@ -87,7 +87,7 @@ pub(crate) struct World {
     pub(crate) retries: bool,
     /// What refusals have used up, for each address: see [`Self::may_refuse`].
     refused: BTreeMap<SocketAddr, u64>,
-    /// Messages of 8 octets and more are told from each other where some may get lost.
+    /// Messages of 8 bytes and more are told from each other where some may get lost.
     pub(crate) min_len: usize,
     /// Chance per mille that a node falls into a stall when it has been pumped, and the longest stall in ns.
     pub(crate) stalls: (u32, u64),
@@ -271,17 +271,17 @@ impl World {
     }
 
     /// Lets a datagram arrive at a node at this instant, from anywhere.
-    pub(crate) fn inject(&mut self, node: usize, from: SocketAddr, octets: Vec<u8>) {
-        self.schedule(self.now, What::Arrive { node, from, octets });
+    pub(crate) fn inject(&mut self, node: usize, from: SocketAddr, bytes: Vec<u8>) {
+        self.schedule(self.now, What::Arrive { node, from, bytes });
     }
 
     /// Nobody listens at `address`: its host tells the sender, if hosts do that.
-    fn refuse(&mut self, sender: Option<usize>, address: SocketAddr, octets: &[u8]) {
+    fn refuse(&mut self, sender: Option<usize>, address: SocketAddr, bytes: &[u8]) {
         if let (Some(node), Some(quote)) = (sender, self.quote)
             && self.may_refuse(address)
         {
             let at = self.now.plus_nanos(self.network.usual.delay);
-            let quoted = octets[..octets.len().min(quote)].to_vec();
+            let quoted = bytes[..bytes.len().min(quote)].to_vec();
             self.schedule(at, What::Refuse { node, address, quoted });
         }
     }
@@ -349,12 +349,12 @@ impl World {
 
     fn happen(&mut self, what: What) {
         match what {
-            What::Arrive { node, from, octets } => {
+            What::Arrive { node, from, bytes } => {
                 if self.nodes[node].stack.is_none() {
                     let (address, sender) = (self.nodes[node].address, self.by_address.get(&from).copied());
-                    self.refuse(sender, address, &octets);
+                    self.refuse(sender, address, &bytes);
                 }
-                self.nodes[node].arrive(from, octets);
+                self.nodes[node].arrive(from, bytes);
                 if self.nodes[node].stack.is_some() {
                     self.touch(node);
                 }
@@ -422,18 +422,18 @@ impl World {
                 (own, departure.destination)
             };
             self.transcript.number(now.as_nanos());
-            self.transcript.octets(&departure.octets);
+            self.transcript.bytes(&departure.bytes);
             let Some(&to) = self.by_address.get(&destination) else {
-                self.refuse(Some(number), destination, &departure.octets);
+                self.refuse(Some(number), destination, &departure.bytes);
                 if let Some(outside) = &mut self.outside {
-                    outside.push((destination, departure.octets));
+                    outside.push((destination, departure.bytes));
                 }
                 continue;
             };
-            let octets = departure.octets;
+            let bytes = departure.bytes;
             let mut pass = true;
-            if let Ok(packet) = Packet::new_checked(&octets[..]) {
-                self.network.count((number, to), &packet, octets.len());
+            if let Ok(packet) = Packet::new_checked(&bytes[..]) {
+                self.network.count((number, to), &packet, bytes.len());
                 if let Some(filter) = &mut self.filter {
                     pass = filter(number, to, &packet);
                 }
@@ -445,12 +445,12 @@ impl World {
                 tap.push(Captured {
                     from: number,
                     to,
-                    octets: octets.clone(),
+                    bytes: bytes.clone(),
                 });
             }
             if !pass {
                 if let Some(record) = &mut self.record {
-                    record.packet(now, from, destination, &octets, 0);
+                    record.packet(now, from, destination, &bytes, 0);
                 }
                 continue;
             }
@@ -460,17 +460,17 @@ impl World {
                 now,
                 rng,
                 (number, to),
-                &octets,
+                &bytes,
                 departure.dont_fragment,
-                &mut |at, octets| {
-                    arrivals.push((at, octets));
+                &mut |at, bytes| {
+                    arrivals.push((at, bytes));
                 },
             );
             if let Some(record) = &mut self.record {
-                record.packet(now, from, destination, &octets, arrivals.len());
+                record.packet(now, from, destination, &bytes, arrivals.len());
             }
-            for (at, octets) in arrivals {
-                self.schedule(at, What::Arrive { node: to, from, octets });
+            for (at, bytes) in arrivals {
+                self.schedule(at, What::Arrive { node: to, from, bytes });
             }
         }
     }

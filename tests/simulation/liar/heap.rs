@@ -19,14 +19,14 @@ thread_local! {
     static IN_USE: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Octets that this thread has taken and not given back.
+/// Bytes that this thread has taken and not given back.
 pub(super) fn in_use() -> isize {
     IN_USE.get()
 }
 
-fn count(octets: usize, sign: isize) {
+fn count(bytes: usize, sign: isize) {
     // (A thread that ends frees memory when this has gone.)
-    let _ = IN_USE.try_with(|in_use| in_use.set(in_use.get() + sign * octets.cast_signed()));
+    let _ = IN_USE.try_with(|in_use| in_use.set(in_use.get() + sign * bytes.cast_signed()));
 }
 
 // SAFETY: every method passes its arguments on to the system's allocator and gives back what that gives, so the contract

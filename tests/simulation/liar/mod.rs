@@ -2,7 +2,7 @@
 //! talks with honest ones at the same time.
 //!
 //! It may lose its session, and what was exchanged with it may end as it likes. The others' messages all arrive, with the
-//! right octets; memory is bounded; and when the liar is gone nothing of it is left.
+//! right bytes; memory is bounded; and when the liar is gone nothing of it is left.
 
 mod heap;
 mod packets;
@@ -61,7 +61,7 @@ struct Scene {
     exchanges: Vec<Exchange>,
     /// Sends to the liar and receives from it: how often each has ended.
     with_liar: Vec<u32>,
-    /// Octets of the exchanges' own.
+    /// Bytes of the exchanges' own.
     own: isize,
     /// So many packets at most come from the liar at once.
     burst: u64,
@@ -231,7 +231,7 @@ impl Scene {
         if self.rng.chance(300) {
             self.with_liar.push(0);
             if self.send(HONEST, liar, bits, content(0, len), request).is_none() && self.with_liar.last() == Some(&0) {
-                // It has gone with its octets, and nothing more is said of it.
+                // It has gone with its bytes, and nothing more is said of it.
                 self.with_liar.pop();
             }
             return;
@@ -269,8 +269,8 @@ impl Scene {
         if received {
             assert_eq!(node, exchange.to);
             assert_eq!(done.envelope.len, exchange.len as u64, "{done:?}");
-            let octets = exchange.buffer.octets();
-            assert!(*octets == content(index, exchange.len), "{done:?}: wrong octets");
+            let bytes = exchange.buffer.bytes();
+            assert!(*bytes == content(index, exchange.len), "{done:?}: wrong bytes");
         }
     }
 
@@ -329,8 +329,8 @@ impl Scene {
         let captured = std::mem::take(self.world.tap.get_or_insert_default());
         for packet in captured {
             match (packet.from, packet.to) {
-                (from, HONEST) if from == liar => self.liar.learn_own(&packet.octets),
-                (HONEST, to) if to == liar => self.liar.learn(&packet.octets),
+                (from, HONEST) if from == liar => self.liar.learn_own(&packet.bytes),
+                (HONEST, to) if to == liar => self.liar.learn(&packet.bytes),
                 _ => {}
             }
         }
@@ -349,7 +349,7 @@ impl Scene {
                 // What an honest process waits for, or will.
                 (self.exchanges.len() as u64 + 2).saturating_sub(self.rng.skewed(20))
             };
-            let Some(octets) = self.liar.draw(&mut self.rng, bits, &processors) else {
+            let Some(bytes) = self.liar.draw(&mut self.rng, bits, &processors) else {
                 return;
             };
             let from = if self.rng.chance(990) {
@@ -359,7 +359,7 @@ impl Scene {
                 self.rng.between(1, liar as u64) as usize
             };
             let address = self.world.nodes[from].address;
-            self.world.inject(HONEST, address, octets);
+            self.world.inject(HONEST, address, bytes);
         }
         if self.rng.chance(500) {
             self.acknowledge();
@@ -370,15 +370,15 @@ impl Scene {
     fn acknowledge(&mut self) {
         let address = self.world.nodes[self.number_of_liar()].address;
         for channel in self.liar.channels().into_iter().take(8) {
-            if let Some(octets) = self.liar.acknowledge(channel) {
-                self.world.inject(HONEST, address, octets);
+            if let Some(bytes) = self.liar.acknowledge(channel) {
+                self.world.inject(HONEST, address, bytes);
             }
         }
     }
 
     // ---- what is claimed
 
-    /// Octets that the thread may use for what the liar has sent.
+    /// Bytes that the thread may use for what the liar has sent.
     fn bound(&self) -> isize {
         let unexpected = self.world.nodes[HONEST].options.config.unexpected_bytes as isize;
         // What messages may take before they have landed; the rest is paid for by credit.
@@ -394,7 +394,7 @@ impl Scene {
             }
         }
         let used = in_use() - before;
-        assert!(used <= self.bound(), "{used} octets in use, {} at most", self.bound());
+        assert!(used <= self.bound(), "{used} bytes in use, {} at most", self.bound());
         let posted = self.with_liar.len();
         let peer = self.world.nodes[HONEST].peer_of[&liar];
         let waiting = self.stack(HONEST).tagged.waiting(peer);
@@ -417,7 +417,7 @@ impl Scene {
             .collect();
         assert!(
             left.is_empty(),
-            "have not ended: number, from, to, octets, sent, received: {left:?}"
+            "have not ended: number, from, to, bytes, sent, received: {left:?}"
         );
         for exchange in &self.exchanges {
             let freed = exchange.block.as_ref().is_none_or(|block| block.is_freed());

@@ -103,18 +103,18 @@ pub(super) struct Liar {
     pieces: Option<Pieces>,
 }
 
-/// Octets of a message of the rendezvous protocol (`messaging/tagged/control.rs`).
+/// Bytes of a message of the rendezvous protocol (`messaging/tagged/control.rs`).
 fn control(op: u8, id: u32, words: &[u64]) -> Vec<u8> {
-    let mut octets = vec![op, 0, 0, 0];
-    octets.extend_from_slice(&id.to_be_bytes());
+    let mut bytes = vec![op, 0, 0, 0];
+    bytes.extend_from_slice(&id.to_be_bytes());
     words
         .iter()
-        .for_each(|word| octets.extend_from_slice(&word.to_be_bytes()));
-    octets
+        .for_each(|word| bytes.extend_from_slice(&word.to_be_bytes()));
+    bytes
 }
 
-fn word(octets: &[u8], at: usize) -> u64 {
-    octets
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes
         .get(at..)
         .and_then(<[u8]>::first_chunk)
         .map_or(0, |word| u64::from_be_bytes(*word))
@@ -169,8 +169,8 @@ impl Liar {
     }
 
     /// A packet that it has sent while it was honest.
-    pub(super) fn learn_own(&mut self, octets: &[u8]) {
-        let Ok(packet) = Packet::new_checked(octets) else {
+    pub(super) fn learn_own(&mut self, bytes: &[u8]) {
+        let Ok(packet) = Packet::new_checked(bytes) else {
             return;
         };
         let base = packet.base();
@@ -198,8 +198,8 @@ impl Liar {
     }
 
     /// A packet of the honest process.
-    pub(super) fn learn(&mut self, octets: &[u8]) {
-        let Ok(packet) = Packet::new_checked(octets) else {
+    pub(super) fn learn(&mut self, bytes: &[u8]) {
+        let Ok(packet) = Packet::new_checked(bytes) else {
             return;
         };
         let base = packet.base();
@@ -488,11 +488,11 @@ impl Liar {
                 .map(|_| rng.pick(&[0, 1, u64::MAX, any]))
                 .collect();
             if base.kind == Kind::Data && !records && rng.chance(300) {
-                // Octets that are nearly what they should be.
+                // Bytes that are nearly what they should be.
                 for _ in 0..rng.skewed(4) {
                     let at = rng.skewed(payload.len() as u64 + 1) as usize - 1;
-                    if let Some(octet) = payload.get_mut(at) {
-                        *octet = rng.next() as u8;
+                    if let Some(byte) = payload.get_mut(at) {
+                        *byte = rng.next() as u8;
                     }
                 }
             }
@@ -521,7 +521,7 @@ impl Liar {
             marks |= Flags::NACK;
         }
         let checksum = (self.checksum || open.is_some()) && base.kind != Kind::Reset;
-        let mut octets = packet(&base, &payload, |builder| {
+        let mut bytes = packet(&base, &payload, |builder| {
             builder.set(marks);
             match_bits.inspect(|bits| _ = builder.match_bits(*bits));
             immediate.inspect(|data| _ = builder.immediate(*data));
@@ -538,10 +538,10 @@ impl Liar {
             }
         });
         if rng.chance(self.mixture.spoiled / 5) {
-            let at = rng.below(octets.len() as u64) as usize;
-            octets[at] ^= 1 << rng.below(8);
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << rng.below(8);
         }
-        Some(octets)
+        Some(bytes)
     }
 
     fn spoil(rng: &mut Prng, base: &mut Base, processors: &[u32]) {

@@ -63,7 +63,7 @@ const CASES: [Case; 10] = [
     Case {
         operation: "bandwidth",
         iterations: 100,
-        // Of 8 octets, the rate of messages is what is shown.
+        // Of 8 bytes, the rate of messages is what is shown.
         sizes: &[8, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
         ..PAIR
     },

@@ -219,11 +219,11 @@ fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-fn size(octets: u32) -> String {
-    match octets {
-        _ if octets >= 1 << 20 && octets.is_multiple_of(1 << 20) => format!("{}M", octets >> 20),
-        _ if octets >= 8 << 10 && octets.is_multiple_of(1 << 10) => format!("{}K", octets >> 10),
-        _ => octets.to_string(),
+fn size(bytes: u32) -> String {
+    match bytes {
+        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
+        _ if bytes >= 8 << 10 && bytes.is_multiple_of(1 << 10) => format!("{}K", bytes >> 10),
+        _ => bytes.to_string(),
     }
 }
 

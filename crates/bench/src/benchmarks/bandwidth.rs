@@ -20,7 +20,7 @@ in which it loses something is void. A ratio above 1 says that hikyaku is faster
 /// Most messages of a window.
 const WINDOW: usize = 64;
 /// Most bytes of a window.
-const WINDOW_OCTETS: usize = 16 << 20;
+const WINDOW_BYTES: usize = 16 << 20;
 /// Bytes that a round moves, if the number of windows is not given.
 const ROUND: usize = 32 << 20;
 
@@ -38,7 +38,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
 }
 
 fn job(common: &Common, size: usize) -> Job {
-    let window = (WINDOW_OCTETS / size).clamp(2, WINDOW);
+    let window = (WINDOW_BYTES / size).clamp(2, WINDOW);
     let count = common
         .iterations
         .map_or_else(|| (ROUND / (size * window)).clamp(2, 50), |count| count as usize);

@@ -469,12 +469,12 @@ mod real {
 
     /// Sends a datagram that says nothing; gives whether there was room.
     fn send(backend: &mut DpdkBackend, port: u16) -> Result<bool, Failure> {
-        let octets = [0; 64];
-        let slices = [IoSlice::new(&octets)];
+        let bytes = [0; 64];
+        let slices = [IoSlice::new(&bytes)];
         let transmit = Transmit {
             destination: at(THEIRS, port),
-            segment_size: octets.len(),
-            len: octets.len(),
+            segment_size: bytes.len(),
+            len: bytes.len(),
             slices: &slices,
             dont_fragment: true,
             token: 0,

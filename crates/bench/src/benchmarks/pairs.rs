@@ -25,7 +25,7 @@ const SIZES: [usize; 6] = [8, 512, 8192, 65_536, 1 << 20, 4 << 20];
 /// Messages of a window.
 const WINDOW: usize = 64;
 /// Most bytes of a window.
-const WINDOW_OCTETS: usize = 16 << 20;
+const WINDOW_BYTES: usize = 16 << 20;
 /// Bytes that a round moves, if the number of operations is not given.
 const ROUND: usize = 16 << 20;
 
@@ -78,7 +78,7 @@ pub(crate) fn run(world: &World, pair: Pair) -> Result<(), Failure> {
     let mut results: Vec<Both> = Vec::new();
     let mut outcome = Ok(());
     for &size in &sizes {
-        let window = (WINDOW_OCTETS / size).clamp(2, WINDOW);
+        let window = (WINDOW_BYTES / size).clamp(2, WINDOW);
         let mut works = vec![("windows".to_owned(), work(turns, pair.task(), size, window))];
         if alone {
             works.push(("single".to_owned(), work(turns, pair.task(), size, 1)));

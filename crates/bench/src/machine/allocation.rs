@@ -23,9 +23,9 @@ static WANTED: AtomicBool = AtomicBool::new(false);
 static IN_USE: AtomicIsize = AtomicIsize::new(0);
 
 /// Adds to the count, if it is wanted.
-fn count(octets: usize, sign: isize) {
+fn count(bytes: usize, sign: isize) {
     if WANTED.load(Ordering::Relaxed) {
-        IN_USE.fetch_add(sign * octets.cast_signed(), Ordering::Relaxed);
+        IN_USE.fetch_add(sign * bytes.cast_signed(), Ordering::Relaxed);
     }
 }
 

@@ -380,7 +380,7 @@ impl Rank {
             Task::Allreduce => self.theirs == (ranks as f32).to_ne_bytes().repeat(work.size / 4),
             Task::Alltoall => (0..ranks)
                 .zip(self.theirs.chunks(work.size))
-                .all(|(from, octets)| octets.iter().all(|&octet| octet == block(from, rank))),
+                .all(|(from, bytes)| bytes.iter().all(|&byte| byte == block(from, rank))),
         };
         if right {
             return Ok(());

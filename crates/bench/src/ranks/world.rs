@@ -74,12 +74,12 @@ impl Series {
 
     /// 10^6 bytes per second, if so many messages are an operation.
     pub(crate) fn mb_per_s(&self, messages: usize) -> Option<f64> {
-        let octets = (self.work.size * messages) as f64;
+        let bytes = (self.work.size * messages) as f64;
         median(
             &self
                 .rounds
                 .iter()
-                .map(|round| octets * 1e3 / round.avg)
+                .map(|round| bytes * 1e3 / round.avg)
                 .collect::<Vec<_>>(),
         )
     }

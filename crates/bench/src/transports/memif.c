@@ -15,7 +15,7 @@ enum { HEADER = 42, BURST = 32, BUFFERS = 2047, PATIENCE_S = 2 };
 struct bare {
     struct rte_mempool *pool;
     uint16_t port;
-    /* Octets of a message in a frame. */
+    /* Bytes of a message in a frame. */
     uint16_t payload;
 };
 

@@ -96,14 +96,14 @@ impl Sender {
         (first, messages): (usize, usize),
     ) -> io::Result<usize> {
         let end = (first + layout.batch).min(layout.datagrams(messages));
-        let last_octet = layout.message * messages;
+        let last_byte = layout.message * messages;
         self.headers.clear();
         self.headers.extend((first..end).map(|index| header(run, index as u32)));
         self.copied.clear();
         let mut slices = Vec::with_capacity(3 * (end - first));
         for (index, header) in (first..end).zip(&self.headers) {
             let from = index * layout.payload;
-            let length = layout.payload.min(last_octet - from);
+            let length = layout.payload.min(last_byte - from);
             let start = from % layout.message;
             let head = &message[start..(start + length).min(message.len())];
             let tail = &message[..length - head.len()];
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn assembly_places_every_octet_whatever_the_order() {
+    fn assembly_places_every_byte_whatever_the_order() {
         let layout = Layout::new(5000, 1472);
         let message = pattern(5000);
         let mut assembly = Assembly::default();

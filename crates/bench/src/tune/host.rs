@@ -43,7 +43,7 @@ pub(crate) struct Host {
     /// For one received.
     pub receive_ns: f64,
     /// For each byte, both ways.
-    pub octet_ns: f64,
+    pub byte_ns: f64,
     /// From one process to the other while no processor has to do with it, ns.
     pub delay_ns: f64,
 }
@@ -61,19 +61,19 @@ impl Host {
         // There are two of them on the way.
         let wire = Network::default().delay.as_nanos() as f64;
         format!(
-            "hikyaku sim scale --cpu-packet {},{} --cpu-octet {} --delay {:.0} --mtu {mtu}",
+            "hikyaku sim scale --cpu-packet {},{} --cpu-byte {} --delay {:.0} --mtu {mtu}",
             self.send_ns,
             self.receive_ns,
-            self.octet_ns,
+            self.byte_ns,
             wire + self.delay_ns / 2.0
         )
     }
 
-    fn of([packet, more, octet_ns, delay_ns]: Costs) -> Self {
+    fn of([packet, more, byte_ns, delay_ns]: Costs) -> Self {
         Self {
             send_ns: packet + more,
             receive_ns: packet,
-            octet_ns,
+            byte_ns,
             delay_ns,
         }
     }
@@ -96,7 +96,7 @@ impl Packets {
 }
 
 /// One-way time of a message of so many bytes between two processes of one host, µs.
-pub(crate) fn one_way(packets: &Packets, host: &Host, octets: usize) -> Result<f64, Failure> {
+pub(crate) fn one_way(packets: &Packets, host: &Host, bytes: usize) -> Result<f64, Failure> {
     let mut simulation = Simulation::new(2, 1);
     simulation.network = Network {
         // No wire lies between them.
@@ -108,7 +108,7 @@ pub(crate) fn one_way(packets: &Packets, host: &Host, octets: usize) -> Result<f
     simulation.cpu = Cpu {
         send: host.send_ns,
         receive: host.receive_ns,
-        octet: host.octet_ns,
+        byte: host.byte_ns,
         ..Cpu::default()
     };
     simulation.options.eager_limit = packets.eager_limit as u32;
@@ -116,7 +116,7 @@ pub(crate) fn one_way(packets: &Packets, host: &Host, octets: usize) -> Result<f
         let universe = mpi::initialize()?;
         let world = universe.world();
         let other = world.process_at_rank(1 - world.rank());
-        let (own, mut theirs) = (vec![7_u8; octets], vec![0_u8; octets]);
+        let (own, mut theirs) = (vec![7_u8; bytes], vec![0_u8; bytes]);
         let mut times = Vec::new();
         for _ in 0..PING_PONGS.0 + PING_PONGS.1 {
             let begun = mpi::time();
@@ -199,8 +199,8 @@ pub(crate) fn fit(
     for start in starts(&times) {
         let mut costs = start;
         for _ in 0..ROUNDS {
-            let equations = times.iter().map(|&(octets, micros)| {
-                let time = |costs: &Costs| simulated(&Host::of(*costs), octets).map(|micros| micros * 1e3);
+            let equations = times.iter().map(|&(bytes, micros)| {
+                let time = |costs: &Costs| simulated(&Host::of(*costs), bytes).map(|micros| micros * 1e3);
                 Equation::near(&costs, micros * 1e3, time)
             });
             let mut equations: Vec<Equation> = equations.collect::<Result<_, _>>()?;
@@ -216,29 +216,29 @@ pub(crate) fn fit(
     let Host {
         send_ns,
         receive_ns,
-        octet_ns,
+        byte_ns,
         delay_ns,
     } = Host::of(best);
     Ok(Host {
         send_ns: digits(send_ns),
         receive_ns: digits(receive_ns),
-        octet_ns: digits(octet_ns),
+        byte_ns: digits(byte_ns),
         delay_ns: digits(delay_ns),
     })
 }
 
 /// Where to begin: what takes longest decides what counts where packets come one after the other.
 fn starts(times: &[(usize, f64)]) -> Vec<Costs> {
-    let (Some(&(_, least)), Some(&(octets, most))) = (
+    let (Some(&(_, least)), Some(&(bytes, most))) = (
         times.iter().min_by(|one, other| one.1.total_cmp(&other.1)),
-        times.iter().max_by_key(|(octets, _)| *octets),
+        times.iter().max_by_key(|(bytes, _)| *bytes),
     ) else {
         return Vec::new();
     };
-    let (lone, octet) = (least * 1e3, most * 1e3 / octets.max(1) as f64);
+    let (lone, byte) = (least * 1e3, most * 1e3 / bytes.max(1) as f64);
     let parts: [[f64; 3]; STARTS] = [[0.25, 0.5, 0.0], [0.5, 0.0, 0.0], [0.1, 0.1, 0.8]];
     parts
-        .map(|[packet, more, delay]| [lone * packet, lone * more, octet / 2.0, lone * delay])
+        .map(|[packet, more, delay]| [lone * packet, lone * more, byte / 2.0, lone * delay])
         .to_vec()
 }
 
@@ -327,34 +327,34 @@ mod tests {
     }
 
     /// Messages of so many packets that overlap, by hand, µs.
-    fn pipeline(host: &Host, octets: usize) -> f64 {
-        let (packets, last) = (octets.div_ceil(1_400).max(1), octets.min(1_400) as f64);
+    fn pipeline(host: &Host, bytes: usize) -> f64 {
+        let (packets, last) = (bytes.div_ceil(1_400).max(1), bytes.min(1_400) as f64);
         let (send, receive) = (
-            host.send_ns + host.octet_ns * last,
-            host.receive_ns + host.octet_ns * last,
+            host.send_ns + host.byte_ns * last,
+            host.receive_ns + host.byte_ns * last,
         );
         (send + receive + (packets - 1) as f64 * send.max(receive) + host.delay_ns) / 1e3
     }
 
     fn found(host: &Host, change: impl Fn(usize, f64) -> f64) -> Host {
-        let times = SIZES.map(|octets| (octets, change(octets, pipeline(host, octets))));
-        fit(&times, |host, octets| Ok(pipeline(host, octets))).unwrap()
+        let times = SIZES.map(|bytes| (bytes, change(bytes, pipeline(host, bytes))));
+        fit(&times, |host, bytes| Ok(pipeline(host, bytes))).unwrap()
     }
 
-    fn host(send_ns: f64, receive_ns: f64, octet_ns: f64, delay_ns: f64) -> Host {
+    fn host(send_ns: f64, receive_ns: f64, byte_ns: f64, delay_ns: f64) -> Host {
         Host {
             send_ns,
             receive_ns,
-            octet_ns,
+            byte_ns,
             delay_ns,
         }
     }
 
     /// It is as fast at all sizes, and works as much for a small packet.
     fn is(found: &Host, expected: &Host) {
-        for octets in SIZES {
-            let (found_time, time) = (pipeline(found, octets), pipeline(expected, octets));
-            assert!(near(found_time, time), "{octets}: {found_time}, not {time}; {found:?}");
+        for bytes in SIZES {
+            let (found_time, time) = (pipeline(found, bytes), pipeline(expected, bytes));
+            assert!(near(found_time, time), "{bytes}: {found_time}, not {time}; {found:?}");
         }
         let work = |host: &Host| host.send_ns + host.receive_ns;
         assert!(
@@ -379,7 +379,7 @@ mod tests {
     fn sizes_that_were_measured_wrong_do_not_decide() {
         let expected = host(2_000.0, 1_000.0, 0.2, 0.0);
         // Packets were lost; and somebody else had the processor.
-        let spoilt = |octets, time| match octets {
+        let spoilt = |bytes, time| match bytes {
             1_000_000 => time * 4.0,
             1_400 => time * 1.5,
             _ => time,
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn what_does_not_tell_enough_gives_costs_all_the_same() {
-        let of = |times: &[(usize, f64)]| fit(times, |host, octets| Ok(pipeline(host, octets))).unwrap();
+        let of = |times: &[(usize, f64)]| fit(times, |host, bytes| Ok(pipeline(host, bytes))).unwrap();
         let nothing = host(0.0, 0.0, 0.0, 0.0);
         assert_eq!(of(&[]), nothing);
         assert_eq!(
@@ -405,7 +405,7 @@ mod tests {
             &[(8, 1e-3), (1_000_000, 1e9)],
         ] {
             let found = of(times);
-            let costs = [found.send_ns, found.receive_ns, found.octet_ns, found.delay_ns];
+            let costs = [found.send_ns, found.receive_ns, found.byte_ns, found.delay_ns];
             assert!(
                 costs.iter().all(|cost| cost.is_finite() && *cost >= 0.0),
                 "{times:?}: {found:?}"
@@ -427,13 +427,13 @@ mod tests {
         for (datagram, eager_limit) in [(1_472, 64 << 10), (65_507, 64 << 10)] {
             let packets = Packets { datagram, eager_limit };
             let expected = host(1_800.0, 1_800.0, 0.15, 0.0);
-            let time = |host: &Host, octets| one_way(&packets, host, octets);
+            let time = |host: &Host, bytes| one_way(&packets, host, bytes);
             let sizes = [8, 1_000, 1_400, 8_000, 30_000, 100_000];
-            let times = sizes.map(|octets| (octets, time(&expected, octets).unwrap()));
+            let times = sizes.map(|bytes| (bytes, time(&expected, bytes).unwrap()));
             let found = fit(&times, time).unwrap();
-            for (octets, measured) in times {
-                let ratio = time(&found, octets).unwrap() / measured;
-                assert!((0.97..1.03).contains(&ratio), "{octets}: {ratio}, {found:?}");
+            for (bytes, measured) in times {
+                let ratio = time(&found, bytes).unwrap() / measured;
+                assert!((0.97..1.03).contains(&ratio), "{bytes}: {ratio}, {found:?}");
             }
             assert!(near(found.send_ns + found.receive_ns, 3_600.0), "{found:?}");
         }
@@ -446,10 +446,10 @@ mod tests {
             datagram: 1_472,
             eager_limit: 64 << 10,
         };
-        let time = |host: &Host, octets| one_way(&packets, host, octets).unwrap();
-        for (octets, micros) in [(8, 1.75), (2_000, 2.75)] {
-            let found = time(&host(1_000.0, 500.0, 0.0, 250.0), octets);
-            assert!((found - micros).abs() < 1e-6, "{octets}: {found}");
+        let time = |host: &Host, bytes| one_way(&packets, host, bytes).unwrap();
+        for (bytes, micros) in [(8, 1.75), (2_000, 2.75)] {
+            let found = time(&host(1_000.0, 500.0, 0.0, 250.0), bytes);
+            assert!((found - micros).abs() < 1e-6, "{bytes}: {found}");
         }
     }
 }

@@ -84,7 +84,7 @@ impl Simulated {
         let Host {
             send_ns,
             receive_ns,
-            octet_ns,
+            byte_ns,
             delay_ns,
         } = self.host;
         let comments = vec![
@@ -92,7 +92,7 @@ impl Simulated {
                 "a simulated host, packets of up to {} B: sending one {send_ns} ns, receiving one {receive_ns} ns",
                 self.mtu
             ),
-            format!("each byte {octet_ns} ns at either end, and {delay_ns} ns in which neither is busy"),
+            format!("each byte {byte_ns} ns at either end, and {delay_ns} ns in which neither is busy"),
             "one-way time of a message whose packets go one by one, µs; ratio: simulated / measured".to_owned(),
         ];
         let mut table = Table::new(

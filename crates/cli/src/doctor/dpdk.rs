@@ -8,7 +8,7 @@ use super::{
 };
 
 const AREA: &str = "dpdk";
-/// Hugepages that one port wants, octets.
+/// Hugepages that one port wants, bytes.
 const WANTED: u64 = 256 << 20;
 /// Where distributions put the drivers.
 const PLUGINS: [&str; 3] = [

@@ -8,7 +8,7 @@ use super::{
 };
 
 const AREA: &str = "network";
-/// What the UDP backend asks for, octets.
+/// What the UDP backend asks for, bytes.
 const BUFFER: u64 = 4 << 20;
 
 pub(super) fn findings() -> Vec<Finding> {
@@ -26,13 +26,13 @@ pub(super) fn findings() -> Vec<Finding> {
 /// The most that a socket without privileges gets.
 fn buffer(name: &str) -> Finding {
     let path = format!("/proc/sys/net/core/{name}");
-    let octets = read(path).parse().unwrap_or(0);
-    limit(name, octets)
+    let bytes = read(path).parse().unwrap_or(0);
+    limit(name, bytes)
 }
 
-fn limit(name: &str, octets: u64) -> Finding {
-    let state = if octets >= BUFFER { State::Ok } else { State::Could };
-    Finding::new(AREA, format!("net.core.{name}"), state, format!("{} KiB", octets >> 10)).advise(format!(
+fn limit(name: &str, bytes: u64) -> Finding {
+    let state = if bytes >= BUFFER { State::Ok } else { State::Could };
+    Finding::new(AREA, format!("net.core.{name}"), state, format!("{} KiB", bytes >> 10)).advise(format!(
         "bursts overflow small socket buffers (root gets larger ones anyway): sysctl -w net.core.{name}={BUFFER}"
     ))
 }

@@ -89,7 +89,7 @@ pub(super) fn run() -> Result<u8, Failure> {
         gate: None,
         ranks: Vec::new(),
     };
-    agent.to_launcher.octets.extend_from_slice(GREETING);
+    agent.to_launcher.bytes.extend_from_slice(GREETING);
     // SSH_CONNECTION: the client's address and port, then the server's.
     let connection = env::var("SSH_CONNECTION").unwrap_or_default();
     let hello = Hello {
@@ -104,7 +104,7 @@ pub(super) fn run() -> Result<u8, Failure> {
 
 impl Agent {
     fn tell(&mut self, frame: &Frame) {
-        frame.append_to(&mut self.to_launcher.octets);
+        frame.append_to(&mut self.to_launcher.bytes);
     }
 
     fn serve(&mut self) -> Result<(), Failure> {
@@ -278,7 +278,7 @@ impl Agent {
     fn feed(&mut self, frame: &Frame) {
         match self.ranks.iter_mut().find(|rank| rank.place.rank == frame.rank) {
             Some(rank) if frame.payload.is_empty() => rank.stdin_ends = true,
-            Some(rank) if rank.stdin.is_some() => rank.to_stdin.octets.extend_from_slice(&frame.payload),
+            Some(rank) if rank.stdin.is_some() => rank.to_stdin.bytes.extend_from_slice(&frame.payload),
             _ => self.tell(&Frame::new(Kind::StdinTaken, frame.rank, Vec::new())),
         }
     }

@@ -1,5 +1,5 @@
 //! What the launcher and its agents say to each other over the pipes between them (or over ssh): frames of a kind, a
-//! rank and octets.
+//! rank and bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::hosts::{Binding, Place};
 
 /// What an agent writes first, so that what a login shell prints before can be told apart.
 pub(super) const GREETING: &[u8] = concat!("\nhikyaku agent ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
-/// Octets before the payload: kind, rank, length.
+/// Bytes before the payload: kind, rank, length.
 const HEAD: usize = 9;
 /// Longest payload.
 pub(super) const MAX_PAYLOAD: usize = 16 << 20;
@@ -114,8 +114,8 @@ impl Frame {
     }
 
     /// The first frame and its length, if all of it is there.
-    fn first(octets: &[u8]) -> Result<Option<(Self, usize)>, String> {
-        let Some(head) = octets.first_chunk::<HEAD>() else {
+    fn first(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
+        let Some(head) = bytes.first_chunk::<HEAD>() else {
             return Ok(None);
         };
         let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -124,9 +124,9 @@ impl Frame {
             return Err(format!("a frame of unknown kind {}", head[0]));
         };
         if length > MAX_PAYLOAD {
-            return Err(format!("a frame of {length} octets"));
+            return Err(format!("a frame of {length} bytes"));
         }
-        let payload = octets[HEAD..].get(..length).map(<[u8]>::to_vec);
+        let payload = bytes[HEAD..].get(..length).map(<[u8]>::to_vec);
         Ok(payload.map(|payload| (Self { kind, rank, payload }, HEAD + length)))
     }
 }
@@ -205,12 +205,12 @@ mod tests {
             Frame::of(Kind::Exited, 1, &Ended::Signal(9)),
             Frame::new(Kind::Stdin, 0, Vec::new()),
         ];
-        let mut octets = Vec::new();
-        frames.iter().for_each(|frame| frame.append_to(&mut octets));
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|frame| frame.append_to(&mut bytes));
         let mut buffer = Vec::new();
         let mut read = Vec::new();
-        for octet in octets {
-            buffer.push(octet);
+        for byte in bytes {
+            buffer.push(byte);
             read.extend(Frame::take_all(&mut buffer).unwrap());
         }
         assert_eq!(read, frames);

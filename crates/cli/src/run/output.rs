@@ -13,7 +13,7 @@ use super::pipes::{Interest, Queue, Raw, Ready};
 
 /// How long a line is held back that another rank has written before.
 const HOLD: Duration = Duration::from_millis(500);
-/// How many different lines are remembered, and the longest of them in octets: errors are at the beginning, and short.
+/// How many different lines are remembered, and the longest of them in bytes: errors are at the beginning, and short.
 const REMEMBERED: usize = 256;
 const LONGEST: usize = 4 << 10;
 
@@ -61,7 +61,7 @@ impl Repeats {
     /// Another rank has written each of these lines, or they are not worth a look.
     fn has(&mut self, rank: u32, lines: &[u8]) -> bool {
         let mut all = true;
-        for line in lines.split_inclusive(|octet| *octet == b'\n') {
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
             if line.len() > LONGEST {
                 return false;
             }
@@ -159,14 +159,14 @@ impl Output {
     fn append(&mut self, rank: u32, to_stderr: bool, lines: &[u8]) {
         let queue = if to_stderr { &mut self.err } else { &mut self.out };
         if !self.tagged {
-            queue.octets.extend_from_slice(lines);
+            queue.bytes.extend_from_slice(lines);
             return;
         }
-        for line in lines.split_inclusive(|octet| *octet == b'\n') {
-            queue.octets.extend_from_slice(format!("[{rank}] ").as_bytes());
-            queue.octets.extend_from_slice(line);
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            queue.bytes.extend_from_slice(format!("[{rank}] ").as_bytes());
+            queue.bytes.extend_from_slice(line);
             if !line.ends_with(b"\n") {
-                queue.octets.push(b'\n');
+                queue.bytes.push(b'\n');
             }
         }
     }
@@ -175,12 +175,12 @@ impl Output {
     pub(super) fn say(&mut self, text: &str) {
         // What a rank has left unended stays a line of its own.
         self.err
-            .octets
+            .bytes
             .extend_from_slice(format!("hikyaku run: {text}\n").as_bytes());
     }
 
     pub(super) fn errors(&mut self) -> &mut Vec<u8> {
-        &mut self.err.octets
+        &mut self.err.bytes
     }
 
     /// Nobody reads: agents must wait.
@@ -227,7 +227,7 @@ mod tests {
         for rank in 0..4 {
             output.carry(rank, true, b"bad option\nusage\n");
         }
-        assert_eq!(output.err.octets, b"bad option\nusage\n");
+        assert_eq!(output.err.bytes, b"bad option\nusage\n");
         assert_eq!(
             *without_thread(b"thread 'main' (12) panicked at a.rs:\n"),
             *b"thread 'main' panicked at a.rs:\n"
@@ -240,7 +240,7 @@ mod tests {
         output.sum_up_repeats();
         let said = "bad option\nusage\nbad option\nusage\nbad option\nusage\nmore\nusage\n\
                     hikyaku run: another rank that failed has written the same\n";
-        assert_eq!(String::from_utf8_lossy(&output.err.octets), said);
+        assert_eq!(String::from_utf8_lossy(&output.err.bytes), said);
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
         output.drop_repeats(1);
         output.carry(2, true, b"bad option\nusage: t");
         let said = "bad option\nusage: one, two\nbad option\nusage: t";
-        assert_eq!(String::from_utf8_lossy(&output.err.octets), said);
+        assert_eq!(String::from_utf8_lossy(&output.err.bytes), said);
     }
 
     #[test]
@@ -261,17 +261,17 @@ mod tests {
         output.carry(1, true, b"one\n");
         let until = output.next_release().unwrap();
         output.release_late(until - Duration::from_millis(1));
-        assert_eq!(output.err.octets, b"[0] one\n");
+        assert_eq!(output.err.bytes, b"[0] one\n");
         output.release_late(until);
         assert_eq!(
-            (output.err.octets.as_slice(), output.next_release()),
+            (output.err.bytes.as_slice(), output.next_release()),
             (b"[0] one\n[1] one\n".as_slice(), None)
         );
         // What is no line, or a long one, is compared with whole lines only.
-        output.err.octets.clear();
+        output.err.bytes.clear();
         output.carry(1, true, b"two");
         output.carry(2, true, b"two");
-        assert_eq!(output.err.octets, b"[1] two\n[2] two\n");
+        assert_eq!(output.err.bytes, b"[1] two\n[2] two\n");
     }
 
     #[test]
@@ -279,10 +279,10 @@ mod tests {
         let mut output = Output::new(true);
         output.carry(3, false, b"one\ntwo");
         output.carry(4, true, b"\n");
-        assert_eq!(output.out.octets, b"[3] one\n[3] two\n");
-        assert_eq!(output.err.octets, b"[4] \n");
+        assert_eq!(output.out.bytes, b"[3] one\n[3] two\n");
+        assert_eq!(output.err.bytes, b"[4] \n");
         let mut plain = Output::new(false);
         plain.carry(3, false, b"one\ntwo");
-        assert_eq!(plain.out.octets, b"one\ntwo");
+        assert_eq!(plain.out.bytes, b"one\ntwo");
     }
 }

@@ -14,21 +14,21 @@ use nix::{
 
 /// More than this waits in a queue: what fills it is not read until it is shorter.
 pub(super) const FULL: usize = 1 << 20;
-/// A pipe that says it is ready takes this many octets without blocking (`PIPE_BUF`).
+/// A pipe that says it is ready takes this many bytes without blocking (`PIPE_BUF`).
 const ATOMIC: usize = 4096;
 
 /// A descriptor without the buffer that the standard library puts before its own.
 pub(super) struct Raw<T>(pub(super) T);
 
 impl<T: AsFd> Read for Raw<T> {
-    fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
-        Ok(nix::unistd::read(&self.0, octets)?)
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(nix::unistd::read(&self.0, bytes)?)
     }
 }
 
 impl<T: AsFd> Write for Raw<T> {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        Ok(nix::unistd::write(&self.0, octets)?)
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(nix::unistd::write(&self.0, bytes)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -43,15 +43,15 @@ pub(super) fn set_nonblocking(descriptor: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what is there into `buffer`, up to `limit` octets at once; `false` once the other end has closed it.
+/// Reads what is there into `buffer`, up to `limit` bytes at once; `false` once the other end has closed it.
 pub(super) fn read_some(source: &mut impl Read, buffer: &mut Vec<u8>, limit: usize) -> bool {
-    let mut octets = [0; 16 << 10];
+    let mut bytes = [0; 16 << 10];
     let mut count = 0;
     while count < limit {
-        match source.read(&mut octets) {
+        match source.read(&mut bytes) {
             Ok(0) => return false,
             Ok(more) => {
-                buffer.extend_from_slice(&octets[..more]);
+                buffer.extend_from_slice(&bytes[..more]);
                 count += more;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -65,18 +65,18 @@ pub(super) fn read_some(source: &mut impl Read, buffer: &mut Vec<u8>, limit: usi
 /// What waits to be written.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// Nobody reads any more: what is written is thrown away.
     pub(super) broken: bool,
 }
 
 impl Queue {
     pub(super) fn is_full(&self) -> bool {
-        self.octets.len() > FULL
+        self.bytes.len() > FULL
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.octets.is_empty()
+        self.bytes.is_empty()
     }
 
     /// Writes to a non-blocking pipe as much as it takes.
@@ -91,9 +91,9 @@ impl Queue {
 
     fn write(&mut self, sink: &mut impl Write, piece: usize, again: bool) {
         let mut done = 0;
-        while done < self.octets.len() && !self.broken {
-            let end = self.octets.len().min(done.saturating_add(piece));
-            match sink.write(&self.octets[done..end]) {
+        while done < self.bytes.len() && !self.broken {
+            let end = self.bytes.len().min(done.saturating_add(piece));
+            match sink.write(&self.bytes[done..end]) {
                 Ok(count) => done += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -103,9 +103,9 @@ impl Queue {
                 break;
             }
         }
-        self.octets.drain(..done);
+        self.bytes.drain(..done);
         if self.broken {
-            self.octets.clear();
+            self.bytes.clear();
         }
     }
 }
@@ -157,7 +157,7 @@ impl Ready {
     }
 }
 
-/// Lines out of a stream of octets.
+/// Lines out of a stream of bytes.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     rest: Vec<u8>,
@@ -173,11 +173,7 @@ impl Lines {
 
     /// All whole lines, at the `end` also what is left.
     pub(super) fn take(&mut self, end: bool) -> Option<Vec<u8>> {
-        let whole = self
-            .rest
-            .iter()
-            .rposition(|octet| *octet == b'\n')
-            .map_or(0, |at| at + 1);
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let until = if end || self.rest.len() - whole > Self::LONGEST {
             self.rest.len()
         } else {

@@ -96,7 +96,7 @@ impl Link {
 
     /// To be sent with what comes after it.
     pub(super) fn queue(&mut self, frame: &Frame) {
-        frame.append_to(&mut self.to.octets);
+        frame.append_to(&mut self.to.bytes);
     }
 
     pub(super) fn flush(&mut self) {
@@ -177,12 +177,7 @@ impl Link {
         if !open {
             self.stderr = None;
         }
-        for line in self
-            .errors
-            .take(!open)
-            .unwrap_or_default()
-            .split(|octet| *octet == b'\n')
-        {
+        for line in self.errors.take(!open).unwrap_or_default().split(|byte| *byte == b'\n') {
             if !line.is_empty() {
                 let _ = write!(sink, "{}: ", self.name);
                 sink.extend_from_slice(line.trim_ascii_end());

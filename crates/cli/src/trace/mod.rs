@@ -29,7 +29,7 @@ In the timeline each rank is a process, each call a slice with its arguments, an
 that got their messages (for messages of which both ranks' traces are given). Ranks on different hosts are put side by \
 side by the hosts' clocks, so arrows between hosts may seem to go back in time by as much as these differ.
 
-In the summary, octets are those of the calls' own buffers, `share` is the part of all ranks' run time (from their \
+In the summary, bytes are those of the calls' own buffers, `share` is the part of all ranks' run time (from their \
 beginning of MPI to their end) that was spent in the call, and the last line is what was spent outside of MPI. \
 `docs/tracing.md` describes the files.";
 
@@ -42,7 +42,7 @@ pub(crate) struct TraceArgs {
     /// Write the result to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A table per call (count, octets, time, share of the run time) instead of the timeline
+    /// A table per call (count, bytes, time, share of the run time) instead of the timeline
     #[arg(long)]
     summary: bool,
     /// How the summary is printed; a timeline is always JSON

@@ -16,7 +16,7 @@ struct Row {
     count: u64,
     /// Calls that failed.
     errors: u64,
-    octets: u64,
+    bytes: u64,
     total_ms: f64,
     median_us: f64,
     max_us: f64,
@@ -59,7 +59,7 @@ impl Summary {
                     call: name.to_owned(),
                     count: calls.iter().map(|call| call.looks + 1).sum(),
                     errors: calls.iter().filter(|call| call.error.is_some()).count() as u64,
-                    octets: calls.iter().map(|call| call.volume()).sum(),
+                    bytes: calls.iter().map(|call| call.volume()).sum(),
                     total_ms: total as f64 / 1e6,
                     median_us: median(&times) / 1e3,
                     max_us: times.last().copied().unwrap_or(0) as f64 / 1e3,
@@ -86,7 +86,7 @@ impl Summary {
         );
         let groups = vec![
             Group::new("", &["call"]),
-            Group::new("", &["count", "errors", "octets"]),
+            Group::new("", &["count", "errors", "bytes"]),
             Group::new("", &["total ms", "median us", "max us"]),
             Group::new("", &["share %"]),
         ];
@@ -97,7 +97,7 @@ impl Summary {
                 row.call.clone(),
                 row.count.to_string(),
                 row.errors.to_string(),
-                row.octets.to_string(),
+                row.bytes.to_string(),
                 number(Some(row.total_ms)),
                 number(Some(row.median_us)),
                 number(Some(row.max_us)),

@@ -60,7 +60,7 @@ fn arguments(call: &Call) -> Value {
     let ended: Vec<Value> = call
         .ended
         .iter()
-        .map(|status| json!({"source": status.source, "tag": status.tag, "octets": status.octets, "request": status.request, "cancelled": status.cancelled}))
+        .map(|status| json!({"source": status.source, "tag": status.tag, "bytes": status.bytes, "request": status.request, "cancelled": status.cancelled}))
         .collect();
     let made = call
         .made
@@ -72,7 +72,7 @@ fn arguments(call: &Call) -> Value {
         ("tag", call.tag.map(|tag| json!(tag))),
         ("count", (call.count > 0).then(|| json!(call.count))),
         ("datatype", call.kind.as_ref().map(|kind| json!(kind))),
-        ("octets", (call.volume() > 0).then(|| json!(call.volume()))),
+        ("bytes", (call.volume() > 0).then(|| json!(call.volume()))),
         ("operation", call.operation.as_ref().map(|operation| json!(operation))),
         ("displacement", call.displacement.map(|at| json!(at))),
         ("partitions", call.partitions.map(|partitions| json!(partitions))),

@@ -400,7 +400,7 @@ pub(super) fn scan<'a>(
 pub(super) fn broadcast<'a>(handle: &'a Handle, rooted: Rooted, place: &'a Place) -> Ready<'a> {
     let call = Call::Bcast {
         root: rooted.root(),
-        count: place.octets() as usize,
+        count: place.bytes() as usize,
     };
     let ready = Ready::new(handle, rooted.call, Ok(call));
     match rooted.root {

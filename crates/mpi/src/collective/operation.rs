@@ -252,8 +252,8 @@ impl UnsafeUserOperation {
                 let mut count = now as c_int;
                 // SAFETY: the contract of `new`, and these are that many elements.
                 unsafe { function(input.cast(), inout.cast(), &raw mut count, &raw mut datatype) };
-                let octets = datatype.extent() as isize * now as isize;
-                (input, inout) = (input.wrapping_offset(octets), inout.wrapping_offset(octets));
+                let bytes = datatype.extent() as isize * now as isize;
+                (input, inout) = (input.wrapping_offset(bytes), inout.wrapping_offset(bytes));
                 left -= now;
             }
         };

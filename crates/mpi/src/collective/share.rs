@@ -22,7 +22,7 @@ fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>
     let widest = lens.iter().copied().max().unwrap_or(0);
     if widest > LONGEST {
         return Err(Error::new(ErrorClass::Other, call).with_detail(Detail::Value {
-            argument: "octets of a rank",
+            argument: "bytes of a rank",
             value: i64::try_from(widest).unwrap_or(i64::MAX),
             min: 0,
             max: LONGEST as i64,

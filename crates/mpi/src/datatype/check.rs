@@ -1,4 +1,4 @@
-#![expect(unsafe_code, reason = "looks at octets that may be no value yet")]
+#![expect(unsafe_code, reason = "looks at bytes that may be no value yet")]
 //! Checks that received bytes are a value: `bool` is the one predefined type for which some bytes are not.
 
 /// How to check the bytes of a value, and how to make them valid.

@@ -50,7 +50,7 @@ pub use self::{
     view::{MutView, View},
 };
 pub(crate) use self::{
-    place::{Blocks, Place, Places, octets},
+    place::{Blocks, Place, Places, bytes},
     validator::Validator,
 };
 

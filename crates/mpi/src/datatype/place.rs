@@ -1,4 +1,4 @@
-#![expect(unsafe_code, reason = "copies between buffers and packed octets")]
+#![expect(unsafe_code, reason = "copies between buffers and packed bytes")]
 //! A buffer in the form that the engine needs.
 
 use hikyaku::mpi::{
@@ -43,13 +43,13 @@ impl Place {
     }
 
     /// Bytes of data.
-    pub(crate) fn octets(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.count.saturating_mul(self.datatype.size())
     }
 
     /// The data, without gaps. Only of a buffer that is borrowed.
     pub(crate) fn pack(&self) -> Vec<u8> {
-        let len = self.octets() as usize;
+        let len = self.bytes() as usize;
         let mut packed = Vec::with_capacity(len);
         // SAFETY: the data of a borrowed buffer may be read; `packed` is memory of our own.
         let done = unsafe {
@@ -62,9 +62,9 @@ impl Place {
     }
 
     /// Unpacks bytes into the buffer. Only for a buffer that is borrowed mutably.
-    pub(crate) fn unpack(&self, octets: &[u8]) {
+    pub(crate) fn unpack(&self, bytes: &[u8]) {
         // SAFETY: the data of the buffer may be written, and nobody else uses them.
-        unsafe { self.datatype.unpack_at(self.base, self.count, 0, octets) };
+        unsafe { self.datatype.unpack_at(self.base, self.count, 0, bytes) };
         self.validate();
     }
 
@@ -192,7 +192,7 @@ impl Places {
                 .iter()
                 .map(|place| (distance(place), place.count, place.datatype.clone()))
                 .collect(),
-            counts: places.iter().map(|place| usize::from(place.octets() > 0)).collect(),
+            counts: places.iter().map(|place| usize::from(place.bytes() > 0)).collect(),
             displacements: (0..places.len() as isize).collect(),
             validators: places.iter().filter_map(|place| place.validator).collect(),
         }
@@ -268,6 +268,6 @@ buffers! {
 }
 
 /// The datatype of bytes.
-pub(crate) fn octets() -> RawDatatype {
+pub(crate) fn bytes() -> RawDatatype {
     RawDatatype::predefined(Kind::Byte)
 }

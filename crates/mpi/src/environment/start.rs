@@ -201,7 +201,7 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
     let mut job = bootstrap::discover(&environment).map_err(InitError::Bootstrap)?;
     let one_host = job.local_size() == job.size();
     let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
-    config.contact = Contact::of_job(job.job_key().octets());
+    config.contact = Contact::of_job(job.job_key().bytes());
     options.environment(&environment).map_err(InitError::Environment)?;
     let builder = Transport::builder()
         .config(config)
@@ -270,10 +270,10 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
     let all = job.get_all(KEY).map_err(InitError::Bootstrap)?;
     let mut most = 1.0_f64;
     let mut addresses = Vec::with_capacity(all.len());
-    for (process, octets) in (0..).zip(&all) {
-        let said = Said::parse(octets).ok_or_else(|| InitError::Address {
+    for (process, bytes) in (0..).zip(&all) {
+        let said = Said::parse(bytes).ok_or_else(|| InitError::Address {
             process,
-            text: String::from_utf8_lossy(octets).into_owned(),
+            text: String::from_utf8_lossy(bytes).into_owned(),
         })?;
         if said.check != check {
             return Err(InitError::Check { process, here: check });
@@ -312,19 +312,19 @@ struct Said {
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} ", self.address, self.sharing, self.check)?;
-        self.link.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+        self.link.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
 impl Said {
-    fn parse(octets: &[u8]) -> Option<Self> {
-        let mut words = str::from_utf8(octets).ok()?.split(' ');
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut words = str::from_utf8(bytes).ok()?.split(' ');
         let address = words.next()?.parse().ok()?;
         let sharing = words.next()?.parse().ok()?;
         let check = words.next()?.parse().ok()?;
         let digits = words.next()?.as_bytes().chunks(2);
-        let octet = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-        let link = digits.map(octet).collect::<Option<_>>()?;
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        let link = digits.map(byte).collect::<Option<_>>()?;
         words.next().is_none().then_some(Self {
             address,
             sharing,

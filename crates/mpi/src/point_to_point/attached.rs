@@ -8,7 +8,7 @@ use hikyaku::mpi::{
 
 use super::transfer::Outgoing;
 use crate::{
-    datatype::{Place, octets},
+    datatype::{Place, bytes},
     request::Running,
 };
 
@@ -37,13 +37,13 @@ impl Attached {
 
     /// Sends from a copy.
     pub(super) fn send(&mut self, comm: &RawCommunicator, outgoing: Outgoing, place: &Place) -> Result<(), Error> {
-        let needed = place.octets() as usize;
+        let needed = place.bytes() as usize;
         if needed > self.size - self.used {
             self.reap();
         }
         if needed > self.size - self.used {
             let detail = Detail::Value {
-                argument: "octets of the message",
+                argument: "bytes of the message",
                 value: needed as i64,
                 min: 0,
                 max: (self.size - self.used) as i64,
@@ -54,7 +54,7 @@ impl Attached {
         let copy = Place {
             base: message.as_mut_ptr(),
             count: message.len() as u64,
-            datatype: octets(),
+            datatype: bytes(),
             validator: None,
         };
         let mut begun = None;

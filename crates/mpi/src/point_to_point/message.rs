@@ -1,4 +1,4 @@
-#![expect(unsafe_code, reason = "values are made of octets that were received")]
+#![expect(unsafe_code, reason = "values are made of bytes that were received")]
 //! Messages taken out of the queue, and values made of messages.
 
 use std::{
@@ -101,11 +101,11 @@ impl MatchedReceiveVec for (Message, Status) {
     fn matched_receive_vec<Msg: Equivalence>(self) -> Result<(Vec<Msg>, Status), Error> {
         let (message, status) = self;
         let datatype = Msg::equivalent_datatype().as_raw();
-        let octets = status.len();
-        let count = octets.checked_div(datatype.size()).unwrap_or(0);
-        let whole = count * datatype.size() == octets;
+        let bytes = status.len();
+        let count = bytes.checked_div(datatype.size()).unwrap_or(0);
+        let whole = count * datatype.size() == bytes;
         let Some(mut values) = zeroed::<Msg>(count) else {
-            return Err(no_memory("MPI_Mrecv", octets).with_peer(status.source_rank()));
+            return Err(no_memory("MPI_Mrecv", bytes).with_peer(status.source_rank()));
         };
         let place = Place {
             base: values.as_mut_ptr().cast(),
@@ -115,7 +115,7 @@ impl MatchedReceiveVec for (Message, Status) {
         };
         let received = message.receive(&place);
         if !whole {
-            return Err(not_whole::<Msg>("MPI_Mrecv", octets, count).with_peer(status.source_rank()));
+            return Err(not_whole::<Msg>("MPI_Mrecv", bytes, count).with_peer(status.source_rank()));
         }
         let status = received?;
         // SAFETY: all have been received (or the message would have been shorter than what the probe said, which it
@@ -140,19 +140,19 @@ fn zeroed<T>(count: u64) -> Option<Vec<T>> {
 }
 
 /// There is no memory for a message of this size.
-fn no_memory(call: &'static str, octets: u64) -> Error {
+fn no_memory(call: &'static str, bytes: u64) -> Error {
     Error::new(ErrorClass::NoMem, call).with_detail(Detail::Value {
-        argument: "octets of the message",
-        value: i64::try_from(octets).unwrap_or(i64::MAX),
+        argument: "bytes of the message",
+        value: i64::try_from(bytes).unwrap_or(i64::MAX),
         min: 0,
         max: isize::MAX as i64,
     })
 }
 
-fn not_whole<Msg: Equivalence>(call: &'static str, octets: u64, count: u64) -> Error {
+fn not_whole<Msg: Equivalence>(call: &'static str, bytes: u64, count: u64) -> Error {
     Error::new(ErrorClass::Truncate, call).with_detail(Detail::Value {
-        argument: "octets of the message",
-        value: octets as i64,
+        argument: "bytes of the message",
+        value: bytes as i64,
         min: (count.max(1) * Msg::equivalent_datatype().as_raw().size()) as i64,
         max: (count.max(1) * Msg::equivalent_datatype().as_raw().size()) as i64,
     })

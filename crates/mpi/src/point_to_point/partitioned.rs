@@ -170,7 +170,7 @@ pub fn receive_init<'a, S: Source, T: Equivalence>(
     partitions: usize,
     tag: Tag,
 ) -> Result<PartitionedReceive<'a, T>, Error> {
-    const { assert!(T::CHECK.is_none(), "any octets must be a value: no truth values") };
+    const { assert!(T::CHECK.is_none(), "any bytes must be a value: no truth values") };
     let cut = cut("MPI_Precv_init", buf.len(), partitions)?;
     let datatype = T::equivalent_datatype().as_raw();
     let (comm, rank) = (&handle(source).comm, source.source_rank());

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Tag,
-    datatype::{Buffer, BufferMut, Equivalence, Place, octets},
+    datatype::{Buffer, BufferMut, Equivalence, Place, bytes},
     topology::handle,
 };
 
@@ -47,7 +47,7 @@ fn exchange<D: Destination, S: Source>(
     };
     let (data, to) = ((from.count, &from.datatype), (outgoing.destination, sendtag));
     let comm = &handle(destination).comm;
-    let exchanged = comm.message_as_one(call, data, to, Some(into.octets()), run, |status| Some(*status));
+    let exchanged = comm.message_as_one(call, data, to, Some(into.bytes()), run, |status| Some(*status));
     exchanged.map(Status::new)
 }
 
@@ -162,7 +162,7 @@ where
     let from = Place {
         base: copy.as_mut_ptr(),
         count: copy.len() as u64,
-        datatype: octets(),
+        datatype: bytes(),
         validator: None,
     };
     exchange(

@@ -284,14 +284,14 @@ pub trait Communicator: AsHandle {
         Self: Sized,
     {
         let place = Place::of_mut(outbuf);
-        let len = place.octets() as usize;
+        let len = place.bytes() as usize;
         let start = usize::try_from(position).unwrap_or(usize::MAX);
-        let octets = inbuf.get(start..).and_then(|rest| rest.get(..len));
-        let Some(octets) = octets else {
-            let detail = Detail::Text("there are not as many packed octets");
+        let bytes = inbuf.get(start..).and_then(|rest| rest.get(..len));
+        let Some(bytes) = bytes else {
+            let detail = Detail::Text("there are not as many packed bytes");
             return Err(Error::new(ErrorClass::Truncate, "MPI_Unpack").with_detail(detail));
         };
-        place.unpack(octets);
+        place.unpack(bytes);
         Ok(position + len as Count)
     }
 

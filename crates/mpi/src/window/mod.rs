@@ -120,12 +120,12 @@ impl<T: Equivalence> Window<T> {
     /// # Errors
     /// A process is lost, or there is not enough memory.
     pub fn allocate<C: Communicator + ?Sized>(communicator: &C, len: usize) -> Result<Self, Error> {
-        const { assert!(align_of::<T>() <= 8, "the memory of windows is aligned to 8 octets") };
+        const { assert!(align_of::<T>() <= 8, "the memory of windows is aligned to 8 bytes") };
         let size = size_of::<T>().max(1);
-        let octets = (len as u64).saturating_mul(size as u64);
+        let bytes = (len as u64).saturating_mul(size as u64);
         let comm = &communicator.as_handle().comm;
         Ok(Self {
-            window: engine::Window::allocate(comm, octets, u32::try_from(size).unwrap_or(0))?,
+            window: engine::Window::allocate(comm, bytes, u32::try_from(size).unwrap_or(0))?,
             len,
             state: Mutex::default(),
             elements: PhantomData,
@@ -147,8 +147,8 @@ impl<T: Equivalence> Window<T> {
     /// Number of elements at a rank; `None` if there is no such rank.
     #[must_use]
     pub fn len_at(&self, rank: Rank) -> Option<usize> {
-        let (octets, unit) = self.window.extent_at(rank)?;
-        Some((octets / u64::from(unit.max(1))) as usize)
+        let (bytes, unit) = self.window.extent_at(rank)?;
+        Some((bytes / u64::from(unit.max(1))) as usize)
     }
 
     /// Ends the window, when all processes have called this (`MPI_Win_free`). A window that is dropped ends at this

@@ -79,7 +79,7 @@ fn buffers_that_do_not_fit_are_told() {
             assert_eq!(wrong.class(), ErrorClass::Count, "{wrong}");
         }
         assert_eq!(four, [0; 4]);
-        // As many octets are enough.
+        // As many bytes are enough.
         world.all_gather_into(&[1_i64, 2], &mut [0_u8; 32]).unwrap();
         let mut flags = [false; 3];
         assert_eq!(

@@ -198,7 +198,7 @@ fn what_is_fetched_is_a_value() {
             .unwrap();
         assert_eq!(there, [false, true, true]);
         assert_eq!(*window.local().unwrap(), there);
-        // Some octets are no numbers to be added.
+        // Some bytes are no numbers to be added.
         let wrong = window.lock(LockKind::Shared, 0, |epoch| {
             epoch.accumulate_into(&yes, 0, 0, SystemOperation::sum())
         });

@@ -20,13 +20,13 @@ use crate::{
 /// Options. Where the paper gives no value the default is ours.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DpdkBtl {
-    /// Octets of messages, at most 1M
+    /// Bytes of messages, at most 1M
     #[arg(long, value_delimiter = ',', default_value = "8,1K,2K,4K,8K,13K,16K,20K,26K,32K,64K,128K", value_parser = size::parse, value_name = "LIST")]
     sizes: Vec<usize>,
     /// Limits between eager and rendezvous that are tried with all sizes
     #[arg(long, value_delimiter = ',', default_value = "0,4K,13K,26K,64K,1M", value_parser = size::parse, value_name = "LIST")]
     eager_limits: Vec<usize>,
-    /// Nanoseconds to copy an octet out of the eager buffer
+    /// Nanoseconds to copy a byte out of the eager buffer
     #[arg(long, default_value_t = 0.2, value_name = "NS")]
     copy: f64,
     /// Packets in each receive queue
@@ -94,8 +94,8 @@ impl DpdkBtl {
         simulation
     }
 
-    fn copying(&self, octets: usize) -> Duration {
-        Duration::from_secs_f64(octets as f64 * self.copy * 1e-9)
+    fn copying(&self, bytes: usize) -> Duration {
+        Duration::from_secs_f64(bytes as f64 * self.copy * 1e-9)
     }
 }
 
@@ -112,18 +112,18 @@ fn run_started<R: 'static>(
 }
 
 /// One-way time, us: half of a ping-pong's.
-fn latency(options: &DpdkBtl, octets: usize, limit: usize) -> Result<f64, Failure> {
+fn latency(options: &DpdkBtl, bytes: usize, limit: usize) -> Result<f64, Failure> {
     const COUNT: u32 = 20;
     let mut simulation = options.job(2, Polling::Helper, 1);
     simulation.options.eager_limit = limit as u32;
-    let copying = if octets <= limit {
-        options.copying(octets)
+    let copying = if bytes <= limit {
+        options.copying(bytes)
     } else {
         Duration::ZERO
     };
     let program = move |world: &SimpleCommunicator| {
         let peer = world.process_at_rank(1 - world.rank());
-        let mut data = vec![1_u8; octets];
+        let mut data = vec![1_u8; bytes];
         let begun = mpi::time();
         for turn in 0..2 * COUNT {
             if (turn as i32 + world.rank()) % 2 == 0 {
@@ -143,17 +143,17 @@ fn latency(options: &DpdkBtl, octets: usize, limit: usize) -> Result<f64, Failur
 /// messages beyond what is computed, us, and what was lost.
 fn computing(options: &DpdkBtl, polling: Polling, time: u32, eager: bool) -> Result<(f64, NetworkStats), Failure> {
     const ROUNDS: u32 = 20;
-    /// Octets of a round's messages, and how many there are: the same in all.
+    /// Bytes of a round's messages, and how many there are: the same in all.
     const EAGER: (usize, usize) = (2 << 10, 128);
     const RENDEZVOUS: (usize, usize) = (128 << 10, 2);
     let mut simulation = options.job(8, polling, 1);
     simulation.network.per_host = 4;
     simulation.options.eager_limit = if eager { 1 << 20 } else { 0 };
-    let (octets, count) = if eager { EAGER } else { RENDEZVOUS };
+    let (bytes, count) = if eager { EAGER } else { RENDEZVOUS };
     let time = Duration::from_micros(time.into());
     let program = move |world: &SimpleCommunicator| {
         let rank = world.rank();
-        let mut data = vec![1_u8; octets];
+        let mut data = vec![1_u8; bytes];
         let begun = mpi::time();
         for _ in 0..ROUNDS {
             compute(time)?;
@@ -179,7 +179,7 @@ fn computing(options: &DpdkBtl, polling: Polling, time: u32, eager: bool) -> Res
 fn flood(options: &DpdkBtl, polling: Polling, queues: u32) -> Result<(f64, f64, NetworkStats), Failure> {
     const FLOODS: i32 = 16;
     const EACH: usize = 400;
-    const OCTETS: usize = 1 << 10;
+    const BYTES: usize = 1 << 10;
     const TURNS: usize = 100;
     let mut simulation = options.job(4 + FLOODS as u32, polling, queues);
     simulation.network = Network {
@@ -192,7 +192,7 @@ fn flood(options: &DpdkBtl, polling: Polling, queues: u32) -> Result<(f64, f64, 
     // Flow control is not what is looked at: senders may fill the queues.
     simulation.receive_buffer = 64 << 20;
     let program = move |world: &SimpleCommunicator| {
-        let mut data = vec![1_u8; OCTETS];
+        let mut data = vec![1_u8; BYTES];
         let begun = mpi::time();
         match world.rank() {
             0 => {
@@ -228,18 +228,15 @@ fn measure(options: &DpdkBtl) -> Result<Vec<Row>, Failure> {
     let total = options.sizes.len() + POLLING.len() * (options.compute.len() + options.queues.len());
     let mut progress = Progress::new(options.basics.output.progress, total);
     let mut rows = Vec::new();
-    for &octets in &options.sizes {
-        let limits = options
-            .eager_limits
-            .iter()
-            .map(|limit| latency(options, octets, *limit));
+    for &bytes in &options.sizes {
+        let limits = options.eager_limits.iter().map(|limit| latency(options, bytes, *limit));
         rows.push(Row::Size {
-            size: octets,
-            eager_us: latency(options, octets, 1 << 20)?,
-            rendezvous_us: latency(options, octets, 0)?,
+            size: bytes,
+            eager_us: latency(options, bytes, 1 << 20)?,
+            rendezvous_us: latency(options, bytes, 0)?,
             limits_us: limits.collect::<Result<_, _>>()?,
         });
-        progress.step("eager and rendezvous", octets);
+        progress.step("eager and rendezvous", bytes);
     }
     for (name, polling) in POLLING {
         for &time in &options.compute {
@@ -287,7 +284,7 @@ fn crossover(rows: &[Row]) -> Option<usize> {
 
 /// Runs and prints.
 pub(crate) fn run(options: &DpdkBtl) -> Result<(), Failure> {
-    if !options.sizes.iter().all(|octets| (1..=1 << 20).contains(octets)) {
+    if !options.sizes.iter().all(|bytes| (1..=1 << 20).contains(bytes)) {
         return Err(Failure::usage("--sizes must be from 1 to 1M"));
     }
     if options.eager_limits.iter().any(|limit| *limit > 1 << 20) {
@@ -336,7 +333,7 @@ fn size_table(options: &DpdkBtl, rows: &[Row]) -> Table {
     let comments = vec![
         "hikyaku sim dpdk-btl: one-way time of a message between two hosts, us".to_owned(),
         format!(
-            "10 Gb/s, copies of {} ns an octet out of the eager buffer, seed {}; eager is not slower up to {crossover}",
+            "10 Gb/s, copies of {} ns a byte out of the eager buffer, seed {}; eager is not slower up to {crossover}",
             options.copy, options.basics.seed
         ),
     ];
@@ -349,13 +346,13 @@ fn size_table(options: &DpdkBtl, rows: &[Row]) -> Table {
     let mut table = Table::new(comments, groups);
     for row in rows {
         if let Row::Size {
-            size: octets,
+            size: bytes,
             eager_us,
             rendezvous_us,
             limits_us,
         } = row
         {
-            let mut cells = vec![size::text(*octets)];
+            let mut cells = vec![size::text(*bytes)];
             let times = [*eager_us, *rendezvous_us].into_iter().chain(limits_us.iter().copied());
             cells.extend(times.map(|time| number(Some(time))));
             table.row(cells);
@@ -441,7 +438,7 @@ mod tests {
     #[test]
     fn eager_is_better_up_to_where_the_copy_costs_more_than_asking() {
         let options = options();
-        let both = |octets| [1 << 20, 0].map(|limit| latency(&options, octets, limit).unwrap());
+        let both = |bytes| [1 << 20, 0].map(|limit| latency(&options, bytes, limit).unwrap());
         let ([eager, asked], [eager_later, asked_later]) = (both(8 << 10), both(32 << 10));
         assert!(eager < asked && eager_later > asked_later);
     }

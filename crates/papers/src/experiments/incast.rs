@@ -20,7 +20,7 @@ pub(crate) struct Incast {
     /// Numbers of senders, one row each [default: powers of four from 1 to 1024]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     senders: Vec<u32>,
-    /// Octets of each message, at most 1M so that it can go without asking
+    /// Bytes of each message, at most 1M so that it can go without asking
     #[arg(long, default_value = "64K", value_parser = size::parse, value_name = "N")]
     bytes: usize,
     #[command(flatten)]
@@ -52,7 +52,7 @@ const MODES: [(&str, bool); 2] = [("eager", false), ("grants", true)];
 
 /// Every message is sent at the same time, but for the barrier's skew, and the receiver waits for all of them; a message's
 /// time is that until the receiver has it.
-fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Result<Row, Failure> {
+fn simulate(simulation: &Simulation, bytes: usize, mode: &'static str) -> Result<Row, Failure> {
     let program = move || -> Done<Vec<f64>> {
         let universe = mpi::initialize()?;
         let world = universe.world();
@@ -64,9 +64,9 @@ fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Resul
         let begun = mpi::time();
         let mut times = Vec::new();
         if world.rank() > 0 {
-            root.send(&vec![7_u8; octets][..])?;
+            root.send(&vec![7_u8; bytes][..])?;
         } else {
-            let mut data = vec![vec![0_u8; octets]; world.size() as usize - 1];
+            let mut data = vec![vec![0_u8; bytes]; world.size() as usize - 1];
             mpi::request::multiple_scope(data.len(), |scope, receives| {
                 for (source, buffer) in (1..).zip(&mut data) {
                     let sender = world.process_at_rank(source);
@@ -77,7 +77,7 @@ fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Resul
                 }
                 Ok::<_, mpi::Error>(())
             })?;
-            assert!(data.iter().flatten().all(|octet| *octet == 7), "what was sent");
+            assert!(data.iter().flatten().all(|byte| *byte == 7), "what was sent");
         }
         Ok(times)
     };
@@ -88,7 +88,7 @@ fn simulate(simulation: &Simulation, octets: usize, mode: &'static str) -> Resul
     Ok(Row {
         senders: simulation.processes - 1,
         mode,
-        mb_per_s: times.len() as f64 * octets as f64 / total / 1e6,
+        mb_per_s: times.len() as f64 * bytes as f64 / total / 1e6,
         p99_us: p99 * 1e6,
         packets: outcome.network.sent,
         overflowed: outcome.network.overflowed,

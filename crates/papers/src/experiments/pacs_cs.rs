@@ -29,22 +29,22 @@ pub(crate) struct PacsCs {
     /// Numbers of rails of a node on one switch, one row each; there are always 64 nodes
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=64))]
     rails: Vec<u32>,
-    /// Octets for each neighbour, at most 16M
+    /// Bytes for each neighbour, at most 16M
     #[arg(long, default_value = "64K", value_parser = size::parse, value_name = "N")]
     bytes: usize,
-    /// Messages of up to so many octets go without asking; at most 1M
+    /// Messages of up to so many bytes go without asking; at most 1M
     #[arg(long, default_value = "128K", value_parser = size::parse, value_name = "N")]
     eager: usize,
-    /// Octets of the vectors that are summed by all, one after the other; at most 16M
+    /// Bytes of the vectors that are summed by all, one after the other; at most 16M
     #[arg(long, value_delimiter = ',', default_value = "8K,64K,1K,32K", value_parser = size::parse, value_name = "LIST")]
     vectors: Vec<usize>,
-    /// Nanoseconds to copy an octet between the program's memory and MPI's
+    /// Nanoseconds to copy a byte between the program's memory and MPI's
     #[arg(long, default_value_t = 0.87, value_name = "NS")]
     copy: f64,
     /// Bits per second of each wire
     #[arg(long, default_value_t = 1e9, value_name = "BITS")]
     bandwidth: f64,
-    /// Octets of an IP packet
+    /// Bytes of an IP packet
     #[arg(long, default_value_t = 9_000, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: u32,
     #[command(flatten)]
@@ -85,9 +85,9 @@ struct Row {
 struct Work {
     grid: [u32; 3],
     bytes: usize,
-    /// Most octets that go without asking.
+    /// Most bytes that go without asking.
     eager: u32,
-    /// Of an octet, s.
+    /// Of a byte, s.
     copy: f64,
     vectors: Vec<usize>,
 }
@@ -97,7 +97,7 @@ const ROUNDS: usize = 4;
 /// All have left a barrier after this time. Its last messages pass nodes that would send already, and wait there behind half
 /// a millisecond of data; who is late by that makes its neighbours late, again and again.
 const CALM: Duration = Duration::from_millis(1);
-/// Octets of a node's receive buffers; switches have half of that before each wire.
+/// Bytes of a node's receive buffers; switches have half of that before each wire.
 const BUFFER: u32 = 16 << 20;
 
 /// The rank that is next along a dimension, in both directions.
@@ -164,13 +164,13 @@ fn program(work: &Work) -> Done<Vec<(f64, f64)>> {
     let mut times = vec![(begun, mpi::time())];
     for (direction, buffer) in into.iter().enumerate() {
         assert!(
-            buffer.iter().all(|octet| *octet == (direction ^ 1) as u8 + 1),
+            buffer.iter().all(|byte| *byte == (direction ^ 1) as u8 + 1),
             "what was sent"
         );
     }
     drop((out, into));
-    for octets in &work.vectors {
-        let own = vec![f64::from(rank); octets.div_ceil(8)];
+    for bytes in &work.vectors {
+        let own = vec![f64::from(rank); bytes.div_ceil(8)];
         let mut sum = vec![0.0; own.len()];
         world.barrier()?;
         compute(CALM)?;
@@ -244,7 +244,7 @@ fn measure(options: &PacsCs, grid: [u32; 3], crossbars: bool, rails: u32) -> Res
 pub(crate) fn run(options: &PacsCs) -> Result<(), Failure> {
     /// Nodes on one switch.
     const SWITCHED: [u32; 3] = [4, 4, 4];
-    let within = |octets: &usize| (8..=16 << 20).contains(octets);
+    let within = |bytes: &usize| (8..=16 << 20).contains(bytes);
     if !within(&options.bytes) || !options.vectors.iter().all(within) {
         return Err(Failure::usage("--bytes and --vectors must be from 8 to 16M"));
     }
@@ -303,7 +303,7 @@ fn tables(options: &PacsCs, rows: &[Row]) -> Vec<Table> {
             size::text(options.bytes)
         ),
         format!(
-            "{} Mb/s a rail, MTU {}, copies of {} ns an octet, seed {}",
+            "{} Mb/s a rail, MTU {}, copies of {} ns a byte, seed {}",
             options.bandwidth / 1e6,
             options.mtu,
             options.copy,
@@ -315,7 +315,7 @@ fn tables(options: &PacsCs, rows: &[Row]) -> Vec<Table> {
         Group::new("MB/s", &["zero-copy", "with copies", "of wires"]),
     ];
     let mut rates = Table::new(comments, groups);
-    let vectors: Vec<String> = options.vectors.iter().map(|octets| size::text(*octets)).collect();
+    let vectors: Vec<String> = options.vectors.iter().map(|bytes| size::text(*bytes)).collect();
     let columns: Vec<&str> = vectors.iter().map(String::as_str).collect();
     let comments = vec!["allreduce of vectors whose size changes from call to call".to_owned()];
     let mut sums = Table::new(

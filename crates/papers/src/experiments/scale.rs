@@ -60,7 +60,7 @@ struct Row {
     used_bytes_per_rank: f64,
 }
 
-/// What a rank has seen: when each operation began and ended, s; and of rank 0, octets in use then.
+/// What a rank has seen: when each operation began and ended, s; and of rank 0, bytes in use then.
 type Seen = ([(f64, f64); 3], [isize; 2]);
 
 /// Barriers in a row that are measured.
@@ -90,7 +90,7 @@ fn program(alltoall: bool) -> Done<Seen> {
         meet()?;
         exchange = timed(&mut || world.all_to_all_into(&own[..], &mut all[..]))?;
         assert!(
-            all.iter().enumerate().all(|(rank, octet)| *octet == rank as u8),
+            all.iter().enumerate().all(|(rank, byte)| *byte == rank as u8),
             "what each has sent"
         );
     }
@@ -115,11 +115,11 @@ fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy, alltoall: bool
     let outcome = outcome?;
     let real_s = (clock::now() - begun) as f64 * 1e-9;
     let packets = outcome.network.sent;
-    let model = |collective, octets| {
-        let algorithm = policy.choose(collective, ranks as usize, octets, true);
-        cost(collective, algorithm, ranks as usize, octets, &policy.model) * 1e6
+    let model = |collective, bytes| {
+        let algorithm = policy.choose(collective, ranks as usize, bytes, true);
+        cost(collective, algorithm, ranks as usize, bytes, &policy.model) * 1e6
     };
-    let [idle, used] = outcome.results[0].1.map(|octets| octets as f64 / f64::from(ranks));
+    let [idle, used] = outcome.results[0].1.map(|bytes| bytes as f64 / f64::from(ranks));
     let row = Row {
         ranks,
         barrier_us: duration(&outcome.results, 0) / f64::from(BARRIERS),
@@ -178,7 +178,7 @@ pub(crate) fn run(options: &Scale) -> Result<(), Failure> {
     }
     drop(progress);
     let comments = vec![
-        "hikyaku sim scale: times in us, alpha-beta model beside them; heap octets per rank".to_owned(),
+        "hikyaku sim scale: times in us, alpha-beta model beside them; heap bytes per rank".to_owned(),
         format!(
             "{} Mb/s, MTU {}, alpha {:.3} us, seed {}",
             network.bandwidth / 1e6,
@@ -193,7 +193,7 @@ pub(crate) fn run(options: &Scale) -> Result<(), Failure> {
         Group::new("allreduce 8 B", &["virtual", "model"]),
         Group::new("alltoall 1 B", &["virtual", "model"]),
         Group::new("real", &["s", "packets", "packets/s"]),
-        Group::new("octets/rank", &["idle", "used"]),
+        Group::new("bytes/rank", &["idle", "used"]),
     ];
     let mut table = Table::new(comments, groups);
     for row in &rows {

@@ -106,7 +106,7 @@ pub(crate) struct Played {
     /// When the last rank was over, s.
     pub(crate) seconds: f64,
     pub(crate) packets: u64,
-    pub(crate) octets: u64,
+    pub(crate) bytes: u64,
     pub(crate) optics: OpticsStats,
 }
 
@@ -136,7 +136,7 @@ fn replay_from(
     Ok(Played {
         seconds: outcome.results.iter().copied().max().unwrap_or(0) as f64 * 1e-9,
         packets: outcome.network.sent,
-        octets: outcome.network.octets,
+        bytes: outcome.network.bytes,
         optics: outcome.optics,
     })
 }
@@ -151,7 +151,7 @@ struct Document {
     recorded_s: f64,
     simulated_s: f64,
     packets: u64,
-    octets: u64,
+    bytes: u64,
     set_ups: u64,
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn run(options: &Replay) -> Result<(), Failure> {
         recorded_s: recorded as f64 * 1e-9,
         simulated_s: played.seconds,
         packets: played.packets,
-        octets: played.octets,
+        bytes: played.bytes,
         set_ups: played.optics.set_up,
     };
     let columns = [
@@ -226,7 +226,7 @@ pub(crate) fn run(options: &Replay) -> Result<(), Failure> {
         "recorded ms",
         "simulated ms",
         "packets",
-        "octets",
+        "bytes",
         "set-ups",
     ];
     let comment =
@@ -240,7 +240,7 @@ pub(crate) fn run(options: &Replay) -> Result<(), Failure> {
         number(Some(document.recorded_s * 1e3)),
         number(Some(document.simulated_s * 1e3)),
         document.packets.to_string(),
-        document.octets.to_string(),
+        document.bytes.to_string(),
         document.set_ups.to_string(),
     ]);
     let output = Output {

@@ -57,10 +57,10 @@ impl<'env> Scope<'_, 'env> {
         let Ok(len) = u16::try_from(payload.len()) else {
             return false;
         };
-        let octets = payload.as_ptr().cast_mut().cast();
+        let bytes = payload.as_ptr().cast_mut().cast();
         // SAFETY: packet and pool are ours. The bytes can be read for longer than the scope, at whose end nobody refers to
         // them any more (see `Drop`); packets that are sent are only read, by the device.
-        unsafe { sys::dpdk_attach(packet.mbuf(), pool.raw, octets, len, self.attached.shared.get()) == 0 }
+        unsafe { sys::dpdk_attach(packet.mbuf(), pool.raw, bytes, len, self.attached.shared.get()) == 0 }
     }
 }
 

@@ -212,7 +212,7 @@ impl Pool {
         let raw = unsafe { sys::rte_pktmbuf_pool_create(name.as_ptr(), count, cache, 0, data_room, -1) };
         if raw.is_null() {
             return Err(DpdkError::Pool {
-                octets: count as usize * (usize::from(data_room) + 256),
+                bytes: count as usize * (usize::from(data_room) + 256),
                 source: last_error(),
             });
         }
@@ -240,7 +240,7 @@ impl Pool {
         let element = Self::element(room);
         assert!(count as usize * element <= memory.len(), "the memory is too small");
         let (base, len) = (memory.base().cast(), memory.len());
-        let failed = |source| DpdkError::Pool { octets: len, source };
+        let failed = |source| DpdkError::Pool { bytes: len, source };
         // SAFETY: a mapping of whole pages that stays until it is unregistered in `drop`; null: its bus addresses are
         // what DPDK finds out (or the same, with --iova-mode=va).
         check(unsafe { sys::rte_extmem_register(base, len, ptr::null_mut(), 0, PAGE) })

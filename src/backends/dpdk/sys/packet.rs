@@ -145,14 +145,14 @@ impl Payload {
     /// # Panics
     /// If it has not that many.
     #[inline(always)]
-    pub(in crate::backends::dpdk) fn new(packet: Packet, octets: Range<usize>) -> Self {
+    pub(in crate::backends::dpdk) fn new(packet: Packet, bytes: Range<usize>) -> Self {
         let (first, len) = packet.first();
-        assert!(octets.start <= octets.end && octets.end <= len, "beyond the packet");
+        assert!(bytes.start <= bytes.end && bytes.end <= len, "beyond the packet");
         Self {
             // SAFETY: that is still in the packet.
-            data: unsafe { first.add(octets.start) },
-            len: octets.len() as u32,
-            start: octets.start as u32,
+            data: unsafe { first.add(bytes.start) },
+            len: bytes.len() as u32,
+            start: bytes.start as u32,
             packet,
         }
     }

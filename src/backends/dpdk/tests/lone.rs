@@ -40,8 +40,8 @@ fn a_frame_with_a_wrong_bit_is_the_same_alone_as_among_others() {
         for bit in 0..=good.len() * 8 {
             let mut frame = good.clone();
             // The last frame is unchanged.
-            if let Some(octet) = frame.get_mut(bit / 8) {
-                *octet ^= 1 << (bit % 8);
+            if let Some(byte) = frame.get_mut(bit / 8) {
+                *byte ^= 1 << (bit % 8);
             }
             inject(&mut backend, &frame);
             let (mut payloads, counts) = outcome(&mut backend);
@@ -95,7 +95,7 @@ fn a_lone_datagram_becomes_the_same_frame_on_both_ways() {
         assert_eq!(between.bytes_sent - before.bytes_sent, len as u64);
         assert_eq!(between.transmit_calls - before.transmit_calls, 1);
         let frames = [one_frame(&mut backend), one_frame(&mut backend)];
-        assert_eq!(frames[0], frames[1], "{len} octets in {pieces} pieces");
+        assert_eq!(frames[0], frames[1], "{len} bytes in {pieces} pieces");
         assert_eq!(&frames[0][HEADERS..], &payload[..len]);
     }
     end(backend);

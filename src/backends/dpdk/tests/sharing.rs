@@ -252,25 +252,25 @@ fn large_payload_is_sent_from_where_it_lies() {
     let mut sender = backend(&ports, 0, 1, 1);
     let mut receiver = backend(&ports, 1, 1, 1);
     assert!(sender.attached.is_some());
-    let octets: Vec<u8> = (0..30_000_u32).map(|i| (i % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..30_000_u32).map(|i| (i % 251) as u8).collect();
     let in_use = ports[0].pools().send().in_use;
     for segment in [2047, 2048, 4000, 8972] {
         for (head, middle) in [(0, 0), (40, 0), (40, 2000), (3, 5), (29_000, 10), (2048, 1)] {
-            let (head, rest) = octets.split_at(head);
+            let (head, rest) = bytes.split_at(head);
             let (middle, rest) = rest.split_at(middle);
             assert_eq!(
                 transmit(&mut sender, at(1, 1), segment, &[head, middle, &[], rest]),
                 Sent::All
             );
             let got = drain(&mut receiver);
-            let expected: Vec<&[u8]> = octets.chunks(segment).collect();
+            let expected: Vec<&[u8]> = bytes.chunks(segment).collect();
             assert!(got == expected, "{segment} {} {}", head.len(), middle.len());
             assert_eq!(ports[0].pools().send().in_use, in_use);
         }
     }
     // A datagram that waits for its neighbour's Ethernet address is a copy.
     let stranger = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 99)), 1);
-    assert_eq!(transmit(&mut sender, stranger, 8000, &[&octets[..8000]]), Sent::All);
+    assert_eq!(transmit(&mut sender, stranger, 8000, &[&bytes[..8000]]), Sent::All);
     // When the other end is gone, the buffers of packets that can not be sent are given back.
     drop(receiver);
     let pools = ports.each_ref().map(DpdkPort::pools);
@@ -280,7 +280,7 @@ fn large_payload_is_sent_from_where_it_lies() {
         thread::yield_now();
     }
     for _ in 0..1000 {
-        assert_ne!(transmit(&mut sender, at(1, 1), 8000, &[&octets]), Sent::All);
+        assert_ne!(transmit(&mut sender, at(1, 1), 8000, &[&bytes]), Sent::All);
     }
     drop((sender, client));
     for pools in pools {
@@ -297,12 +297,12 @@ fn what_sending_from_where_it_lies_saves() {
     let ports = link_of(9000, 1, 0);
     let mut sender = backend(&ports, 0, 1, 1);
     let mut receiver = backend(&ports, 1, 1, 1);
-    let octets = vec![7; BURST * 8972];
+    let bytes = vec![7; BURST * 8972];
     let mut spent = |sender: &mut DpdkBackend, size: usize| {
         let mut spent = Duration::ZERO;
         for _ in 0..ROUNDS {
             let begin = std::time::Instant::now();
-            assert_eq!(transmit(sender, at(1, 1), size, &[&octets[..size * BURST]]), Sent::All);
+            assert_eq!(transmit(sender, at(1, 1), size, &[&bytes[..size * BURST]]), Sent::All);
             spent += begin.elapsed();
             let mut got = 0;
             while got < BURST {
@@ -311,7 +311,7 @@ fn what_sending_from_where_it_lies_saves() {
         }
         spent.as_nanos() as f64 / f64::from(ROUNDS) / BURST as f64
     };
-    println!("octets  copied  attached (ns a datagram, bursts of {BURST})");
+    println!("bytes  copied  attached (ns a datagram, bursts of {BURST})");
     for size in [1024, 1430, 2048, 4096, 8192, 8972] {
         let mut best = [f64::MAX; 2];
         for _ in 0..10 {

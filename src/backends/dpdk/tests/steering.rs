@@ -80,7 +80,7 @@ fn datagrams_come_to_their_backend_by_rules_or_by_handing_over() {
     ip(&format!("address add {}/24 dev {INTERFACE}", KERNEL[0]));
     ip(&format!("address add {}/64 dev {INTERFACE} nodad", KERNEL[1]));
     ip(&format!("link set {INTERFACE} up"));
-    let mac = port.mac().map(|octet| format!("{octet:02x}")).join(":");
+    let mac = port.mac().map(|byte| format!("{byte:02x}")).join(":");
     for addr in ours {
         ip(&format!("neighbour replace {} lladdr {mac} dev {INTERFACE}", addr.ip()));
     }

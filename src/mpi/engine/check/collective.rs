@@ -22,7 +22,7 @@ const LEN: usize = 64;
 /// Result of the comparison: empty as long as all calls match.
 pub(in crate::mpi::engine) type Verdict = OnceLock<Mismatch>;
 
-/// Description of a rank's call. `kind` is that of all elements, if they have one; `signature` and `octets` are set if
+/// Description of a rank's call. `kind` is that of all elements, if they have one; `signature` and `bytes` are set if
 /// all ranks must have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Description {
@@ -32,7 +32,7 @@ struct Description {
     kind: Option<Kind>,
     /// Signature of the block that is the same at all ranks; `None` if blocks may differ.
     signature: Option<Signature>,
-    octets: u64,
+    bytes: u64,
 }
 
 impl Description {
@@ -42,7 +42,7 @@ impl Description {
         text[..len].copy_from_slice(&name.as_bytes()[..len]);
         let operation = operation_code(operation.map(Operation::as_predefined));
         let part = part(call, buffers, rank);
-        let (kind, signature, octets) = match part {
+        let (kind, signature, bytes) = match part {
             Part::None => (None, None, 0),
             Part::Kind(datatype) => (datatype.element_kind(), None, 0),
             Part::Same(count, datatype) => (
@@ -57,34 +57,34 @@ impl Description {
             operation,
             kind,
             signature,
-            octets,
+            bytes,
         }
     }
 
     fn encode(&self) -> [u8; LEN] {
-        let mut octets = [0; LEN];
+        let mut bytes = [0; LEN];
         let signature = self.signature.unwrap_or(Signature::EMPTY);
-        octets[..NAME].copy_from_slice(&self.name);
-        octets[32..36].copy_from_slice(&self.root.to_be_bytes());
-        octets[36] = self.operation;
-        octets[37] = self.kind.map_or(0, |kind| kind as u8 + 1);
-        octets[38] = self.signature.is_some().into();
-        octets[40..48].copy_from_slice(&signature.count.to_be_bytes());
-        octets[48..56].copy_from_slice(&signature.hash.to_be_bytes());
-        octets[56..].copy_from_slice(&self.octets.to_be_bytes());
-        octets
+        bytes[..NAME].copy_from_slice(&self.name);
+        bytes[32..36].copy_from_slice(&self.root.to_be_bytes());
+        bytes[36] = self.operation;
+        bytes[37] = self.kind.map_or(0, |kind| kind as u8 + 1);
+        bytes[38] = self.signature.is_some().into();
+        bytes[40..48].copy_from_slice(&signature.count.to_be_bytes());
+        bytes[48..56].copy_from_slice(&signature.hash.to_be_bytes());
+        bytes[56..].copy_from_slice(&self.bytes.to_be_bytes());
+        bytes
     }
 
-    fn decode(octets: &[u8; LEN]) -> Self {
+    fn decode(bytes: &[u8; LEN]) -> Self {
         let number = |at: usize| {
             let mut eight = [0; 8];
-            eight.copy_from_slice(&octets[at..at + 8]);
+            eight.copy_from_slice(&bytes[at..at + 8]);
             u64::from_be_bytes(eight)
         };
         let (mut name, mut root) = ([0; NAME], [0; 4]);
-        name.copy_from_slice(&octets[..NAME]);
-        root.copy_from_slice(&octets[32..36]);
-        let kind = usize::from(octets[37]).checked_sub(1);
+        name.copy_from_slice(&bytes[..NAME]);
+        root.copy_from_slice(&bytes[32..36]);
+        let kind = usize::from(bytes[37]).checked_sub(1);
         let signature = Signature {
             count: number(40),
             hash: number(48),
@@ -92,10 +92,10 @@ impl Description {
         Self {
             name,
             root: Rank::from_be_bytes(root),
-            operation: octets[36],
+            operation: bytes[36],
             kind: kind.and_then(|kind| Kind::ALL.get(kind).copied()),
-            signature: (octets[38] != 0).then_some(signature),
-            octets: number(56),
+            signature: (bytes[38] != 0).then_some(signature),
+            bytes: number(56),
         }
     }
 
@@ -110,14 +110,14 @@ impl Description {
         }
         let untyped = self.is_untyped() || other.is_untyped();
         match (self.signature, other.signature) {
-            (Some(_), Some(_)) if untyped => self.octets == other.octets,
+            (Some(_), Some(_)) if untyped => self.bytes == other.bytes,
             (Some(own), Some(others)) => own == others,
             _ => untyped || self.kind.is_none() || other.kind.is_none() || self.kind == other.kind,
         }
     }
 
     fn called(&self) -> Called {
-        let len = self.name.iter().position(|octet| *octet == 0).unwrap_or(NAME);
+        let len = self.name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
         let name = core::str::from_utf8(&self.name[..len]).unwrap_or("");
         let count = self.signature.map_or(0, |signature| signature.count);
         // A pair counts as two elements in a signature.
@@ -189,7 +189,7 @@ pub(in crate::mpi::engine) struct Agreement {
 
 impl Agreement {
     /// Bytes that each rank sends to each other one.
-    pub(in crate::mpi::engine) const OCTETS: usize = LEN;
+    pub(in crate::mpi::engine) const BYTES: usize = LEN;
 
     /// For rank `rank` of `size`.
     pub(in crate::mpi::engine) fn new(
@@ -201,9 +201,9 @@ impl Agreement {
     ) -> Self {
         let mut memory = vec![0; (1 + size) * LEN / 8];
         let own = Description::new(name, call, buffers, operation, rank).encode();
-        for (word, octets) in memory.iter_mut().zip(own.chunks_exact(8)) {
+        for (word, bytes) in memory.iter_mut().zip(own.chunks_exact(8)) {
             let mut eight = [0; 8];
-            eight.copy_from_slice(octets);
+            eight.copy_from_slice(bytes);
             *word = u64::from_ne_bytes(eight);
         }
         Self {
@@ -239,12 +239,12 @@ impl Agreement {
     }
 
     fn of(&self, rank: usize) -> Description {
-        let mut octets = [0; LEN];
+        let mut bytes = [0; LEN];
         let words = self.memory.iter().skip((1 + rank) * LEN / 8);
-        for (eight, word) in octets.chunks_exact_mut(8).zip(words) {
+        for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
             eight.copy_from_slice(&word.to_ne_bytes());
         }
-        Description::decode(&octets)
+        Description::decode(&bytes)
     }
 
     /// Whether all ranks have called the same; called when all descriptions have arrived.

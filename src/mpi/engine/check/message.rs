@@ -29,9 +29,9 @@ impl Communicator {
     fn sealed(&self, buffer: &Buffer) -> Option<Buffer> {
         let signature = buffer.signature();
         let mut header = self.array(HEADER);
-        let octets = header.get_mut()?;
-        octets[..8].copy_from_slice(&signature.count.to_be_bytes());
-        octets[8..].copy_from_slice(&signature.hash.to_be_bytes());
+        let bytes = header.get_mut()?;
+        bytes[..8].copy_from_slice(&signature.count.to_be_bytes());
+        bytes[8..].copy_from_slice(&signature.hash.to_be_bytes());
         Some(Buffer::join(vec![header.buffer()?, buffer.clone()]))
     }
 

@@ -149,8 +149,8 @@ impl Communicator {
                 (schedule.map(Arc::new), 0)
             }
             None => {
-                let octets = octets(call, buffers, size);
-                (self.schedule(call, octets, algorithm), class.mark(call, octets))
+                let bytes = bytes(call, buffers, size);
+                (self.schedule(call, bytes, algorithm), class.mark(call, bytes))
             }
         };
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
@@ -190,19 +190,19 @@ impl Communicator {
     fn schedule(
         &self,
         call: &Call<'_>,
-        octets: usize,
+        bytes: usize,
         algorithm: Option<Algorithm>,
     ) -> Result<Arc<Schedule>, ScheduleError> {
         let (rank, size) = (self.rank() as usize, self.size() as usize);
-        let asked = call.without_lists().map(|call| (call, algorithm, octets));
+        let asked = call.without_lists().map(|call| (call, algorithm, bytes));
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(asked), Some(last)) = (&asked, &*last)
             && *asked == last.asked
         {
             return Ok(Arc::clone(&last.schedule));
         }
-        let algorithm = algorithm.unwrap_or_else(|| self.choose_for(call, octets));
-        event!(DEBUG, rank, size, collective = %call.collective(), bytes = octets, %algorithm, "algorithm chosen");
+        let algorithm = algorithm.unwrap_or_else(|| self.choose_for(call, bytes));
+        event!(DEBUG, rank, size, collective = %call.collective(), bytes = bytes, %algorithm, "algorithm chosen");
         let schedule = Arc::new(call.schedule(rank, size, algorithm)?);
         if let Some(asked) = asked
             && schedule.len() <= KEPT_STEPS
@@ -222,7 +222,7 @@ impl Communicator {
     ) -> Result<Arc<Planned>, Error> {
         let (rank, size, call) = (self.rank() as usize, self.size() as usize, Agreement::call());
         let policy = &self.0.engine.policy;
-        let algorithm = policy.choose(call.collective(), size, size * Agreement::OCTETS, true);
+        let algorithm = policy.choose(call.collective(), size, size * Agreement::BYTES, true);
         let schedule = call.schedule(rank, size, algorithm);
         let schedule = schedule.map_err(|error| self.locate(schedule_error(name, error)))?;
         let [input, output] = agreement.regions();
@@ -242,12 +242,12 @@ impl Communicator {
     /// The algorithm that [`collective`](Self::collective) takes unless one is forced.
     #[must_use]
     pub fn choose(&self, call: &Call<'_>, buffers: &Buffers<'_>) -> Algorithm {
-        self.choose_for(call, octets(call, buffers, self.size() as usize))
+        self.choose_for(call, bytes(call, buffers, self.size() as usize))
     }
 
-    fn choose_for(&self, call: &Call<'_>, octets: usize) -> Algorithm {
+    fn choose_for(&self, call: &Call<'_>, bytes: usize) -> Algorithm {
         let policy = &self.0.engine.policy;
-        policy.choose(call.collective(), self.size() as usize, octets, call.commutative())
+        policy.choose(call.collective(), self.size() as usize, bytes, call.commutative())
     }
 
     /// Waits until all ranks have called it (`MPI_Barrier`).
@@ -378,13 +378,13 @@ fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: u
         (Role::Blocks(from), Role::Blocks(into)) => (from.count(rank), into.count(rank)),
         _ => return Ok(()),
     };
-    let octets = |count: usize, datatype: &Datatype| (count as u64).saturating_mul(datatype.size()) as i64;
-    let (sent, received) = (octets(sent, from), octets(received, into));
+    let bytes = |count: usize, datatype: &Datatype| (count as u64).saturating_mul(datatype.size()) as i64;
+    let (sent, received) = (bytes(sent, from), bytes(received, into));
     if sent == received {
         return Ok(());
     }
     Err(Error::new(ErrorClass::Count, name).with_detail(Detail::Value {
-        argument: "octets that this process sends to itself",
+        argument: "bytes that this process sends to itself",
         value: sent,
         min: received,
         max: received,
@@ -408,7 +408,7 @@ fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
 
 /// The size by which an algorithm for `size` ranks is chosen, in the sense of [`cost`](crate::mpi::collectives::cost).
 /// All ranks must come to the same, so it depends on nothing that only one of them knows.
-fn octets(call: &Call<'_>, buffers: &Buffers<'_>, size: usize) -> usize {
+fn bytes(call: &Call<'_>, buffers: &Buffers<'_>, size: usize) -> usize {
     // Size of an element of the first buffer, or of the second if there is no first.
     let unit = |first: &Region<'_>, second: &Region<'_>| match (first, second) {
         (Region::Plain(_, datatype), _) | (Region::None, Region::Plain(_, datatype)) => datatype.size() as usize,
@@ -471,7 +471,7 @@ mod tests {
     /// With blocks of very different lengths, and the root's in place, the choice must not depend on what only one rank
     /// knows.
     #[test]
-    fn all_ranks_choose_by_the_same_octets() {
+    fn all_ranks_choose_by_the_same_bytes() {
         let datatype = Datatype::predefined(Kind::I64);
         let plain = || Region::Plain(core::ptr::dangling_mut(), &datatype);
         let counts = [1, 0, 3, 200_000, 7];
@@ -489,7 +489,7 @@ mod tests {
                 input: if rank == 2 { Region::None } else { plain() },
                 output: plain(),
             };
-            assert_eq!(octets(&call, &buffers, 5), 8 * 200_011);
+            assert_eq!(bytes(&call, &buffers, 5), 8 * 200_011);
             let in_place = rank == 0;
             let call = Call::Gather {
                 root: 0,
@@ -501,7 +501,7 @@ mod tests {
                 input: if in_place { Region::None } else { plain() },
                 output: if in_place { plain() } else { Region::None },
             };
-            assert_eq!(octets(&call, &buffers, 5), 8 * 500);
+            assert_eq!(bytes(&call, &buffers, 5), 8 * 500);
         }
     }
 }

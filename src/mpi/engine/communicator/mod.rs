@@ -78,13 +78,13 @@ impl Class {
     const COLLECTIVES: u32 = (1 << 20) - 1;
 
     /// A hash of the call that a collective adds to its match bits, so that a different collective is not taken for it.
-    fn mark(self, call: &Call<'_>, octets: usize) -> u64 {
+    fn mark(self, call: &Call<'_>, bytes: usize) -> u64 {
         if (self as u64) << CLASS_SHIFT & MARKED == 0 {
             return 0;
         }
         let parts = call.parts();
         let root = parts.root.unwrap_or(0);
-        let said = (parts.number as u64) << 58 ^ (root as u64) << 40 ^ octets as u64;
+        let said = (parts.number as u64) << 58 ^ (root as u64) << 40 ^ bytes as u64;
         said.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & MARK
     }
 }

@@ -29,7 +29,7 @@ struct Channel {
     /// Elements per partition.
     count: u64,
     /// Bytes per partition.
-    octets: u64,
+    bytes: u64,
     /// Index of the channel in the engine; `None` for [`PROC_NULL`].
     index: Option<u32>,
     /// The other end is this process, too.
@@ -126,7 +126,7 @@ impl Communicator {
     fn open_sender(&self, mut channel: Channel, destination: Rank, tag: i32) -> Result<PartitionedSend, Error> {
         let call = channel.call;
         let too_many = || self.locate(Error::new(ErrorClass::Count, call));
-        let (cut, together) = Cut::new(channel.partitions, channel.octets).ok_or_else(too_many)?;
+        let (cut, together) = Cut::new(channel.partitions, channel.bytes).ok_or_else(too_many)?;
         if let Some((route, setup)) = self.ends(call, destination, tag)? {
             channel.is_own = route.process == self.0.engine.process;
             let first = self.0.partitions.fetch_add(cut.messages, Ordering::Relaxed);
@@ -200,7 +200,7 @@ impl Communicator {
             datatype: datatype.clone(),
             partitions,
             count,
-            octets: datatype.packed_size(count).map_err(|_| wrong())?,
+            bytes: datatype.packed_size(count).map_err(|_| wrong())?,
             index: None,
             is_own: false,
             number,
@@ -271,9 +271,9 @@ impl Channel {
         Ok(Request::pending(communicator, started.ok_or_else(running)?, call, room))
     }
 
-    fn octets_of(&self, partition: u32) -> Range<u64> {
-        let start = self.octets * u64::from(partition);
-        start..start + self.octets
+    fn bytes_of(&self, partition: u32) -> Range<u64> {
+        let start = self.bytes * u64::from(partition);
+        start..start + self.bytes
     }
 
     fn check_partitions(&self, call: &'static str, partitions: &Range<u32>) -> Result<(), Error> {
@@ -512,11 +512,11 @@ impl PartitionedReceive {
         let channel = &self.channel;
         channel.check_partitions(call, &(partition..partition.saturating_add(1)))?;
         let Some(index) = channel.index else { return Ok(true) };
-        let octets = channel.octets_of(partition);
+        let bytes = channel.bytes_of(partition);
         let communicator = &channel.communicator;
         let mut is_there = false;
         let waited = communicator.engine().fabric.wait(&mut |core, _, _| {
-            is_there = core.has_arrived(index, &octets);
+            is_there = core.has_arrived(index, &bytes);
             is_there || !core.runs(index)
         });
         waited.map_err(|_| communicator.broken(call))?;
@@ -527,9 +527,9 @@ impl PartitionedReceive {
         let channel = &self.channel;
         channel.check_partitions(call, &(partition..partition.saturating_add(1)))?;
         let Some(index) = channel.index else { return Ok(true) };
-        let octets = channel.octets_of(partition);
+        let bytes = channel.bytes_of(partition);
         let communicator = &channel.communicator;
-        let look = || communicator.access(false, |core, _, _| core.has_arrived(index, &octets));
+        let look = || communicator.access(false, |core, _, _| core.has_arrived(index, &bytes));
         if look() {
             return Ok(true);
         }

@@ -141,12 +141,12 @@ impl Memory {
         }
     }
 
-    /// Writes `octets` to the run, which is in the window and of the same length.
-    pub(super) fn write(&mut self, run: Run, octets: &[u8]) {
+    /// Writes `bytes` to the run, which is in the window and of the same length.
+    pub(super) fn write(&mut self, run: Run, bytes: &[u8]) {
         if let Some((start, _)) = self.find(run) {
-            let len = octets.len().min(run.len as usize);
-            // SAFETY: as in `read`; `octets` belong to a message.
-            unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), start, len) };
+            let len = bytes.len().min(run.len as usize);
+            // SAFETY: as in `read`; `bytes` belong to a message.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), start, len) };
         }
     }
 
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn nothing_beyond_the_window_is_touched() {
-        let mut octets: Vec<u8> = (0..100).collect();
-        // SAFETY: inside of `octets`, which outlives it.
-        let mut memory = unsafe { Memory::new(octets.as_mut_ptr().add(10), 80) };
+        let mut bytes: Vec<u8> = (0..100).collect();
+        // SAFETY: inside of `bytes`, which outlives it.
+        let mut memory = unsafe { Memory::new(bytes.as_mut_ptr().add(10), 80) };
         for (offset, len, has) in [(0, 80, true), (79, 1, true), (79, 2, false), (u64::MAX, 2, false)] {
             assert_eq!(memory.has(Run { offset, len }), has, "{offset} {len}");
         }
@@ -198,15 +198,15 @@ mod tests {
         memory.read(Run { offset: 77, len: 3 }, &mut read);
         memory.read(Run { offset: 80, len: 1 }, &mut read);
         assert_eq!(read, [87, 7, 7]);
-        assert_eq!(octets[87..92], [87, 7, 7, 90, 91]);
+        assert_eq!(bytes[87..92], [87, 7, 7, 90, 91]);
     }
 
     #[test]
     fn pieces_come_and_go() {
-        let mut octets = vec![0_u8; 5_000];
-        let base = octets.as_mut_ptr();
+        let mut bytes = vec![0_u8; 5_000];
+        let base = bytes.as_mut_ptr();
         let mut memory = Memory::dynamic();
-        // SAFETY: parts of `octets`, which outlives it.
+        // SAFETY: parts of `bytes`, which outlives it.
         unsafe {
             assert!(memory.attach(base, 2_000));
             assert!(memory.attach(base.add(2_000), 2_000));

@@ -55,9 +55,9 @@ impl<'a> Runs<'a> {
     }
 
     /// Checks encoded runs.
-    pub(super) fn new(octets: &'a [u8]) -> Result<Self, Malformed> {
-        let runs = Self(octets);
-        let whole = octets.len().is_multiple_of(Self::LEN) && (1..=MAX_RUNS).contains(&(octets.len() / Self::LEN));
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let runs = Self(bytes);
+        let whole = bytes.len().is_multiple_of(Self::LEN) && (1..=MAX_RUNS).contains(&(bytes.len() / Self::LEN));
         if whole && runs.iter().all(|run| run.len > 0) {
             Ok(runs)
         } else {
@@ -185,8 +185,8 @@ impl<'a> Message<'a> {
     }
 
     /// Total: any bytes give a message that keeps the conditions stated at [`Request`], or an error.
-    pub(super) fn parse(octets: &'a [u8]) -> Result<Self, Malformed> {
-        let (&[op, a, b, runs, i, j, k, l], rest) = octets.split_first_chunk::<8>().ok_or(Malformed)?;
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (&[op, a, b, runs, i, j, k, l], rest) = bytes.split_first_chunk::<8>().ok_or(Malformed)?;
         let id = u32::from_be_bytes([i, j, k, l]);
         if op == ANSWER {
             let status = *Status::ALL.get(usize::from(a)).ok_or(Malformed)?;
@@ -254,8 +254,8 @@ impl<'a> Request<'a> {
 }
 
 /// The first eight bytes.
-fn word(octets: &[u8]) -> u64 {
-    octets.first_chunk().map_or(0, |word| u64::from_be_bytes(*word))
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |word| u64::from_be_bytes(*word))
 }
 
 #[cfg(test)]
@@ -268,11 +268,11 @@ mod tests {
 
     fn runs() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec((any::<u64>(), 1..30_u32), 1..=MAX_RUNS).prop_map(|runs| {
-            let mut octets = Vec::new();
+            let mut bytes = Vec::new();
             for (offset, len) in runs {
-                Runs::push(&mut octets, Run { offset, len: len * 48 });
+                Runs::push(&mut bytes, Run { offset, len: len * 48 });
             }
-            octets
+            bytes
         })
     }
 
@@ -280,11 +280,11 @@ mod tests {
         #[test]
         fn what_is_emitted_is_parsed(
             (op, id, window, landing) in (0..8_u8, any::<u32>(), any::<u64>(), any::<u64>()),
-            octets in runs(),
+            bytes in runs(),
             (kind, operation) in (0..Kind::ALL.len(), 0..Predefined::ALL.len()),
             data: Vec<u8>,
         ) {
-            let runs = Runs::new(&octets).unwrap();
+            let runs = Runs::new(&bytes).unwrap();
             let (kind, operation) = (Kind::ALL[kind], Predefined::ALL[operation]);
             let zeros = vec![0; runs.total() as usize];
             let mut one = Vec::new();
@@ -305,28 +305,28 @@ mod tests {
                 _ => true,
             };
             let message = Message::Request { id, window, request };
-            let mut octets = Vec::new();
-            message.emit(&mut octets);
-            prop_assert_eq!(Message::parse(&octets), if legal { Ok(message) } else { Err(Malformed) });
+            let mut bytes = Vec::new();
+            message.emit(&mut bytes);
+            prop_assert_eq!(Message::parse(&bytes), if legal { Ok(message) } else { Err(Malformed) });
             let answer = Message::Answer { id, status: Status::ALL[usize::from(op % 4)], data: &data };
-            answer.emit(&mut octets);
-            prop_assert_eq!(Message::parse(&octets), Ok(answer));
+            answer.emit(&mut bytes);
+            prop_assert_eq!(Message::parse(&bytes), Ok(answer));
         }
 
         #[test]
-        fn parsing_is_total(mut octets in prop::collection::vec(any::<u8>(), 0..200), op in 0..12_u8, few: bool) {
-            if let Some(first) = octets.first_mut() {
+        fn parsing_is_total(mut bytes in prop::collection::vec(any::<u8>(), 0..200), op in 0..12_u8, few: bool) {
+            if let Some(first) = bytes.first_mut() {
                 *first = op;
             }
-            if few && octets.len() > 3 {
-                octets[1] %= 20;
-                octets[2] %= 14;
-                octets[3] %= 10;
+            if few && bytes.len() > 3 {
+                bytes[1] %= 20;
+                bytes[2] %= 14;
+                bytes[3] %= 10;
             }
-            if let Ok(message) = Message::parse(&octets) {
+            if let Ok(message) = Message::parse(&bytes) {
                 let mut again = Vec::new();
                 message.emit(&mut again);
-                prop_assert_eq!(again, octets);
+                prop_assert_eq!(again, bytes);
             }
         }
     }

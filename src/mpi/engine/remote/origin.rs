@@ -56,9 +56,9 @@ impl What {
     /// `expected` and `new` are elements of `kind`.
     pub(in crate::mpi::engine) fn swap(kind: Kind, expected: &[u8], new: &[u8]) -> Self {
         let operands = [expected, new].map(|element| {
-            let mut octets = [0; 8];
-            octets[..element.len()].copy_from_slice(element);
-            octets
+            let mut bytes = [0; 8];
+            bytes[..element.len()].copy_from_slice(element);
+            bytes
         });
         Self::Swap { kind, operands }
     }

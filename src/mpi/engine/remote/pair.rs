@@ -68,20 +68,20 @@ impl Pair {
         name
     }
 
-    pub(super) fn send(&mut self, side: usize, octets: &[u8]) {
+    pub(super) fn send(&mut self, side: usize, bytes: &[u8]) {
         let Side { messenger, core } = &mut self.sides[side];
-        core.tagged.send_active(messenger, self.now, PEER, HANDLER, octets);
+        core.tagged.send_active(messenger, self.now, PEER, HANDLER, bytes);
     }
 
     pub(super) fn step(&mut self, side: usize, takes: bool) -> bool {
         let mut burst = Burst::default();
         let mut busy = false;
         while self.sides[side].messenger.poll_transmit(self.now, &mut burst) {
-            let mut octets = Vec::new();
+            let mut bytes = Vec::new();
             let from = &self.sides[side].messenger;
-            from.gather(&burst, |piece| octets.extend_from_slice(piece));
+            from.gather(&burst, |piece| bytes.extend_from_slice(piece));
             let other = &mut self.sides[1 - side].messenger;
-            other.handle_datagrams(self.now, address(side), &mut octets, burst.segment_size());
+            other.handle_datagrams(self.now, address(side), &mut bytes, burst.segment_size());
             busy = true;
         }
         let Side { messenger, core } = &mut self.sides[side];
@@ -119,17 +119,17 @@ const WINDOW: usize = 4_096;
 /// Messages that a peer may make up, parsed from any bytes: as they are, or close to valid ones, for an existing
 /// window. Only the window changes, every message is counted, and neither process is taken for lost.
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "only fuzz targets are elsewhere"))]
-pub fn drive(mut octets: &[u8]) {
+pub fn drive(mut bytes: &[u8]) {
     let mut room = vec![0xaa; WINDOW + 2 * GUARD];
     let mut pair = Pair::new();
     let window = pair.expose(1, &mut room[GUARD..GUARD + WINDOW]);
     let mut sent = 0;
-    while let Some((&[code, len], rest)) = octets.split_first_chunk::<2>() {
+    while let Some((&[code, len], rest)) = bytes.split_first_chunk::<2>() {
         if sent == 500 {
             break;
         }
         let (message, rest) = rest.split_at(rest.len().min(len.into()));
-        octets = rest;
+        bytes = rest;
         let mut message = message.to_vec();
         if code & 1 == 0
             && let Some(name) = message.get_mut(8..16)
@@ -161,5 +161,5 @@ pub fn drive(mut octets: &[u8]) {
     assert_eq!(lost, [None; 2]);
     drop(pair);
     let guards = room[..GUARD].iter().chain(&room[GUARD + WINDOW..]);
-    assert!(guards.into_iter().all(|octet| *octet == 0xaa), "beyond the window");
+    assert!(guards.into_iter().all(|byte| *byte == 0xaa), "beyond the window");
 }

@@ -159,10 +159,10 @@ fn pieces(memory: &Memory, runs: Runs<'_>) -> VecDeque<(u64, Bytes)> {
     let mut pieces = VecDeque::new();
     let mut packed = Vec::new();
     let mut at = 0;
-    let mut push = |octets: Bytes| {
-        let len = octets.len() as u64;
+    let mut push = |bytes: Bytes| {
+        let len = bytes.len() as u64;
         if len > 0 {
-            pieces.push_back((at, octets));
+            pieces.push_back((at, bytes));
         }
         at += len;
     };
@@ -180,11 +180,11 @@ fn pieces(memory: &Memory, runs: Runs<'_>) -> VecDeque<(u64, Bytes)> {
 }
 
 /// Writes bytes to the runs, one after the other.
-fn write(memory: &mut Memory, runs: Runs<'_>, mut octets: &[u8]) {
+fn write(memory: &mut Memory, runs: Runs<'_>, mut bytes: &[u8]) {
     for run in runs.iter() {
-        let (here, rest) = octets.split_at(octets.len().min(run.len as usize));
+        let (here, rest) = bytes.split_at(bytes.len().min(run.len as usize));
         memory.write(run, here);
-        octets = rest;
+        bytes = rest;
     }
 }
 

@@ -28,16 +28,16 @@ impl Pair {
             count: len as u64,
             datatype: Datatype::predefined(Kind::Byte),
         };
-        for (what, octets) in [(What::Put, &mut *data), (What::Get, &mut back[..])] {
+        for (what, bytes) in [(What::Put, &mut *data), (What::Get, &mut back[..])] {
             let datatype = Datatype::predefined(Kind::Byte);
             // SAFETY: both live until the operations have ended.
-            let buffer = unsafe { Buffer::new(octets.as_mut_ptr(), octets.len() as u64, &datatype) };
+            let buffer = unsafe { Buffer::new(bytes.as_mut_ptr(), bytes.len() as u64, &datatype) };
             let buffers = if what == What::Put {
                 (buffer, None)
             } else {
                 (None, buffer)
             };
-            let place = place(octets.len());
+            let place = place(bytes.len());
             let Side { messenger, core } = &mut self.sides[0];
             core.with_remote(messenger, self.now, |remote, net| {
                 remote.begin(net, own, place, what, buffers, None)
@@ -52,23 +52,23 @@ impl Pair {
 }
 
 fn emit(message: &Message<'_>) -> Vec<u8> {
-    let mut octets = Vec::new();
-    message.emit(&mut octets);
-    octets
+    let mut bytes = Vec::new();
+    message.emit(&mut bytes);
+    bytes
 }
 
 fn runs(list: &[(u64, u32)]) -> Vec<u8> {
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     for &(offset, len) in list {
-        Runs::push(&mut octets, Run { offset, len });
+        Runs::push(&mut bytes, Run { offset, len });
     }
-    octets
+    bytes
 }
 
 /// One request of each kind for this window.
 fn requests(window: u64, list: &[(u64, u32)]) -> Vec<Vec<u8>> {
-    let octets = runs(list);
-    let runs = Runs::new(&octets).unwrap();
+    let bytes = runs(list);
+    let runs = Runs::new(&bytes).unwrap();
     let operand = vec![0xbb; runs.total() as usize];
     let one = self::runs(&[(list[0].0, 8)]);
     let accumulate = |fetch, operation| Request::Accumulate {
@@ -154,7 +154,7 @@ proptest! {
         let stats = pair.sides[1].core.remote.stats();
         prop_assert_eq!(stats.served + stats.malformed + stats.refused, sent);
         prop_assert!(pair.sides[0].core.lost(1).is_none() && pair.sides[1].core.lost(0).is_none());
-        prop_assert!(room[..1_000].iter().chain(&room[2_000..]).all(|octet| *octet == 0xaa));
+        prop_assert!(room[..1_000].iter().chain(&room[2_000..]).all(|byte| *byte == 0xaa));
         let mut data = vec![0x55; 900];
         let (back, failure) = pair.put_and_get(own, theirs, 50, &mut data);
         prop_assert_eq!((back, failure), (data, None));
@@ -164,8 +164,8 @@ proptest! {
 proptest! {
     /// The fuzz target's body under random bytes.
     #[test]
-    fn whatever_a_peer_says_stays_in_the_window(octets in prop::collection::vec(any::<u8>(), 0..2_000)) {
-        drive(&octets);
+    fn whatever_a_peer_says_stays_in_the_window(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
+        drive(&bytes);
     }
 }
 
@@ -197,12 +197,12 @@ fn who_does_not_listen_fills_no_memory() {
             },
             _ => Request::Lock { exclusive: false },
         };
-        let octets = emit(&Message::Request {
+        let bytes = emit(&Message::Request {
             id: n as u32,
             window,
             request,
         });
-        pair.send(0, &octets);
+        pair.send(0, &bytes);
         pair.now += Duration::from_micros(100);
         // It takes credit, but no messages.
         pair.step(0, false);
@@ -259,7 +259,7 @@ fn an_answer_is_that_of_who_was_asked_and_fits() {
     pair.run();
     let window = pair.sides[0].core.remote.it().window(name).unwrap();
     assert_eq!((window.operations(|_| true), window.take_failure(|_| true)), (0, None));
-    for (at, octet) in memory[..900].iter().enumerate() {
-        assert_eq!(*octet, if at % 9 < 3 { 0x11 } else { 0xaa });
+    for (at, byte) in memory[..900].iter().enumerate() {
+        assert_eq!(*byte, if at % 9 < 3 { 0x11 } else { 0xaa });
     }
 }

@@ -429,7 +429,7 @@ impl Window {
     ) -> Result<(), Error> {
         let wrong = |class, text| Err(self.error(call, class).with_detail(Detail::Text(text)));
         if side.datatype.packed_size(side.count) != target.datatype.packed_size(target.count) {
-            return wrong(ErrorClass::Count, "both sides do not have the same number of octets");
+            return wrong(ErrorClass::Count, "both sides do not have the same number of bytes");
         }
         match what {
             What::Accumulate { kind, .. } if side.datatype.element_kind() != Some(kind) => {

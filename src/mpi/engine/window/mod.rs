@@ -155,7 +155,7 @@ impl Window {
         memory: Vec<u64>,
     ) -> Result<Self, Error> {
         let span = communicator.enter(|| Entry {
-            octets: len,
+            bytes: len,
             displacement: Some(unit.into()),
             ..Entry::named(call)
         });
@@ -230,7 +230,7 @@ impl Window {
     pub unsafe fn attach(&self, base: *mut u8, len: u64) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_attach";
         let entry = || Entry {
-            octets: len,
+            bytes: len,
             displacement: Some(base as i64),
             ..Entry::named(CALL)
         };

@@ -30,12 +30,12 @@ impl ProxyEndpoint {
         if record.len() < NEAR {
             let near = &mut near[..record.len()];
             record.copy_to(near);
-            return self.handle_octets(near, sink);
+            return self.handle_bytes(near, sink);
         }
         let (beginning, rest) = record.split_at(NEAR);
         beginning.copy_to(&mut near);
         if near[0] != Kind::Deliver as u8 {
-            return self.handle_octets(&near, sink);
+            return self.handle_bytes(&near, sink);
         }
         let packet = record.len() - DELIVERY;
         if sink.takes_apart()
@@ -58,22 +58,22 @@ impl ProxyEndpoint {
         whole.clear();
         whole.extend_from_slice(beginning);
         rest.append_to(&mut whole);
-        self.handle_octets(&whole, sink);
+        self.handle_bytes(&whole, sink);
         self.whole = whole;
     }
 
     /// What a record says, and of which of our peers.
     #[inline(always)]
-    fn addressed(&self, octets: &[u8]) -> Option<(PeerId, Record)> {
-        let record = Record::report(octets)?;
+    fn addressed(&self, bytes: &[u8]) -> Option<(PeerId, Record)> {
+        let record = Record::report(bytes)?;
         let &peer = self.ours.get(record.peer as usize)?;
         // The host may have said that it has more than we allow.
         ((peer as usize) < self.peers.len()).then_some((PeerId(peer), record))
     }
 
     /// Takes in a record that does not change any more.
-    fn handle_octets<S: Sink + ?Sized>(&mut self, octets: &[u8], sink: &mut S) {
-        match Record::report(octets) {
+    fn handle_bytes<S: Sink + ?Sized>(&mut self, bytes: &[u8], sink: &mut S) {
+        match Record::report(bytes) {
             Some(record) if record.kind == Kind::Peer => return self.learn(&record),
             Some(record) if record.kind == Kind::Idle => {
                 self.idle = record.a;
@@ -81,11 +81,11 @@ impl ProxyEndpoint {
             }
             _ => {}
         }
-        let Some((peer, record)) = self.addressed(octets) else {
+        let Some((peer, record)) = self.addressed(bytes) else {
             return;
         };
         match record.kind {
-            Kind::Deliver => self.deliver(peer, &record, &octets[DELIVERY..], sink),
+            Kind::Deliver => self.deliver(peer, &record, &bytes[DELIVERY..], sink),
             Kind::Up => {
                 self.follow(peer, record.session);
                 self.events.push_back(Event::Up {

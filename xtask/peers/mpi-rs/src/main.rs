@@ -5,7 +5,7 @@ use mpi::{topology::SimpleCommunicator, traits::*};
 
 const WINDOW: usize = 64;
 const BATCHES: usize = 10;
-/// Octets beyond which there are fewer iterations.
+/// Bytes beyond which there are fewer iterations.
 const LARGE: usize = 16 << 10;
 
 fn latency(world: &SimpleCommunicator, out: &[u8], into: &mut [u8]) {

@@ -28,7 +28,7 @@ pub(crate) struct Dse {
     /// Messages of each burst, and ping-pongs
     #[arg(long, default_value_t = 2_000, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     messages: u32,
-    /// Octets of messages, at most 64K
+    /// Bytes of messages, at most 64K
     #[arg(long, value_delimiter = ',', default_value = "16,64,256,1024,4096", value_parser = size::parse, value_name = "LIST")]
     sizes: Vec<usize>,
     /// Microseconds of the processor for each packet that TCP sends or receives
@@ -139,7 +139,7 @@ impl Dse {
             send: packet * 1e3,
             receive: packet * 1e3,
             // A copy of 20 MB/s.
-            octet: 50.0,
+            byte: 50.0,
             ..Cpu::default()
         };
         let window_mode = match self.burst_then_wait {
@@ -172,14 +172,14 @@ fn all_but_first(world: &SimpleCommunicator) -> impl Iterator<Item = mpi::Rank> 
 }
 
 /// Microseconds for each message of a burst to rank 0, or for each ping-pong with it.
-fn messages(options: &Dse, simulation: &Simulation, way: Way, ping_pong: bool, octets: usize) -> Result<f64, Failure> {
+fn messages(options: &Dse, simulation: &Simulation, way: Way, ping_pong: bool, bytes: usize) -> Result<f64, Failure> {
     let count = options.messages;
     let [sending, receiving] = [false, true].map(|receives| options.calls(way, receives));
     let program = move || -> Done<f64> {
         let universe = mpi::initialize()?;
         let world = universe.world();
         let root = world.process_at_rank(0);
-        let mut data = vec![7_u8; octets];
+        let mut data = vec![7_u8; bytes];
         world.barrier()?;
         let begun = mpi::time();
         if world.rank() > 0 {
@@ -260,21 +260,21 @@ fn measure(options: &Dse) -> Result<Vec<Row>, Failure> {
         ("burst", false, 1),
         ("burst", false, 2),
     ] {
-        for &octets in &options.sizes {
+        for &bytes in &options.sizes {
             let [protocol_us, tcp_us] = [Way::Protocol, Way::Tcp(None)].map(|way| {
                 let simulation = options.job(way, senders + 1);
-                messages(options, &simulation, way, ping_pong, octets)
+                messages(options, &simulation, way, ping_pong, bytes)
             });
             let (protocol_us, tcp_us) = (protocol_us?, tcp_us?);
             rows.push(Row::Messages {
                 pattern,
                 senders,
-                size: octets,
+                size: bytes,
                 protocol_us,
                 tcp_us,
                 ratio: protocol_us / tcp_us,
             });
-            progress.step(pattern, octets);
+            progress.step(pattern, bytes);
         }
     }
     for (name, othello) in [("othello", true), ("sor", false)] {
@@ -309,7 +309,7 @@ fn measure(options: &Dse) -> Result<Vec<Row>, Failure> {
 
 /// Runs and prints.
 pub(crate) fn run(options: &Dse) -> Result<(), Failure> {
-    if !options.sizes.iter().all(|octets| (1..=64 << 10).contains(octets)) {
+    if !options.sizes.iter().all(|bytes| (1..=64 << 10).contains(bytes)) {
         return Err(Failure::usage("--sizes must be from 1 to 64K"));
     }
     let times = [options.tcp_packet, options.udp_packet, options.call];
@@ -376,7 +376,7 @@ fn message_table(options: &Dse, rows: &[Row]) -> Table {
         if let Row::Messages {
             pattern,
             senders,
-            size: octets,
+            size: bytes,
             protocol_us,
             tcp_us,
             ratio,
@@ -384,7 +384,7 @@ fn message_table(options: &Dse, rows: &[Row]) -> Table {
         {
             table.row(vec![
                 format!("{pattern} {senders}->1"),
-                size::text(octets),
+                size::text(bytes),
                 number(Some(protocol_us)),
                 number(Some(tcp_us)),
                 number(Some(ratio)),
@@ -421,7 +421,7 @@ fn program_table(options: &Dse, rows: &[Row]) -> Table {
 }
 
 fn loss_table(rows: &[Row]) -> Table {
-    let comments = vec!["us per message of a burst of 1024 octets, where packets are lost".to_owned()];
+    let comments = vec!["us per message of a burst of 1024 bytes, where packets are lost".to_owned()];
     let columns = ["go-back-N", "selective repeat"];
     let mut table = Table::new(comments, vec![Group::new("", &["loss"]), Group::new("", &columns)]);
     for row in rows {
@@ -499,16 +499,16 @@ mod tests {
     #[test]
     fn tcp_is_a_little_better_in_ping_pongs_and_much_in_bursts_of_small_messages() {
         let options = options();
-        let ratio = |ping_pong, octets| {
+        let ratio = |ping_pong, bytes| {
             let [ours, tcp] = [Way::Protocol, Way::Tcp(None)].map(|way| {
                 let simulation = options.job(way, 2);
-                messages(&options, &simulation, way, ping_pong, octets).unwrap()
+                messages(&options, &simulation, way, ping_pong, bytes).unwrap()
             });
             ours / tcp
         };
         let ping_pong = ratio(true, 64);
         assert!((1.05..1.2).contains(&ping_pong), "{ping_pong}");
-        let [small, large] = [16, 1_024].map(|octets| ratio(false, octets));
+        let [small, large] = [16, 1_024].map(|bytes| ratio(false, bytes));
         assert!(small > 1.3 && large < 1.25, "{small} {large}");
     }
 }

@@ -214,8 +214,8 @@ mod tests {
             let blocks: Vec<&Collective> = calls.collect();
             assert_eq!(blocks.len(), 17);
             let is_alltoall = |what: &&&Collective| {
-                let octets = Lengths::Even(1 << 19);
-                what.kind == Kind::Alltoall && what.sent == octets && what.received == octets
+                let bytes = Lengths::Even(1 << 19);
+                what.kind == Kind::Alltoall && what.sent == bytes && what.received == bytes
             };
             assert_eq!(blocks.iter().filter(is_alltoall).count(), 8);
         }

@@ -11,14 +11,14 @@ use hikyaku::mpi::{
     operation::{Operation, Predefined},
 };
 
-use super::player::{Octets, Persistent, Player, memory};
+use super::player::{Bytes, Persistent, Player, memory};
 use crate::replay::program::{Collective, How, Lengths};
 
 /// A buffer of a collective.
 #[derive(Default)]
 struct Side {
-    octets: usize,
-    /// Octets of each block, if blocks are alike.
+    bytes: usize,
+    /// Bytes of each block, if blocks are alike.
     even: Option<usize>,
     counts: Vec<usize>,
     places: Vec<isize>,
@@ -26,9 +26,9 @@ struct Side {
 
 impl Side {
     /// Without blocks.
-    fn of(octets: usize) -> Self {
+    fn of(bytes: usize) -> Self {
         Self {
-            octets,
+            bytes,
             even: Some(0),
             ..Self::default()
         }
@@ -36,12 +36,12 @@ impl Side {
 
     fn of_blocks(lengths: &Lengths, number: usize) -> Result<Self, String> {
         match lengths {
-            Lengths::Even(octets) => Ok(Self {
-                even: Some(*octets),
-                ..Self::of(octets * number)
+            Lengths::Even(bytes) => Ok(Self {
+                even: Some(*bytes),
+                ..Self::of(bytes * number)
             }),
             Lengths::Each(each) if each.len() == number => Ok(Self {
-                octets: each.iter().sum(),
+                bytes: each.iter().sum(),
                 even: None,
                 counts: each.clone(),
                 places: displacements(each),
@@ -50,7 +50,7 @@ impl Side {
         }
     }
 
-    /// The root has it; a block has `own` octets if blocks are alike.
+    /// The root has it; a block has `own` bytes if blocks are alike.
     fn elsewhere(lengths: &Lengths, own: usize) -> Self {
         Self {
             even: matches!(lengths, Lengths::Even(_)).then_some(own),
@@ -109,23 +109,23 @@ impl Player<'_> {
                 (blocks(&what.sent, destinations)?, blocks(&what.received, sources)?)
             }
             Kind::Reduce | Kind::Allreduce | Kind::Scan | Kind::Exscan => {
-                (Side::of(vector.octets()), Side::of(vector.octets()))
+                (Side::of(vector.bytes()), Side::of(vector.bytes()))
             }
             Kind::ReduceScatter | Kind::ReduceScatterBlock => {
                 let all = Side::of_blocks(&what.received, own_size)?;
                 // Of even blocks it is one block that is told.
-                let (octets, told) = (all.even.unwrap_or(all.octets), vector.octets());
-                if octets != told {
-                    return Err(format!("{octets} octets in blocks of a vector of {told}"));
+                let (bytes, told) = (all.even.unwrap_or(all.bytes), vector.bytes());
+                if bytes != told {
+                    return Err(format!("{bytes} bytes in blocks of a vector of {told}"));
                 }
-                (all, Side::of(octets))
+                (all, Side::of(bytes))
             }
         };
         let ranks = |ranks: &[i32]| -> Vec<_> { ranks.iter().map(|rank| usize::try_from(*rank).ok()).collect() };
         let (sources, destinations) = (&ranks(sources), &ranks(destinations));
         let root = what.root.unwrap_or(0);
         let element = vector.element.max(1);
-        let each: Vec<usize> = sent.counts.iter().map(|octets| octets / element).collect();
+        let each: Vec<usize> = sent.counts.iter().map(|bytes| bytes / element).collect();
         let (input, output) = (sent.blocks(), received.blocks());
         let (in_place, count, commutative) = (false, vector.count, vector.commutative);
         let call = match kind {
@@ -167,7 +167,7 @@ impl Player<'_> {
             Kind::ReduceScatter | Kind::ReduceScatterBlock => Call::ReduceScatter {
                 counts: sent
                     .even
-                    .map_or(Counts::Each(&each), |octets| Counts::Even(octets / element)),
+                    .map_or(Counts::Each(&each), |bytes| Counts::Even(bytes / element)),
                 commutative,
                 in_place,
             },
@@ -189,7 +189,7 @@ impl Player<'_> {
                 output,
             },
         };
-        let (input, output) = (sent.octets, received.octets);
+        let (input, output) = (sent.bytes, received.bytes);
         let datatype = Datatype::predefined(match vector.element {
             2 => Element::U16,
             4 => Element::U32,
@@ -197,7 +197,7 @@ impl Player<'_> {
             _ => Element::U8,
         });
         let (mut from, mut into) = (memory(input as u64)?, memory(output as u64)?);
-        let region = |memory: &mut Octets| Region::Plain(memory.as_mut_ptr().cast(), &datatype);
+        let region = |memory: &mut Bytes| Region::Plain(memory.as_mut_ptr().cast(), &datatype);
         let buffers = Buffers {
             input: if input > 0 { region(&mut from) } else { Region::None },
             output: if output > 0 || matches!(call, Call::Bcast { .. }) {

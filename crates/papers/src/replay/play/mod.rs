@@ -20,7 +20,7 @@ use hikyaku::{
 };
 
 pub(super) use self::player::Attached;
-use self::player::{Octets, Player, memory};
+use self::player::{Bytes, Player, memory};
 use super::program::{Making, Step};
 
 /// Plays all steps, with computing that takes `scale` times as long. Gives when it was over, ns; or at which step it could
@@ -64,7 +64,7 @@ impl Player<'_> {
                 context,
                 to,
                 tag,
-                octets,
+                bytes,
                 synchronous,
                 request,
             } => {
@@ -73,16 +73,16 @@ impl Player<'_> {
                 } else {
                     Mode::Standard
                 };
-                let data = memory(*octets)?;
+                let data = memory(*bytes)?;
                 let comm = self.communicator(*context)?;
                 if request.is_none() {
                     // SAFETY: it is borrowed until it has ended.
-                    let sent = unsafe { comm.send(mode, data.as_ptr().cast(), *octets, &self.byte, *to, *tag) };
+                    let sent = unsafe { comm.send(mode, data.as_ptr().cast(), *bytes, &self.byte, *to, *tag) };
                     return sent.map_err(|error| error.to_string());
                 }
                 // SAFETY: `data` is kept until it has ended.
-                let begun = unsafe { comm.isend(mode, data.as_ptr().cast(), *octets, &self.byte, *to, *tag) };
-                self.begun(begun, [data, Octets::new()], *request)
+                let begun = unsafe { comm.isend(mode, data.as_ptr().cast(), *bytes, &self.byte, *to, *tag) };
+                self.begun(begun, [data, Bytes::new()], *request)
             }
             Step::Receive {
                 context,
@@ -100,7 +100,7 @@ impl Player<'_> {
                 }
                 // SAFETY: as above.
                 let begun = unsafe { comm.ireceive(data.as_mut_ptr().cast(), *room, &self.byte, *from, *tag) };
-                self.begun(begun, [data, Octets::new()], *request)
+                self.begun(begun, [data, Bytes::new()], *request)
             }
             Step::Wait(requests) => requests.iter().try_for_each(|number| self.end(*number)),
             Step::Collective {

@@ -6,11 +6,11 @@
 
 use hikyaku::mpi::engine::PROC_NULL;
 
-use super::player::{Octets, Persistent, Planned, Player, memory};
+use super::player::{Bytes, Persistent, Planned, Player, memory};
 use crate::replay::program::{Partitioned, Ready};
 
 impl Player<'_> {
-    pub(super) fn plan(&mut self, number: u64, operation: Persistent, memory: [Octets; 2]) {
+    pub(super) fn plan(&mut self, number: u64, operation: Persistent, memory: [Bytes; 2]) {
         let planned = Planned {
             operation,
             memory,
@@ -32,7 +32,7 @@ impl Player<'_> {
             Persistent::Send(send) => send.start(),
             Persistent::Receive(receive) => receive.start(),
         };
-        self.begun(begun, [Octets::new(), Octets::new()], Some(request))
+        self.begun(begun, [Bytes::new(), Bytes::new()], Some(request))
     }
 
     /// Gives it up; its memory is kept as long as it runs.
@@ -47,8 +47,8 @@ impl Player<'_> {
 
     pub(super) fn partitioned(&mut self, context: u32, side: &Partitioned, number: u64) -> Result<(), String> {
         let comm = self.communicator(context)?;
-        let (peer, tag, cut) = (side.peer, side.tag, (side.partitions, side.octets));
-        let all = side.octets * u64::from(side.partitions);
+        let (peer, tag, cut) = (side.peer, side.tag, (side.partitions, side.bytes));
+        let all = side.bytes * u64::from(side.partitions);
         let mut data = memory(if peer == PROC_NULL { 0 } else { all })?;
         let base = data.as_mut_ptr().cast();
         let operation = if side.sends {
@@ -61,7 +61,7 @@ impl Player<'_> {
             receive.map(Persistent::Receive)
         };
         let operation = operation.map_err(|error| error.to_string())?;
-        self.plan(number, operation, [data, Octets::new()]);
+        self.plan(number, operation, [data, Bytes::new()]);
         Ok(())
     }
 

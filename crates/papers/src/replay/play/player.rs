@@ -9,14 +9,14 @@ use hikyaku::mpi::{
 };
 
 /// Memory of messages.
-pub(super) type Octets = Vec<u64>;
+pub(super) type Bytes = Vec<u64>;
 
 /// A rank in the middle of its program.
 pub(super) struct Player<'a> {
     pub(super) communicators: BTreeMap<u32, Communicator>,
     pub(super) engine: &'a Arc<Engine>,
     /// What goes on, and its memory.
-    pub(super) running: BTreeMap<u64, (Request, [Octets; 2])>,
+    pub(super) running: BTreeMap<u64, (Request, [Bytes; 2])>,
     /// What can be started.
     pub(super) planned: BTreeMap<u64, Planned>,
     /// By the contexts that their communicators had.
@@ -34,7 +34,7 @@ pub(super) enum Persistent {
 
 pub(super) struct Planned {
     pub(super) operation: Persistent,
-    pub(super) memory: [Octets; 2],
+    pub(super) memory: [Bytes; 2],
     /// The number of the last start; 0: none.
     pub(super) started: u64,
 }
@@ -44,21 +44,21 @@ pub(super) struct Planned {
 #[derive(Debug, Default)]
 pub(crate) struct Attached(pub(super) RefCell<BTreeMap<(u32, u32, u64), Piece>>);
 
-/// Its octets, and its address here.
+/// Its bytes, and its address here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    pub(super) octets: u64,
+    pub(super) bytes: u64,
     pub(super) address: u64,
 }
 
 impl Attached {
-    /// The address here of `octets` octets that were at `address`.
-    pub(super) fn find(&self, context: u32, process: u32, address: u64, octets: u64) -> Option<u64> {
+    /// The address here of `bytes` bytes that were at `address`.
+    pub(super) fn find(&self, context: u32, process: u32, address: u64, bytes: u64) -> Option<u64> {
         let pieces = self.0.borrow();
         let until = ..=(context, process, address);
         let (&(of, at, start), piece) = pieces.range(until).next_back()?;
         let from = address - start.min(address);
-        let fits = from <= piece.octets && octets <= piece.octets - from;
+        let fits = from <= piece.bytes && bytes <= piece.bytes - from;
         ((of, at) == (context, process) && fits).then_some(piece.address + from)
     }
 }
@@ -68,18 +68,18 @@ pub(super) struct Played {
     pub(super) window: Window,
     pub(super) dynamic: bool,
     /// Memory of operations that may not have ended, and the rank that they are about.
-    pub(super) lent: Vec<(i32, [Octets; 2])>,
+    pub(super) lent: Vec<(i32, [Bytes; 2])>,
     /// That of the window.
-    pub(super) _own: Octets,
+    pub(super) _own: Bytes,
     /// What is attached to it, by the address that it had.
-    pub(super) memory: BTreeMap<u64, Octets>,
+    pub(super) memory: BTreeMap<u64, Bytes>,
 }
 
 /// A trace may say anything: what there is no memory for is an error of the rank, and not the end of the process.
-pub(super) fn memory(octets: u64) -> Result<Octets, String> {
-    let words = usize::try_from(octets.div_ceil(8)).unwrap_or(usize::MAX);
-    let room = Octets::new().try_reserve_exact(words);
-    room.map_err(|_| format!("there is no memory for {octets} octets"))?;
+pub(super) fn memory(bytes: u64) -> Result<Bytes, String> {
+    let words = usize::try_from(bytes.div_ceil(8)).unwrap_or(usize::MAX);
+    let room = Bytes::new().try_reserve_exact(words);
+    room.map_err(|_| format!("there is no memory for {bytes} bytes"))?;
     Ok(vec![0; words])
 }
 
@@ -95,7 +95,7 @@ impl Player<'_> {
     pub(super) fn begun(
         &mut self,
         begun: Result<Request, Error>,
-        memory: [Octets; 2],
+        memory: [Bytes; 2],
         number: Option<u64>,
     ) -> Result<(), String> {
         let request = begun.map_err(|error| error.to_string())?;
@@ -105,7 +105,7 @@ impl Player<'_> {
     }
 
     /// What goes on keeps its memory until it has ended.
-    pub(super) fn run(&mut self, number: u64, request: Request, memory: [Octets; 2]) -> Result<(), String> {
+    pub(super) fn run(&mut self, number: u64, request: Request, memory: [Bytes; 2]) -> Result<(), String> {
         if let Some(before) = self.running.insert(number, (request, memory)) {
             // It is not known any more, and may still be written to.
             std::mem::forget(before);

@@ -14,16 +14,16 @@ use hikyaku::mpi::{
     operation::Operation,
 };
 
-use super::player::{Octets, Piece, Played, Player, memory};
+use super::player::{Bytes, Piece, Played, Player, memory};
 use crate::replay::program::{Access, Operate, WindowCall};
 
 impl Player<'_> {
     pub(super) fn window(&mut self, context: u32, call: &WindowCall) -> Result<(), String> {
         match *call {
-            WindowCall::Make { of, octets, unit } => self.make_window(context, of, Some((octets, unit))),
+            WindowCall::Make { of, bytes, unit } => self.make_window(context, of, Some((bytes, unit))),
             WindowCall::MakeDynamic { of } => self.make_window(context, of, None),
             WindowCall::Access(access) => self.access(context, access),
-            WindowCall::Attach { address, octets } => self.attach(context, address, octets),
+            WindowCall::Attach { address, bytes } => self.attach(context, address, bytes),
             WindowCall::Detach { address } => self.detach(context, address),
             WindowCall::Free => {
                 let freed = self.played(context)?.window.free();
@@ -45,10 +45,10 @@ impl Player<'_> {
 
     fn make_window(&mut self, context: u32, of: u32, extent: Option<(u64, u32)>) -> Result<(), String> {
         let comm = self.communicator(of)?;
-        let mut own = memory(extent.map_or(0, |(octets, _)| octets))?;
+        let mut own = memory(extent.map_or(0, |(bytes, _)| bytes))?;
         let made = match extent {
             // SAFETY: the memory is kept as long as the window, and only operations use it.
-            Some((octets, unit)) => unsafe { Window::create(&comm, own.as_mut_ptr().cast(), octets, unit) },
+            Some((bytes, unit)) => unsafe { Window::create(&comm, own.as_mut_ptr().cast(), bytes, unit) },
             None => Window::create_dynamic(&comm),
         };
         let window = made.map_err(|error| error.to_string())?;
@@ -64,8 +64,8 @@ impl Player<'_> {
         Ok(())
     }
 
-    fn attach(&mut self, context: u32, address: u64, octets: u64) -> Result<(), String> {
-        let mut own = memory(octets)?;
+    fn attach(&mut self, context: u32, address: u64, bytes: u64) -> Result<(), String> {
+        let mut own = memory(bytes)?;
         let (process, attached) = (self.engine.process(), self.attached);
         let played = self.played(context)?;
         if played.memory.contains_key(&address) {
@@ -73,10 +73,10 @@ impl Player<'_> {
         }
         let base = own.as_mut_ptr().cast();
         // SAFETY: it is kept until it has been detached or the window is gone, and only operations use it.
-        unsafe { played.window.attach(base, octets) }.map_err(|error| error.to_string())?;
+        unsafe { played.window.attach(base, bytes) }.map_err(|error| error.to_string())?;
         played.memory.insert(address, own);
         let piece = Piece {
-            octets,
+            bytes,
             address: base as u64,
         };
         attached.0.borrow_mut().insert((context, process, address), piece);
@@ -131,14 +131,14 @@ impl Player<'_> {
         let attached = self.attached;
         let played = self.played(context)?;
         let mut displacement = access.displacement;
-        if access.octets == 0 {
+        if access.bytes == 0 {
             // Nothing is anywhere.
             displacement = 0;
         } else if played.dynamic && access.target != PROC_NULL {
             let process = played.window.communicator().group().process(access.target);
             let found = process.and_then(|process| {
                 let address = displacement as u64;
-                attached.find(context, process, address, access.octets)
+                attached.find(context, process, address, access.bytes)
             });
             let rank = access.target;
             displacement = found.ok_or_else(|| {
@@ -146,8 +146,8 @@ impl Player<'_> {
             })? as i64;
         }
         let (kind, count) = match access.what {
-            Operate::Put | Operate::Get => (Kind::Byte, access.octets),
-            Operate::Accumulate(kind, _) | Operate::GetAccumulate(kind, _) => (kind, access.octets / kind.size()),
+            Operate::Put | Operate::Get => (Kind::Byte, access.bytes),
+            Operate::Accumulate(kind, _) | Operate::GetAccumulate(kind, _) => (kind, access.bytes / kind.size()),
             Operate::FetchAndOp(kind, _) | Operate::CompareAndSwap(kind) => (kind, 1),
         };
         let datatype = Datatype::predefined(kind);
@@ -185,10 +185,10 @@ impl Player<'_> {
 unsafe fn begin(
     window: &Window,
     access: &Access,
-    [origin, result]: &mut [Octets; 2],
+    [origin, result]: &mut [Bytes; 2],
     target: &Target<'_>,
 ) -> Result<Option<Request>, Error> {
-    let side = |memory: &mut Octets| Operands {
+    let side = |memory: &mut Bytes| Operands {
         base: memory.as_mut_ptr().cast(),
         count: target.count,
         datatype: target.datatype,

@@ -14,7 +14,7 @@ pub(crate) struct Collective {
     pub kind: Kind,
     /// Between two groups that is [`ROOT`] at the root itself, and [`NOBODY`] at others of its group.
     pub root: Option<usize>,
-    /// Octets of this rank's block, or of all that a root sends to all.
+    /// Bytes of this rank's block, or of all that a root sends to all.
     pub own: usize,
     pub sent: Lengths,
     pub received: Lengths,
@@ -24,7 +24,7 @@ pub(crate) struct Collective {
 }
 
 impl Collective {
-    /// A collective of `own` octets from each rank, or from the root.
+    /// A collective of `own` bytes from each rank, or from the root.
     pub(crate) fn new(kind: Kind, root: Option<usize>, own: usize) -> Self {
         Self {
             kind,
@@ -39,7 +39,7 @@ impl Collective {
     }
 }
 
-/// Octets of blocks.
+/// Bytes of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lengths {
     Even(usize),
@@ -49,28 +49,28 @@ pub(crate) enum Lengths {
 /// What is reduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Vector {
-    /// Elements, and octets of one: 1, 2, 4 or 8.
+    /// Elements, and bytes of one: 1, 2, 4 or 8.
     pub count: usize,
     pub element: usize,
     pub commutative: bool,
 }
 
 impl Vector {
-    pub(crate) fn octets(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.count * self.element
     }
 }
 
-fn octets(number: u64) -> Result<usize, String> {
+fn bytes(number: u64) -> Result<usize, String> {
     let most = 1 << 40;
     if number > most {
-        return Err(format!("{number} octets: at most {most} were expected"));
+        return Err(format!("{number} bytes: at most {most} were expected"));
     }
     Ok(number as usize)
 }
 
 fn lengths(list: &[u64], even: bool) -> Result<Lengths, String> {
-    let each: Vec<usize> = list.iter().map(|number| octets(*number)).collect::<Result<_, _>>()?;
+    let each: Vec<usize> = list.iter().map(|number| bytes(*number)).collect::<Result<_, _>>()?;
     Ok(if even {
         Lengths::Even(each.first().copied().unwrap_or(0))
     } else {
@@ -79,7 +79,7 @@ fn lengths(list: &[u64], even: bool) -> Result<Lengths, String> {
 }
 
 fn vector(call: &Call) -> Result<Vector, String> {
-    let (total, count) = (octets(call.octets)?, octets(call.count)?);
+    let (total, count) = (bytes(call.bytes)?, bytes(call.count)?);
     let whole = |element: &usize| element * count == total;
     let element = [2, 4, 8].into_iter().find(whole).unwrap_or(1);
     Ok(Vector {
@@ -113,7 +113,7 @@ pub(super) fn read(call: &Call) -> Result<(&'static str, Collective), String> {
     let what = Collective {
         kind,
         root,
-        own: octets(call.octets)?,
+        own: bytes(call.bytes)?,
         sent: lengths(&call.sent, even)?,
         received: lengths(&call.received, even)?,
         vector: if kind.reduces() {

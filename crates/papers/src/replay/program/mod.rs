@@ -29,7 +29,7 @@ pub(crate) enum Step {
         context: u32,
         to: i32,
         tag: i32,
-        octets: u64,
+        bytes: u64,
         synchronous: bool,
         /// It goes on under this number.
         request: Option<u64>,
@@ -38,7 +38,7 @@ pub(crate) enum Step {
         context: u32,
         from: i32,
         tag: i32,
-        /// Octets that there is room for.
+        /// Bytes that there is room for.
         room: u64,
         request: Option<u64>,
     },
@@ -251,7 +251,7 @@ impl Reader {
                     context,
                     to,
                     tag: call.tag.ok_or_else(|| lacks(name, "tag", "a number"))?,
-                    octets: call.octets,
+                    bytes: call.bytes,
                     synchronous: matches!(name, "MPI_Ssend" | "MPI_Issend"),
                     request,
                 });
@@ -266,7 +266,7 @@ impl Reader {
                 if let Some(request) = request {
                     self.open.insert(request, Some(steps.len()));
                 }
-                let room = call.octets;
+                let room = call.bytes;
                 steps.push(Step::Receive {
                     context,
                     from,
@@ -288,7 +288,7 @@ impl Reader {
                     context,
                     from: status.source,
                     tag: status.tag,
-                    room: call.octets.max(status.octets),
+                    room: call.bytes.max(status.bytes),
                     request,
                 });
             }
@@ -346,7 +346,7 @@ impl Reader {
             .first()
             .ok_or_else(|| lacks(name, "ended", "what it has received"))?;
         let request = Some(u64::MAX);
-        let room = call.received.first().copied().unwrap_or(0).max(status.octets);
+        let room = call.received.first().copied().unwrap_or(0).max(status.bytes);
         let (from, tag_received) = (status.source, status.tag);
         steps.push(Step::Receive {
             context,
@@ -355,12 +355,12 @@ impl Reader {
             room,
             request,
         });
-        let octets = call.octets;
+        let bytes = call.bytes;
         steps.push(Step::Send {
             context,
             to,
             tag,
-            octets,
+            bytes,
             synchronous: false,
             request: None,
         });

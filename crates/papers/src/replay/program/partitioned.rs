@@ -13,8 +13,8 @@ pub(crate) struct Partitioned {
     pub peer: i32,
     pub tag: i32,
     pub partitions: u32,
-    /// Octets of each.
-    pub octets: u64,
+    /// Bytes of each.
+    pub bytes: u64,
 }
 
 /// Partitions that get ready.
@@ -24,7 +24,7 @@ pub(crate) enum Ready {
     List(Vec<u32>),
 }
 
-/// Most partitions: there is an octet of bookkeeping for each.
+/// Most partitions: there is a byte of bookkeeping for each.
 const MOST: u32 = 1 << 24;
 
 pub(super) fn read(call: &Call) -> Result<Partitioned, String> {
@@ -34,11 +34,11 @@ pub(super) fn read(call: &Call) -> Result<Partitioned, String> {
     if partitions > MOST {
         return Err(format!("{name}: {partitions} partitions: at most {MOST} were expected"));
     }
-    let octets = call.octets.checked_div(partitions.into()).unwrap_or(0);
-    if octets * u64::from(partitions) != call.octets {
-        let all = call.octets;
+    let bytes = call.bytes.checked_div(partitions.into()).unwrap_or(0);
+    if bytes * u64::from(partitions) != call.bytes {
+        let all = call.bytes;
         return Err(format!(
-            "{name}: {all} octets can not be cut into {partitions} partitions"
+            "{name}: {all} bytes can not be cut into {partitions} partitions"
         ));
     }
     Ok(Partitioned {
@@ -49,7 +49,7 @@ pub(super) fn read(call: &Call) -> Result<Partitioned, String> {
             .ok_or_else(|| lacks(name, "peer", "a rank"))?,
         tag: call.tag.ok_or_else(|| lacks(name, "tag", number))?,
         partitions,
-        octets,
+        bytes,
     })
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum WindowCall {
     /// It is made by the processes of the communicator with this context.
     Make {
         of: u32,
-        octets: u64,
+        bytes: u64,
         unit: u32,
     },
     MakeDynamic {
@@ -19,7 +19,7 @@ pub(crate) enum WindowCall {
     },
     Attach {
         address: u64,
-        octets: u64,
+        bytes: u64,
     },
     Detach {
         address: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Access {
     pub target: i32,
     /// In the target's displacement units; an address in a dynamic window.
     pub displacement: i64,
-    pub octets: u64,
+    pub bytes: u64,
     /// It goes on under this number.
     pub request: Option<u64>,
 }
@@ -75,7 +75,7 @@ pub(super) fn read(call: &Call) -> Result<Option<WindowCall>, String> {
     Ok(Some(match name {
         "MPI_Win_create" | "MPI_Win_allocate" => WindowCall::Make {
             of,
-            octets: call.octets,
+            bytes: call.bytes,
             unit: place(call)?.try_into().map_err(|_| {
                 format!(
                     "{name} has a displacement unit that is none: from 1 to {} was expected",
@@ -86,7 +86,7 @@ pub(super) fn read(call: &Call) -> Result<Option<WindowCall>, String> {
         "MPI_Win_create_dynamic" => WindowCall::MakeDynamic { of },
         "MPI_Win_attach" => WindowCall::Attach {
             address: place(call)? as u64,
-            octets: call.octets,
+            bytes: call.bytes,
         },
         "MPI_Win_detach" => WindowCall::Detach {
             address: place(call)? as u64,
@@ -125,7 +125,7 @@ pub(super) fn read(call: &Call) -> Result<Option<WindowCall>, String> {
                 what,
                 target: rank()?,
                 displacement: place(call)?,
-                octets: call.octets,
+                bytes: call.bytes,
                 request: match call.request {
                     None if !name.starts_with("MPI_R") => None,
                     _ => Some(number(call)?),
@@ -173,7 +173,7 @@ fn operate(call: &Call) -> Result<Option<Operate>, String> {
         "MPI_Put" | "MPI_Rput" => Operate::Put,
         "MPI_Get" | "MPI_Rget" => Operate::Get,
         // Nothing, of no kind.
-        "MPI_Accumulate" | "MPI_Raccumulate" | "MPI_Get_accumulate" | "MPI_Rget_accumulate" if call.octets == 0 => {
+        "MPI_Accumulate" | "MPI_Raccumulate" | "MPI_Get_accumulate" | "MPI_Rget_accumulate" if call.bytes == 0 => {
             Operate::Put
         }
         "MPI_Accumulate" | "MPI_Raccumulate" => {

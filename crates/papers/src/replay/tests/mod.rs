@@ -79,9 +79,9 @@ fn messages(trace: &traces::Trace) -> Vec<String> {
                 context,
                 to,
                 tag,
-                octets,
+                bytes,
                 ..
-            } => messages.push(format!("{context} {to} {tag} {octets}")),
+            } => messages.push(format!("{context} {to} {tag} {bytes}")),
             other => messages.push(format!("{other:?}")),
         }
     }
@@ -130,8 +130,8 @@ fn agrees(ranks: u32, program: impl Fn(&Arc<Engine>) + 'static) -> Vec<Vec<Step>
         assert!(close(before, after, 1_000), "{before} {after}");
     }
     // What ends MPI is small: a barrier, and goodbyes to all.
-    let (octets, packets) = (outcome.network.octets, outcome.network.sent);
-    assert!(close(octets, played.octets, 2_000), "{octets} {played:?}");
+    let (bytes, packets) = (outcome.network.bytes, outcome.network.sent);
+    assert!(close(bytes, played.bytes, 2_000), "{bytes} {played:?}");
     let goodbyes = 4 * u64::from(ranks * ranks);
     assert!(close(packets, played.packets, goodbyes), "{packets} {played:?}");
     steps.to_vec()
@@ -156,7 +156,7 @@ fn a_replay_has_the_messages_of_the_run() {
     assert!(
         steps[3]
             .iter()
-            .any(|step| matches!(step, Step::Send { octets: 24_000, .. }))
+            .any(|step| matches!(step, Step::Send { bytes: 24_000, .. }))
     );
     // It is over on circuits, too, and later.
     let mut simulation = Simulation::new(5, 1);
@@ -174,11 +174,11 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
     let ok = r#"{"call":"MPI_Ibarrier","begin":1,"end":2,"request":1}"#;
     for (line, said) in [
         (
-            r#"{"call":"MPI_Put","begin":3,"end":4,"context":9,"peer":0,"displacement":0,"octets":8}"#,
+            r#"{"call":"MPI_Put","begin":3,"end":4,"context":9,"peer":0,"displacement":0,"bytes":8}"#,
             "t, line 3: MPI_Put: no call before it has made window 9",
         ),
         (
-            r#"{"call":"MPI_Put","begin":3,"end":4,"context":9,"peer":0,"octets":8}"#,
+            r#"{"call":"MPI_Put","begin":3,"end":4,"context":9,"peer":0,"bytes":8}"#,
             "t, line 3: MPI_Put has no `displacement`: a number was expected",
         ),
         (
@@ -186,11 +186,11 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
             "MPI_Win_lock has no `lock`: MPI_LOCK_SHARED or MPI_LOCK_EXCLUSIVE was expected",
         ),
         (
-            r#"{"call":"MPI_Win_allocate","begin":3,"end":4,"octets":8,"displacement":1}"#,
+            r#"{"call":"MPI_Win_allocate","begin":3,"end":4,"bytes":8,"displacement":1}"#,
             "MPI_Win_allocate has no `made`",
         ),
         (
-            r#"{"call":"MPI_Accumulate","begin":3,"end":4,"peer":0,"octets":8,"kind":"MPI_DOUBLE"}"#,
+            r#"{"call":"MPI_Accumulate","begin":3,"end":4,"peer":0,"bytes":8,"kind":"MPI_DOUBLE"}"#,
             "MPI_Accumulate has no `operation`",
         ),
         (
@@ -214,7 +214,7 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
             "no call before it has found message 7",
         ),
         (
-            r#"{"call":"MPI_Bcast","begin":3,"end":4,"octets":1}"#,
+            r#"{"call":"MPI_Bcast","begin":3,"end":4,"bytes":1}"#,
             "the root's rank was expected",
         ),
         (
@@ -230,19 +230,19 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
             "t, line 3: MPI_Start: no call before it has planned request 7",
         ),
         (
-            r#"{"call":"MPI_Psend_init","begin":3,"end":4,"peer":0,"tag":1,"octets":8,"request":7}"#,
+            r#"{"call":"MPI_Psend_init","begin":3,"end":4,"peer":0,"tag":1,"bytes":8,"request":7}"#,
             "t, line 3: MPI_Psend_init has no `partitions`",
         ),
         (
-            r#"{"call":"MPI_Precv_init","begin":3,"end":4,"peer":0,"tag":1,"octets":8,"partitions":3,"request":7}"#,
-            "t, line 3: MPI_Precv_init: 8 octets can not be cut into 3 partitions",
+            r#"{"call":"MPI_Precv_init","begin":3,"end":4,"peer":0,"tag":1,"bytes":8,"partitions":3,"request":7}"#,
+            "t, line 3: MPI_Precv_init: 8 bytes can not be cut into 3 partitions",
         ),
         (
             r#"{"call":"MPI_Pready","begin":3,"end":4,"requests":[7],"displacement":0,"count":1}"#,
             "t, line 3: MPI_Pready: no call before it has planned request 7",
         ),
         (
-            r#"{"call":"MPI_Bcast_init","begin":3,"end":4,"peer":0,"octets":1}"#,
+            r#"{"call":"MPI_Bcast_init","begin":3,"end":4,"peer":0,"bytes":1}"#,
             "t, line 3: MPI_Bcast_init has no `request`",
         ),
         (
@@ -268,7 +268,7 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
 
 #[test]
 fn traces_that_do_not_go_together_end_with_who_waits() {
-    let receive = r#"{"call":"MPI_Recv","begin":1,"end":2,"peer":1,"tag":3,"octets":8,"ended":[[0,1,3,8]]}"#;
+    let receive = r#"{"call":"MPI_Recv","begin":1,"end":2,"peer":1,"tag":3,"bytes":8,"ended":[[0,1,3,8]]}"#;
     let steps = programs(&[parsed(&[receive.to_owned()], 0, 2), parsed(&[], 1, 2)])
         .unwrap()
         .into();

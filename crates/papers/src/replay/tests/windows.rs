@@ -202,7 +202,7 @@ fn addresses_are_those_of_the_replay() {
     let steps = agrees(3, dynamic);
     // What was not attached is not there.
     let attaches = |step: &Step| {
-        let attach = WindowCall::Attach { address: 0, octets: 0 };
+        let attach = WindowCall::Attach { address: 0, bytes: 0 };
         matches!(step, Step::Window { call, .. } if std::mem::discriminant(call) == std::mem::discriminant(&attach))
     };
     let without = steps

@@ -1,0 +1,123 @@
+//! Writes the packets that belong to no flow.
+
+use super::{
+    Endpoint,
+    control::{Control, MAX_CONTROL, Refusal},
+};
+use crate::{
+    reliability::{
+        burst::Burst,
+        extensions::{finish_extensions, open_of},
+        flow::window::window_of,
+    },
+    span::Span,
+    wire::{self, Base, Builder, Kind, Open, Seq, Token, checksum::Crc32c},
+};
+
+impl Endpoint {
+    pub(super) fn push_control(&mut self, control: Control) {
+        if self.control.len() < MAX_CONTROL {
+            self.control.push_back(control);
+        } else {
+            self.stats.answers_dropped += 1;
+        }
+    }
+
+    pub(super) fn control_base(&self, kind: Kind, session: Token, destination: u32, message: u32) -> Base {
+        Base {
+            kind,
+            channel: 0,
+            source: self.processor,
+            destination,
+            session,
+            sequence: Seq(0),
+            acknowledgement: Seq(0),
+            rail: 0,
+            message: Seq(message),
+        }
+    }
+
+    /// A packet of control.
+    pub(super) fn write_control(&mut self, control: Control, burst: &mut Burst) {
+        match control {
+            Control::Reset { to, session, refused } => {
+                burst.begin(to);
+                self.stats.resets_sent += 1;
+                let (message, features) = match refused {
+                    None => (0, 0),
+                    Some(Refusal::Features(features)) => (1, features.bits()),
+                    Some(Refusal::NoRoom) => (2, 0),
+                };
+                let base = Base {
+                    sequence: Seq(features),
+                    ..self.control_base(Kind::Reset, session, wire::ANY_PROCESSOR, message)
+                };
+                self.write_plain(&base, true, None, 0, burst);
+            }
+            Control::Challenge { to, session, cookie } => {
+                burst.begin(to);
+                let window = window_of(&self.limits, &self.config, 1);
+                let open = open_of(&self.config, &self.limits, self.epoch, cookie, window);
+                let base = self.control_base(Kind::Challenge, session, wire::ANY_PROCESSOR, 0);
+                self.write_plain(&base, true, Some(&open), 0, burst);
+            }
+            Control::ProbeAck { peer, number } => {
+                let p = &self.peers[peer as usize];
+                burst.begin(p.address);
+                let checksum = p.checksums(&self.config);
+                let base = self.control_base(Kind::ProbeAck, p.remote_token(), p.processor, number);
+                self.write_plain(&base, checksum, None, 0, burst);
+            }
+            Control::LastAck {
+                to,
+                session,
+                channel,
+                sequence,
+                acknowledgement,
+                checksum,
+            } => {
+                burst.begin(to);
+                let base = Base {
+                    channel,
+                    sequence,
+                    acknowledgement,
+                    ..self.control_base(Kind::Ack, session, wire::ANY_PROCESSOR, 0)
+                };
+                self.write_plain(&base, checksum, None, 0, burst);
+            }
+        }
+    }
+
+    /// A packet without a flow's extensions, padded with zeros to `size` bytes.
+    pub(super) fn write_plain(
+        &mut self,
+        base: &Base,
+        checksum: bool,
+        open: Option<&Open>,
+        size: usize,
+        burst: &mut Burst,
+    ) {
+        let start = burst.position();
+        let mut header = Builder::new(burst.header(), base);
+        let checksum = finish_extensions(&mut header, None, None, checksum, open);
+        let header_len = header.header_len();
+        let padding = size.saturating_sub(header_len);
+        header.finish(padding as u16);
+        if let Some(at) = checksum {
+            let mut crc = Crc32c::new().update(burst.arena(start, start + header_len));
+            let mut left = padding;
+            while left > 0 {
+                let zeros = &[0; 256][..left.min(256)];
+                crc = crc.update(zeros);
+                left -= zeros.len();
+            }
+            burst.patch(start + at, crc.finish().to_be_bytes());
+        }
+        if padding > 0 {
+            burst.push_padding(header_len, padding)
+        } else {
+            burst.push_inline(header_len, Span::default())
+        }
+        self.stats.packets_sent += 1;
+    }
+}

@@ -1,0 +1,520 @@
+//! Input: datagrams from the network.
+
+use core::{net::SocketAddr, slice::Chunks};
+
+use super::{Endpoint, IDLE, control::Control};
+use crate::{
+    config::{MAX_WINDOW_PACKETS, Recovery},
+    error::{DropReason, PeerError},
+    reliability::{
+        Origin, PeerId, Sink, Verdict, credit::cost_of, flow::recovery::DUPLICATE_THRESHOLD, peer::is_of_session,
+        timers::Timer,
+    },
+    time::Instant,
+    wire::{self, Base, Flags, Kind, Packet, Seq, Token, checksum},
+};
+
+/// A packet with the fields that are read several times.
+pub(super) struct Arrival<'a> {
+    pub(super) source: SocketAddr,
+    pub(super) bytes: &'a [u8],
+    pub(super) packet: Packet<&'a [u8]>,
+    pub(super) base: Base,
+    pub(super) flags: Flags,
+}
+
+impl<'a> Arrival<'a> {
+    /// `packet` is the parsed form of `bytes`.
+    #[inline(always)]
+    pub(super) fn new(source: SocketAddr, bytes: &'a [u8], packet: Packet<&'a [u8]>) -> Self {
+        Self {
+            source,
+            bytes,
+            packet,
+            base: packet.base(),
+            flags: packet.flags(),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Handles datagrams of one source. `data` holds them back to back, `stride` bytes each except the last, which may
+    /// be shorter: the layout of receive offload. A single datagram has `stride == data.len()`. New packets go to
+    /// `sink`, which may refer to `data` only during the call.
+    #[inline]
+    pub fn handle_datagrams<S: Sink + ?Sized>(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        data: &mut [u8],
+        stride: usize,
+        sink: &mut S,
+    ) {
+        self.advance(now);
+        if data.len() <= stride && self.handle_predicted(&source, data, sink) {
+            return;
+        }
+        let mut rest = data.chunks(stride.max(1));
+        while let Some(bytes) = rest.next() {
+            self.stats.packets_received += 1;
+            if let Err(reason) = self.handle_packet(source, bytes, &mut rest, sink) {
+                self.count_drop(reason);
+            }
+        }
+    }
+
+    /// Takes in one packet, and those behind it that just go on. An error is why it (or the last one) is dropped;
+    /// `Ok` also stands for drops that are counted already.
+    #[inline]
+    fn handle_packet<S: Sink + ?Sized>(
+        &mut self,
+        source: SocketAddr,
+        bytes: &[u8],
+        rest: &mut Chunks<'_, u8>,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        let packet = Packet::new_checked(bytes).map_err(|error| match error {
+            wire::Error::Version(_) => DropReason::Version,
+            _ => DropReason::Malformed,
+        })?;
+        let arrival = Arrival::new(source, bytes, packet);
+        self.handle_any(&arrival, rest, sink)
+    }
+
+    /// Like [`handle_datagrams`](Self::handle_datagrams), without the fast paths.
+    pub(super) fn handle_any<S: Sink + ?Sized>(
+        &mut self,
+        arrival: &Arrival<'_>,
+        rest: &mut Chunks<'_, u8>,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        let &Arrival {
+            source,
+            bytes,
+            packet,
+            base,
+            flags,
+        } = arrival;
+        if !is_agreed(&base, flags) {
+            return Err(DropReason::Unagreed);
+        }
+        let checked = flags.contains(Flags::OPEN) || base.kind == Kind::Reset || self.must_be_checked(base.session);
+        if !is_intact(checked, &packet, bytes, flags) {
+            return Err(DropReason::Checksum);
+        }
+        match base.kind {
+            Kind::Reset => return self.handle_reset(source, &base),
+            Kind::Challenge => return self.handle_challenge(source, &packet),
+            _ => {}
+        }
+        let known = match base.session.index {
+            0 | Token::COOKIE => self.open_session(source, &packet)?,
+            _ => self.peer_of(base.session, source)?,
+        };
+        let Some(peer) = known else { return Ok(()) };
+        let p = &self.peers[peer as usize];
+        let settled = p.confirmed && p.is_bound() && !flags.contains(Flags::OPEN);
+        if !settled {
+            self.confirm(peer, &packet, is_of_session(base.session))?;
+        }
+        let active_now = self.active_now();
+        self.peers[peer as usize].last_heard = active_now;
+        if flags.contains(Flags::CREDIT) {
+            self.handle_credit(peer, &packet);
+        }
+        match base.kind {
+            Kind::Data | Kind::Goodbye | Kind::Return | Kind::Ack => self.handle_flow(peer, arrival, rest, sink),
+            Kind::Probe => {
+                self.push_control(Control::ProbeAck {
+                    peer,
+                    number: base.message.0,
+                });
+                Ok(())
+            }
+            Kind::ProbeAck => self.handle_probe_answer(peer, base.message.0),
+            Kind::Reset | Kind::Challenge | Kind::Settle | Kind::Settled => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn handle_credit(&mut self, peer: u32, packet: &Packet<&[u8]>) {
+        let Some(credit) = packet.credit() else {
+            return;
+        };
+        let p = &mut self.peers[peer as usize];
+        p.window = credit.window.max(1);
+        let more = credit.limit.wrapping_sub(p.cost_limit as u32);
+        if more != 0 && (more as i32) > 0 {
+            p.cost_limit += u64::from(more);
+            if let Some(news) = &mut self.credit_news {
+                news.push(peer);
+            }
+        }
+        self.wake_flows(peer);
+    }
+
+    #[cold]
+    fn handle_probe_answer(&mut self, peer: u32, number: u32) -> Result<(), DropReason> {
+        let flow = self.find_flow(peer, 0).ok_or(DropReason::Unsolicited)?;
+        let index = self.flows[flow as usize].active;
+        let active = self.actives.get_mut(index as usize).ok_or(DropReason::Unsolicited)?;
+        let (size, step) = active.probe.on_answer(number).ok_or(DropReason::Unsolicited)?;
+        active.deadlines.stop(Timer::Mtu);
+        self.peers[peer as usize].mtu = size;
+        self.on_mtu_step(index, step);
+        Ok(())
+    }
+
+    /// Handles a packet that belongs to a flow: first its acknowledgement, then its content.
+    #[inline]
+    fn handle_flow<S: Sink + ?Sized>(
+        &mut self,
+        peer: u32,
+        arrival: &Arrival<'_>,
+        rest: &mut Chunks<'_, u8>,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        let Arrival {
+            packet, base, flags, ..
+        } = arrival;
+        let flow = match self.find_flow(peer, base.channel) {
+            Some(flow) => flow,
+            // An acknowledgement of nothing makes no flow, unless it wants an answer.
+            None if !base.kind.is_sequenced() && !flags.contains(Flags::ACK_REQUEST) => {
+                return Ok(());
+            }
+            None => self.flow_for(peer, base.channel),
+        };
+        // A sender that does not know our token can not have received anything to acknowledge.
+        if is_of_session(base.session) && self.is_news(flow, base.acknowledgement, *flags) {
+            let session = self.peers[peer as usize].session;
+            if !self.handle_ack(flow, packet, base.acknowledgement, *flags) {
+                return Err(DropReason::BadAck);
+            }
+            if self.peers[peer as usize].session != session {
+                return Ok(());
+            }
+        }
+        if base.kind.is_sequenced() {
+            return self.receive(peer, flow, arrival, rest, sink);
+        }
+        if flags.contains(Flags::ACK_REQUEST) {
+            let index = self.activate(flow);
+            self.acknowledge_now(index);
+        }
+        Ok(())
+    }
+
+    /// Handles a sequenced packet: delivers it if it is new and fits the window and the credit. The packets behind it
+    /// in the same burst that are next in sequence are handled here too, without another lookup.
+    #[inline]
+    fn receive<S: Sink + ?Sized>(
+        &mut self,
+        peer: u32,
+        flow: u32,
+        arrival: &Arrival<'_>,
+        rest: &mut Chunks<'_, u8>,
+        sink: &mut S,
+    ) -> Result<(), DropReason> {
+        let base = &arrival.base;
+        let index = self.activate(flow);
+        if base.sequence != self.flows[flow as usize].expected
+            && let Some(reason) = self.refuse(index, base)
+        {
+            return Err(reason);
+        }
+        if base.kind == Kind::Return && !self.note_return(peer, &arrival.packet, base) {
+            return Err(self.put_off(index));
+        }
+        let state = &mut self.flows[flow as usize];
+        let active = &mut self.actives[index as usize];
+        let receive = &mut active.receive;
+        let p = &mut self.peers[peer as usize];
+        let in_order = base.sequence == state.expected && !receive.has_gap(state.expected);
+        let goes_on = in_order && base.kind == Kind::Data && is_of_session(base.session);
+        let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
+        let checked = p.checksums(&self.config);
+        let (mut packet, mut flags) = (arrival.packet, arrival.flags);
+        let (mut taken, mut marks, mut verdict) = (0, Flags::empty(), Verdict::Taken);
+        loop {
+            let len = packet.payload().len() as u32;
+            if base.kind == Kind::Data {
+                let cost = cost_of(&packet, flags);
+                // A packet beyond the announced limit may have been sent before the peer knew the limit.
+                if p.exceeds(cost, p.limit_told) && p.exceeds(cost, limit) {
+                    verdict = Verdict::NoRoom;
+                    break;
+                }
+                let origin = Origin {
+                    peer: PeerId(peer),
+                    channel: base.channel,
+                    session: p.session,
+                    cost,
+                };
+                verdict = sink.deliver(origin, packet);
+                if verdict != Verdict::Taken {
+                    break;
+                }
+                p.cost_received = p.cost_received.wrapping_add(cost);
+                self.stats.note_delivered(len);
+            }
+            taken += 1;
+            receive.unacked_bytes += len;
+            marks |= flags;
+            if !goes_on {
+                break;
+            }
+            let Some(bytes) = rest.clone().next() else { break };
+            let Some(next) = follower(checked, bytes, base, base.sequence.plus(taken)) else {
+                break;
+            };
+            (packet, flags) = next;
+            rest.next();
+            self.stats.packets_received += 1;
+        }
+        if taken > 0 {
+            receive.unacked_packets += taken;
+            if let Some(stamp) = packet.timestamp()
+                && stamp.value != 0
+            {
+                (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
+            }
+            let moved = p.address != arrival.source && !p.split_ports;
+            let due = receive.is_due(marks, &self.config, self.ack_bytes);
+            if !in_order {
+                self.note_beside_gap(index, base.sequence, due);
+            } else {
+                state.expected = base.sequence.plus(taken);
+                receive.end = state.expected;
+                if due {
+                    self.acknowledge_now(index);
+                } else {
+                    let at = self.now + self.times.ack_delay;
+                    active.deadlines.arm_once(&mut self.heap, index, Timer::Ack, at);
+                }
+            }
+            if marks.contains(Flags::PLACEMENT) {
+                let placed = self.actives[index as usize].receive.placed;
+                if self.placers.is_first(placed, self.now) {
+                    self.note_placing(peer, index);
+                    self.share_window(peer, index);
+                }
+            }
+            if moved && self.flows[flow as usize].expected.after(base.sequence) {
+                self.move_peer(peer, arrival.source);
+            }
+        }
+        if verdict != Verdict::Taken {
+            return Err(self.refused(peer, index, &packet, flags, verdict));
+        }
+        if base.kind == Kind::Goodbye {
+            self.peer_said_goodbye(peer, base.channel);
+        }
+        Ok(())
+    }
+
+    /// A packet that is not the next one: why it is not even looked at, if so.
+    #[cold]
+    fn refuse(&mut self, index: u32, base: &Base) -> Option<DropReason> {
+        let active = &self.actives[index as usize];
+        let ahead = base.sequence.distance(self.flows[active.flow as usize].expected);
+        if ahead >= MAX_WINDOW_PACKETS.into() || active.receive.arrived.get(base.sequence) {
+            // Old or double: our acknowledgement was lost. (Or far ahead: then it is no honest packet.)
+            let duplicate = ahead >= 1 << 31 || ahead < MAX_WINDOW_PACKETS.into();
+            self.acknowledge_now(index);
+            return Some(if duplicate {
+                DropReason::Duplicate
+            } else {
+                DropReason::BeyondWindow
+            });
+        }
+        if self.config.recovery == Recovery::GoBackN || base.kind == Kind::Goodbye {
+            self.note_gap(index, base.sequence.plus(1));
+            return Some(DropReason::OutOfOrder);
+        }
+        None
+    }
+
+    /// A packet was not taken, for want of credit or by the layer above.
+    #[cold]
+    pub(super) fn refused(
+        &mut self,
+        peer: u32,
+        index: u32,
+        packet: &Packet<&[u8]>,
+        flags: Flags,
+        verdict: Verdict,
+    ) -> DropReason {
+        match verdict {
+            Verdict::Misaddressed => self.take_back(peer, index, packet, cost_of(packet, flags)),
+            Verdict::Taken | Verdict::NoRoom => self.put_off(index),
+            Verdict::NoMemory => {
+                self.put_off(index);
+                DropReason::NoMemory
+            }
+            Verdict::Impossible => {
+                self.end_session(peer, PeerError::Misbehaved);
+                DropReason::Refused
+            }
+        }
+    }
+
+    /// There is no room for a packet now. The peer will send it again and must hear that we are alive.
+    #[cold]
+    pub(super) fn put_off(&mut self, index: u32) -> DropReason {
+        self.acknowledge_now(index);
+        DropReason::BeyondCredit
+    }
+
+    /// Announces the share of a peer that sends placements if it has changed by half or more. An explicit announcement
+    /// is needed because acknowledgements on data do not carry the window.
+    fn share_window(&mut self, peer: u32, index: u32) {
+        let (window, told) = (self.window_for(peer), self.peers[peer as usize].window_told);
+        if window / 2 >= told || told / 2 >= window {
+            self.actives[index as usize].receive.tell_credit = true;
+            self.mark_ready(index);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn acknowledge_now(&mut self, index: u32) {
+        self.actives[index as usize].receive.ack_now = true;
+        self.mark_ready(index);
+    }
+
+    /// Notes that a new packet has arrived, before or beyond a gap. `due`: it must be acknowledged at once in any case.
+    #[cold]
+    pub(super) fn note_beside_gap(&mut self, index: u32, sequence: Seq, due: bool) {
+        let active = &mut self.actives[index as usize];
+        let state = &mut self.flows[active.flow as usize];
+        let receive = &mut active.receive;
+        if sequence != state.expected {
+            receive.arrived.set(sequence);
+            self.note_beyond_gap(index, sequence, due);
+            return;
+        }
+        state.expected = sequence.plus(1);
+        while receive.arrived.get(state.expected) {
+            receive.arrived.clear(state.expected);
+            state.expected = state.expected.plus(1);
+        }
+        let expected = state.expected;
+        if !receive.has_gap(expected) {
+            receive.nacked = None;
+            active.deadlines.stop(Timer::Nack);
+            let at = self.now + IDLE;
+            active.deadlines.arm_once(&mut self.heap, index, Timer::Idle, at);
+        } else if receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
+            self.await_gap(index);
+        }
+        self.acknowledge_now(index);
+    }
+
+    /// A packet beyond a gap has arrived. Each new gap is reported to the sender once: when as many packets beyond it
+    /// have arrived as make the sender declare a loss, or when the gap has outlived the reordering window, whichever
+    /// comes first. Otherwise acknowledgements are as rare as without a gap, because under steady loss there nearly
+    /// always is one.
+    fn note_beyond_gap(&mut self, index: u32, sequence: Seq, due: bool) {
+        let active = &mut self.actives[index as usize];
+        let expected = self.flows[active.flow as usize].expected;
+        let receive = &mut active.receive;
+        if sequence.after(receive.end) {
+            receive.tell_gap = Some(sequence.plus(DUPLICATE_THRESHOLD - 1));
+        }
+        if !sequence.before(receive.end) {
+            receive.end = sequence.plus(1);
+        }
+        let told = receive.tell_gap.is_some_and(|at| !sequence.before(at));
+        let asked = receive.nacked == Some(expected);
+        if due || told || !self.config.nack {
+            receive.tell_gap = None;
+            self.acknowledge_now(index);
+        } else {
+            let at = self.now + self.times.ack_delay;
+            active.deadlines.arm_once(&mut self.heap, index, Timer::Ack, at);
+        }
+        if !asked {
+            self.await_gap(index);
+        }
+    }
+
+    /// Something beyond a gap has arrived, up to `end`, that is not kept: ask for the gap.
+    fn note_gap(&mut self, index: u32, end: Seq) {
+        let active = &mut self.actives[index as usize];
+        let expected = self.flows[active.flow as usize].expected;
+        let go_back = self.config.recovery == Recovery::GoBackN;
+        if end.after(active.receive.end) {
+            active.receive.end = end;
+        }
+        if !go_back {
+            self.acknowledge_now(index);
+        }
+        if self.actives[index as usize].receive.nacked != Some(expected) {
+            self.await_gap(index);
+        }
+    }
+
+    fn await_gap(&mut self, index: u32) {
+        if !self.config.nack {
+            return;
+        }
+        let active = &mut self.actives[index as usize];
+        if self.times.reordering == 0 {
+            self.ask_for_gap(index);
+        } else {
+            let at = self.now + self.times.reordering;
+            active.deadlines.arm_once(&mut self.heap, index, Timer::Nack, at);
+        }
+    }
+
+    /// A valid packet that moved the window came from elsewhere: the peer has moved.
+    #[cold]
+    fn move_peer(&mut self, peer: u32, to: SocketAddr) {
+        if self.peer_by_address(to).is_some() {
+            return;
+        }
+        if let Some(left) = self.addresses.get(&self.peers, to) {
+            self.addresses.remove(&self.peers, left);
+        }
+        self.addresses.remove(&self.peers, peer);
+        self.peers[peer as usize].address = to;
+        self.addresses.insert(&self.peers, peer);
+    }
+}
+
+/// The packet in `bytes`, if it is number `sequence` of the flow of `first` and its header brings nothing else that
+/// needs handling.
+#[inline]
+fn follower<'a>(checked: bool, bytes: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
+    const MORE: Flags = Flags::CREDIT
+        .union(Flags::OPEN)
+        .union(Flags::SACK)
+        .union(Flags::NACK)
+        .union(Flags::SEAL);
+    let packet = Packet::new_checked(bytes).ok()?;
+    let (base, flags) = (packet.base(), packet.flags());
+    let goes_on = base.kind == Kind::Data
+        && base.channel == first.channel
+        && base.session == first.session
+        && base.rail == first.rail
+        && base.sequence == sequence
+        && base.acknowledgement == first.acknowledgement
+        && !flags.intersects(MORE);
+    (goes_on && is_intact(checked, &packet, bytes, flags)).then_some((packet, flags))
+}
+
+/// Nothing of the packet needs a feature that sessions of this release do not agree on.
+#[inline]
+fn is_agreed(base: &Base, flags: Flags) -> bool {
+    base.rail == 0 && !flags.contains(Flags::SEAL) && !matches!(base.kind, Kind::Settle | Kind::Settled)
+}
+
+/// The checksum is right, or there is none and need not be.
+#[inline]
+fn is_intact(checked: bool, packet: &Packet<&[u8]>, bytes: &[u8], flags: Flags) -> bool {
+    if flags.contains(Flags::CHECKSUM) {
+        checksum::verify(packet, bytes)
+    } else {
+        !checked
+    }
+}

@@ -1,0 +1,67 @@
+//! Peers for whose address an ICMP message has reported that the port is unreachable.
+
+use alloc::collections::BTreeMap;
+
+/// The refusal of a probe sent this long after the first refusal ends the session, ns. Twice the round-trip time if
+/// that is longer, because refusals of packets that were in flight at first arrive until then.
+pub(super) const REFUSED_FOR: u64 = 100_000_000;
+/// A doubt that is not confirmed for so long is over, ns.
+const DOUBTED_FOR: u64 = 2_000_000_000;
+
+/// Peers in doubt, by their number.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
+pub(super) struct Doubts(BTreeMap<u32, Doubt>);
+
+/// A peer whose port the network has reported unreachable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Doubt {
+    /// When it was said first, …
+    since: u64,
+    /// … and last, ns.
+    latest: u64,
+    /// When the peer had been heard last before, ns of active time.
+    heard: u64,
+    /// If the next question is refused, too, the peer is lost.
+    last_chance: bool,
+}
+
+impl Doubts {
+    /// Begins to doubt a peer that was last `heard` then, ns of active time.
+    pub(super) fn begin(&mut self, peer: u32, now: u64, heard: u64) {
+        let doubt = Doubt {
+            since: now,
+            latest: now,
+            heard,
+            last_chance: false,
+        };
+        self.0.insert(peer, doubt);
+    }
+
+    /// The doubt about a peer, unless something has come from it since, or it was not confirmed for long.
+    pub(super) fn of(&mut self, peer: u32, now: u64, heard: u64) -> Option<&mut Doubt> {
+        let doubt = self.0.get(&peer)?;
+        if heard != doubt.heard || now - doubt.latest >= DOUBTED_FOR {
+            self.0.remove(&peer);
+            return None;
+        }
+        self.0.get_mut(&peer)
+    }
+
+    pub(super) fn remove(&mut self, peer: u32) {
+        self.0.remove(&peer);
+    }
+}
+
+impl Doubt {
+    /// The peer is refused again. Returns whether it is lost: this was its last chance.
+    pub(super) fn is_confirmed(&mut self, now: u64) -> bool {
+        self.latest = now;
+        self.last_chance
+    }
+
+    /// The peer is asked again; `round_trip`, ns: its longest.
+    pub(super) fn ask(&mut self, now: u64, round_trip: u64) {
+        self.last_chance = now - self.since >= REFUSED_FOR.max(2 * round_trip);
+    }
+}

@@ -1,0 +1,91 @@
+//! Messages for processors that are not here: they are reported to the sender, reliably, and affect no other message.
+
+use super::Endpoint;
+use crate::{
+    error::DropReason,
+    reliability::{
+        Event, PeerId,
+        flow::{Form, Queued, source::NONE},
+        peer::Phase,
+    },
+    wire::{Base, Flags, Packet, Seq},
+};
+
+/// So many returns of a flow wait to be sent; more misaddressed packets are put off until there is room.
+const MAX_WAITING: usize = 64;
+/// While so many events wait to be taken, returns are put off.
+const MAX_EVENTS: usize = 4_096;
+
+impl Endpoint {
+    /// A packet of flow `index` for a processor that is not here: it is acknowledged like any other if there is room
+    /// for the report. `cost`: its share of the credit.
+    #[cold]
+    pub(super) fn take_back(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, cost: u32) -> DropReason {
+        let base = packet.base();
+        if !self.return_to_sender(peer, index, packet, &base) {
+            return self.put_off(index);
+        }
+        // Its credit is free again at once.
+        let p = &mut self.peers[peer as usize];
+        p.cost_received = p.cost_received.wrapping_add(cost);
+        let session = p.session;
+        self.release(PeerId(peer), session, cost);
+        self.note_beside_gap(index, base.sequence, true);
+        DropReason::Misaddressed
+    }
+
+    /// Queues the answer to a misaddressed packet. `false`: there is no room for it now.
+    fn return_to_sender(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, base: &Base) -> bool {
+        // One report for each message, and none after our goodbye. (A placement needs none: only a processor that is
+        // here grants landings.)
+        let begins = packet.placement().is_none() && packet.fragment().is_none_or(|fragment| fragment.offset == 0);
+        if !begins || self.peers[peer as usize].phase == Phase::Goodbye {
+            return true;
+        }
+        let active = &mut self.actives[index as usize];
+        let queue = &mut active.send.queue;
+        let waiting = queue.iter().take_while(|queued| queued.form == Form::Return).count();
+        if waiting >= MAX_WAITING {
+            return false;
+        }
+        let more = if packet.flags().contains(Flags::BUNDLE) {
+            packet.records().count() as u32 - 1
+        } else {
+            0
+        };
+        let returned = Queued {
+            form: Form::Return,
+            source: NONE,
+            at: more,
+            end: more,
+            message: base.message,
+            from: base.destination,
+            to: base.source,
+            cost: 0,
+            next: Seq(0),
+            cost_end: 0,
+        };
+        // Before all data, which may have to wait for credit.
+        queue.insert(waiting, returned);
+        let flow = active.flow;
+        self.update_busy(flow);
+        self.mark_ready(index);
+        true
+    }
+
+    /// The peer reports messages of ours that it returns. `false`: there is no room for the event now.
+    #[cold]
+    pub(super) fn note_return(&mut self, peer: u32, packet: &Packet<&[u8]>, base: &Base) -> bool {
+        if self.events.len() >= MAX_EVENTS {
+            return false;
+        }
+        self.events.push_back(Event::Returned {
+            peer: PeerId(peer),
+            source: base.destination,
+            destination: base.source,
+            message: base.message,
+            messages: packet.immediate().unwrap_or(0).saturating_add(1),
+        });
+        true
+    }
+}

@@ -1,0 +1,481 @@
+//! Output: bursts of one flow's packets, separate acknowledgements, and control packets.
+
+use super::Endpoint;
+use crate::{
+    config::Recovery,
+    prng::mix,
+    reliability::{
+        Burst,
+        burst::MAX_SEGMENTS,
+        extensions::{finish_extensions, open_of, timestamp},
+        flow::{Active, Form, Queued, congestion::Controller, plan::Lane, source::NONE, window::window_of},
+        peer::{Phase, token_of},
+        timers::Timer,
+    },
+    span::Span,
+    time::Instant,
+    wire::{Base, Builder, Credit, Flags, Kind, MAX_SACK_WORDS, Seq, checksum::Crc32c},
+};
+
+/// A flow with at least this many bytes queued is a bulk flow.
+const BULK: u32 = 64 << 10;
+/// Bytes that a bulk flow may send in its turn before the next bulk flow, if nothing holds it up.
+const TURN: u32 = 1 << 20;
+/// Bursts of those that have little to send before one of those that have much, if there is no end of them.
+const BEFORE: u32 = 16;
+
+impl Endpoint {
+    /// Fills `burst` with the next datagrams to transmit. `false`: there are none until the next command or `handle_*`.
+    /// Flows take turns, a burst each. Bulk flows come last and have longer turns: of several large messages that share
+    /// a wire the first then completes early, and the last no later than if all shared the wire evenly.
+    /// Acknowledgements ride on data where there is any, and do not wait for a turn.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        if self.ready.is_empty() && self.bulk.is_empty() && self.control.is_empty() {
+            return false;
+        }
+        self.transmit_next(now, burst)
+    }
+
+    fn transmit_next(&mut self, now: Instant, burst: &mut Burst) -> bool {
+        self.advance(now);
+        if let Some(control) = self.control.pop_front() {
+            self.write_control(control, burst);
+            return true;
+        }
+        (self.passed >= BEFORE && self.transmit_bulk(burst)) || self.transmit_ready(burst) || self.transmit_bulk(burst)
+    }
+
+    /// A burst of a flow that has little to send, or has something to send again.
+    #[inline]
+    fn transmit_ready(&mut self, burst: &mut Burst) -> bool {
+        while let Some(index) = self.ready.pop_front() {
+            let active = &mut self.actives[index as usize];
+            active.ready = false;
+            if active.flow == NONE {
+                continue;
+            }
+            if active.send.queued_bytes >= BULK && active.send.lost_count == 0 {
+                if self.await_turn(index, burst) {
+                    return true;
+                }
+                continue;
+            }
+            let more = self.serve(index, burst);
+            if more {
+                self.mark_ready(index);
+            }
+            if !burst.is_empty() {
+                self.passed += u32::from(!self.bulk.is_empty());
+                self.hold(burst);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes a burst of the bulk flow whose turn it is.
+    fn transmit_bulk(&mut self, burst: &mut Burst) -> bool {
+        self.passed = 0;
+        while let Some(index) = self.bulk.pop_front() {
+            let active = &mut self.actives[index as usize];
+            active.bulk = false;
+            if active.flow == NONE {
+                continue;
+            }
+            let more = self.serve(index, burst);
+            let active = &mut self.actives[index as usize];
+            active.turn = active.turn.saturating_sub(burst.len() as u32);
+            if more && active.turn > 0 {
+                active.bulk = true;
+                self.bulk.push_front(index);
+            } else if more {
+                self.mark_ready(index);
+            } else if active.send.queue.is_empty() {
+                active.turn = 0;
+            }
+            if !burst.is_empty() {
+                self.hold(burst);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes the packets that a flow may send now. Returns whether there may be more.
+    fn serve(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let flow = self.actives[index as usize].flow;
+        let peer = self.flows[flow as usize].peer;
+        burst.begin(self.peers[peer as usize].address);
+        let more = self.fill(index, burst);
+        self.reschedule(index);
+        more && !burst.is_empty()
+    }
+
+    /// Queues a bulk flow for its turn, at the front if it has not used up its last one. Returns whether it sends
+    /// something now all the same: an acknowledgement that must not wait for other flows.
+    fn await_turn(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let active = &mut self.actives[index as usize];
+        if !active.bulk {
+            active.bulk = true;
+            if active.turn > 0 {
+                self.bulk.push_front(index);
+            } else {
+                active.turn = TURN;
+                self.bulk.push_back(index);
+            }
+        }
+        let waits = self.bulk.front() != Some(&index);
+        let active = &self.actives[index as usize];
+        let owes = active.receive.ack_now || active.receive.nack_now || active.receive.tell_credit;
+        if !waits || !owes {
+            return false;
+        }
+        let peer = self.flows[active.flow as usize].peer;
+        burst.begin(self.peers[peer as usize].address);
+        self.write_ack(index, burst);
+        self.reschedule(index);
+        true
+    }
+
+    /// Fills `burst` from one flow; tells whether there may be more.
+    #[inline]
+    fn fill(&mut self, index: u32, burst: &mut Burst) -> bool {
+        !self.fill_lone(index, burst) && self.fill_any(index, burst)
+    }
+
+    /// The same where there is more to it than one small message.
+    #[inline(never)]
+    pub(super) fn fill_any(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let active = &mut self.actives[index as usize];
+        let flow = active.flow;
+        let receive = &active.receive;
+        let state = &self.flows[flow as usize];
+        let gap = receive.has_gap(state.expected) && self.config.recovery == Recovery::SelectiveRepeat;
+        if receive.nack_now || receive.tell_credit || (receive.ack_now && gap) {
+            self.write_ack(index, burst);
+            return true;
+        }
+        if active.probe.is_due() && self.peers[state.peer as usize].is_bound() {
+            self.write_probe(index, burst);
+            return true;
+        }
+        let more = self.fill_data(index, burst);
+        if burst.is_empty() {
+            let active = &self.actives[index as usize];
+            if active.receive.ack_now || active.send.ask_alone {
+                self.write_ack(index, burst);
+            }
+            return false;
+        }
+        more
+    }
+
+    /// Resends and new data, as much as fits one burst of equal segments.
+    fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
+        let max_batch = self.limits.max_batch;
+        let mut lane = self.lane(index);
+        let first = lane.send.una == lane.flow.send_next;
+        let mut more = true;
+        while burst.segments() < most {
+            let Some(plan) = lane.next_packet() else {
+                if lane.restores_order() {
+                    continue;
+                }
+                more = false;
+                break;
+            };
+            let size = plan.size();
+            let common = if burst.is_empty() {
+                lane.peer.mtu.into()
+            } else {
+                burst.segment_size()
+            };
+            if size < common || lane.passed > 0 {
+                let room = burst.segments() + 1 < most && burst.len() + 2 * common <= max_batch;
+                if lane.changes_order(&plan, common, room) {
+                    continue;
+                }
+            }
+            let oversize = size > usize::from(lane.peer.mtu);
+            if burst.segments() > 0 {
+                if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
+                    break;
+                }
+            } else if oversize {
+                burst.allow_fragmentation();
+            }
+            let last = size < burst.segment_size();
+            lane.write(&plan, burst);
+            if last || oversize {
+                break;
+            }
+            // Most messages are alone.
+            if lane.send.queue.is_empty() && lane.send.lost_count == 0 {
+                more = false;
+                break;
+            }
+        }
+        if !more && !lane.send.queue.is_empty() {
+            self.note_blocked(index);
+        }
+        if !burst.is_empty() {
+            self.launched(index, first);
+        }
+        more
+    }
+
+    /// A flow, to write its packets.
+    #[inline(always)]
+    fn lane(&mut self, index: u32) -> Lane<'_> {
+        let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let peer = &mut self.peers[flow.peer as usize];
+        Lane {
+            config: &self.config,
+            now: self.now,
+            stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
+            checksum: peer.checksums(&self.config),
+            open: (!peer.confirmed).then(|| {
+                open_of(
+                    &self.config,
+                    &self.limits,
+                    self.epoch,
+                    token_of(flow.peer, peer.local_secret),
+                    window_of(&self.limits, &self.config, 1),
+                )
+            }),
+            overhead: Self::overhead(&self.config, peer),
+            window: active.send.congestion.window().min(peer.window),
+            send: &mut active.send,
+            flow,
+            peer,
+            sources: &mut self.sources,
+            stats: &mut self.stats,
+            passed: 0,
+            settled: false,
+        }
+    }
+
+    /// A burst with packets of a flow is written. `first`: nothing was in flight before.
+    #[inline(always)]
+    pub(super) fn launched(&mut self, index: u32, first: bool) {
+        if first {
+            // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
+            self.actives[index as usize].send.waiting_since = self.active_now();
+        }
+        self.acknowledged(index);
+        if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
+            let timeout = self.rto(index);
+            self.actives[index as usize]
+                .deadlines
+                .set(Timer::Rto, self.now + timeout);
+        }
+    }
+
+    /// There is something queued that must not go now: see that it is woken up.
+    fn note_blocked(&mut self, index: u32) {
+        let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        if active.send.una != flow.send_next {
+            return;
+        }
+        // Nothing in flight and nothing may go: it is the peer's credit. Ask for it after a while.
+        if !active.deadlines.is_set(Timer::Persist) {
+            self.stats.blocked_on_credit += 1;
+            active.send.waiting_since = self.now - self.stalled.min(self.now);
+            let timeout = self.rto(index);
+            self.actives[index as usize]
+                .deadlines
+                .set(Timer::Persist, self.now + timeout);
+        }
+    }
+
+    /// Notes that the acknowledgement is written: every packet carries it.
+    fn acknowledged(&mut self, index: u32) {
+        let active = &mut self.actives[index as usize];
+        active.last_use = self.now;
+        active.receive.ack_now = false;
+        active.receive.unacked_bytes = 0;
+        active.receive.unacked_packets = 0;
+        active.deadlines.stop(Timer::Ack);
+    }
+
+    /// The window that a peer gets on each of its flows: its flows divide its share.
+    pub(super) fn window_for(&mut self, peer: u32) -> u32 {
+        let placed = self.flows_of(peer).map(|flow| self.placed_on(flow));
+        let (last, flows) = placed.fold((0, 0), |(last, flows), placed| match placed {
+            0 => (last, flows),
+            _ if placed > last => (placed, 1),
+            _ => (last, flows + u32::from(placed == last)),
+        });
+        let (peers, flows) = match self.placers.count(last, self.now) {
+            Some(peers) => (peers, flows),
+            None => (self.active_peers, self.peers[peer as usize].actives.into()),
+        };
+        window_of(&self.limits, &self.config, peers.saturating_mul(flows))
+    }
+
+    /// The last period in which a flow received placements; 0: none.
+    fn placed_on(&self, flow: u32) -> u64 {
+        let active = self.actives.get(self.flows[flow as usize].active as usize);
+        active.map_or(0, |active| active.receive.placed)
+    }
+
+    /// A flow has received its first placement in this period.
+    #[cold]
+    pub(super) fn note_placing(&mut self, peer: u32, index: u32) {
+        let mut last = self.flows_of(peer).map(|flow| self.placed_on(flow)).max().unwrap_or(0);
+        self.placers.note(&mut last, self.now);
+        self.actives[index as usize].receive.placed = last;
+    }
+
+    /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
+    fn write_ack(&mut self, index: u32, burst: &mut Burst) {
+        let window = self.window_for(self.flows[self.actives[index as usize].flow as usize].peer);
+        let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let peer = &mut self.peers[flow.peer as usize];
+        let base = Base {
+            kind: Kind::Ack,
+            channel: flow.channel,
+            source: self.processor,
+            destination: peer.processor,
+            session: peer.remote_token(),
+            sequence: flow.send_next,
+            acknowledgement: flow.expected,
+            rail: 0,
+            message: Seq(0),
+        };
+        let mut flags = Flags::empty();
+        flags.set(Flags::NACK, active.receive.nack_now);
+        flags.set(Flags::ACK_REQUEST, active.send.ask_alone);
+        peer.window_told = window;
+        let limit = peer.tell_limit(self.config.unexpected_bytes);
+        let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
+        let token = token_of(flow.peer, peer.local_secret);
+        let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, token, window));
+        let start = burst.position();
+        let mut header = Builder::new(burst.header(), &base);
+        header.set(flags);
+        let checksum = finish_extensions(
+            &mut header,
+            stamp,
+            Some(Credit { limit, window }),
+            peer.checksums(&self.config),
+            open.as_ref(),
+        );
+        if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow.expected) {
+            let mut words = [0; MAX_SACK_WORDS];
+            let first = flow.expected.plus(1);
+            let count = active
+                .receive
+                .end
+                .distance(first)
+                .div_ceil(64)
+                .clamp(1, MAX_SACK_WORDS as u32) as usize;
+            for (n, word) in words[..count].iter_mut().enumerate() {
+                *word = active.receive.arrived.word_at(first.plus(64 * n as u32));
+            }
+            // The last word of the ring may include bits of other sequence numbers, beyond the end.
+            let beyond = active.receive.end.distance(first.plus(64 * (count as u32 - 1)));
+            if beyond < 64 {
+                words[count - 1] &= (1 << beyond) - 1;
+            }
+            header.sack(&words[..count]);
+        }
+        let header_len = header.finish(0);
+        if let Some(at) = checksum {
+            let crc = Crc32c::new().update(burst.arena(start, start + header_len)).finish();
+            burst.patch(start + at, crc.to_be_bytes());
+        }
+        burst.push_inline(header_len, Span::default());
+        self.stats.packets_sent += 1;
+        self.stats.acks_alone += 1;
+        if flags.contains(Flags::NACK) {
+            self.stats.nacks_sent += 1;
+        }
+        active.receive.nack_now = false;
+        active.receive.tell_credit = false;
+        active.send.ask_alone = false;
+        self.acknowledged(index);
+    }
+
+    fn write_probe(&mut self, index: u32, burst: &mut Burst) {
+        let active = &mut self.actives[index as usize];
+        let Some((number, size)) = active.probe.take_due() else {
+            return;
+        };
+        let flow = &self.flows[active.flow as usize];
+        let peer = &self.peers[flow.peer as usize];
+        let header = self.control_base(Kind::Probe, peer.remote_token(), peer.processor, number);
+        let checksum = peer.checksums(&self.config);
+        let patience = self.times.initial_rto.max(2 * self.rto(index));
+        self.actives[index as usize]
+            .deadlines
+            .set(Timer::Mtu, self.now + patience);
+        self.write_plain(&header, checksum, None, usize::from(size), burst);
+    }
+
+    /// Retransmission time-out of a flow with its back-off, ns.
+    #[inline]
+    pub(super) fn rto(&self, index: u32) -> u64 {
+        let active = &self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let peer = &self.peers[flow.peer as usize];
+        let timeout = self.times.rto(flow, peer);
+        // The first repetition is a probe and comes at the plain time-out; only then it backs off.
+        let backoff = u32::from(active.send.timeouts.saturating_sub(1)).min(20);
+        if backoff == 0 {
+            return timeout;
+        }
+        let backed_off = (timeout << backoff).min(self.times.max_rto.max(timeout));
+        // Subtract a random part of up to a quarter: senders whose packets collided in a full queue must not collide
+        // there again.
+        let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(active.send.timeouts)) >> 56;
+        backed_off - (backed_off >> 10) * chance
+    }
+
+    /// Acknowledges the packets of the peer's other flows, which must reach it before the goodbye.
+    fn acknowledge_beside(&mut self, peer: u32, goes: u32) {
+        let mut flow = self.peers[peer as usize].first_flow;
+        while let Some(state) = self.flows.get(flow as usize) {
+            let (index, next) = (state.active, state.next);
+            let owes = |active: &Active| active.receive.unacked_packets > 0;
+            if index != goes && self.actives.get(index as usize).is_some_and(owes) {
+                self.acknowledge_now(index);
+            }
+            flow = next;
+        }
+    }
+
+    /// Says goodbye as soon as nothing else is under way to the peer.
+    pub(super) fn goodbye_if_drained(&mut self, peer: u32) {
+        if !self.is_idle(super::PeerId(peer)) {
+            return;
+        }
+        self.peers[peer as usize].phase = Phase::Goodbye;
+        let goodbye = Queued {
+            form: Form::Goodbye,
+            source: NONE,
+            at: 0,
+            end: 0,
+            message: Seq(0),
+            from: 0,
+            to: self.peers[peer as usize].processor,
+            cost: 0,
+            next: Seq(0),
+            cost_end: 0,
+        };
+        let flow = self.flow_for(peer, 0);
+        let active = self.activate(flow);
+        self.actives[active as usize].send.queue.push_back(goodbye);
+        self.update_busy(flow);
+        self.acknowledge_beside(peer, active);
+        // Behind those.
+        self.ready.retain(|&index| index != active);
+        self.actives[active as usize].ready = false;
+        self.mark_ready(active);
+    }
+}

@@ -1,0 +1,296 @@
+//! Time-outs.
+
+use super::Endpoint;
+use crate::{
+    config::Recovery,
+    error::PeerError,
+    events::event,
+    reliability::{
+        flow::{
+            congestion::Controller,
+            mtu::Step,
+            recovery::{BLACK_HOLE, Cause, mark_all_lost, mark_lost, note_burst, note_window},
+            source::NONE,
+        },
+        peer::Phase,
+        timers::{NEVER, Timer},
+    },
+    time::Instant,
+};
+
+/// Being called this much later than asked for means that this side did not run, ns.
+const LATE: u64 = 10_000_000;
+
+impl Endpoint {
+    /// Does the work due at `now`. Call it at the time that [`poll_timeout`](Self::poll_timeout) returned, after
+    /// handling the datagrams that have arrived. Calling it earlier or more often is harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        let Some(earliest) = self.heap.earliest() else {
+            return;
+        };
+        let late = self.now.saturating_sub(earliest);
+        if late > LATE {
+            self.stalled += late;
+        }
+        while let Some(index) = self.heap.pop_due(self.now) {
+            let active = &mut self.actives[index as usize];
+            active.deadlines.scheduled = NEVER;
+            if active.flow == NONE {
+                continue;
+            }
+            self.expire(index);
+            let active = &self.actives[index as usize];
+            if active.flow != NONE {
+                self.reschedule(index);
+            }
+        }
+    }
+
+    fn expire(&mut self, index: u32) {
+        let now = self.now;
+        let due = |endpoint: &mut Self, timer: Timer| endpoint.actives[index as usize].deadlines.take(timer, now);
+        if due(self, Timer::Ack) {
+            self.actives[index as usize].receive.ack_now = true;
+            self.mark_ready(index);
+        }
+        if due(self, Timer::Nack) {
+            self.ask_for_gap(index);
+        }
+        if due(self, Timer::Reorder) {
+            self.detect_losses(index);
+        }
+        if due(self, Timer::Mtu) {
+            let step = self.actives[index as usize].probe.on_timeout();
+            self.on_mtu_step(index, step);
+        }
+        if due(self, Timer::Keepalive) {
+            self.keep_alive(index);
+        }
+        if due(self, Timer::Rto) && !self.retransmission_timeout(index) {
+            return;
+        }
+        if due(self, Timer::Persist) && !self.persist_timeout(index) {
+            return;
+        }
+        if due(self, Timer::Idle) {
+            self.rest(index);
+        }
+    }
+
+    /// A gap has outlived the reordering window.
+    pub(super) fn ask_for_gap(&mut self, index: u32) {
+        let active = &mut self.actives[index as usize];
+        let expected = self.flows[active.flow as usize].expected;
+        if active.receive.has_gap(expected) && active.receive.nacked != Some(expected) {
+            active.receive.nacked = Some(expected);
+            active.receive.nack_now = true;
+            self.mark_ready(index);
+        }
+    }
+
+    fn keep_alive(&mut self, index: u32) {
+        let peer = self.flows[self.actives[index as usize].flow as usize].peer;
+        let p = &self.peers[peer as usize];
+        if !p.watched {
+            return;
+        }
+        let silent_since = p.last_heard;
+        let active_now = self.active_now();
+        let next = silent_since + self.times.keepalive;
+        let deadlines = &mut self.actives[index as usize].deadlines;
+        if next > active_now {
+            deadlines.set(Timer::Keepalive, self.now + (next - active_now));
+            return;
+        }
+        deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
+        self.ask_until_heard(index);
+    }
+
+    /// Probes the peer of a flow repeatedly until it answers or is dead. Packets in flight are probes already.
+    pub(super) fn ask_until_heard(&mut self, index: u32) {
+        let active_now = self.active_now();
+        let timeout = self.rto(index);
+        let active = &mut self.actives[index as usize];
+        let send = &mut active.send;
+        if send.una != self.flows[active.flow as usize].send_next {
+            return;
+        }
+        send.ask_alone = true;
+        if !active.deadlines.is_set(Timer::Persist) {
+            send.waiting_since = active_now;
+            active.deadlines.set(Timer::Persist, self.now + timeout);
+            self.reschedule(index);
+        }
+        self.mark_ready(index);
+    }
+
+    /// Nothing was acknowledged for a time-out. `false`: the peer is dead, the flow gone.
+    fn retransmission_timeout(&mut self, index: u32) -> bool {
+        let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let next = flow.send_next;
+        if active.send.una == next {
+            return true;
+        }
+        active.send.timeouts = active.send.timeouts.saturating_add(1);
+        let timeouts = active.send.timeouts;
+        if self.give_up(index) {
+            return false;
+        }
+        let active = &mut self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let send = &mut active.send;
+        if timeouts == 1 && self.config.recovery == Recovery::SelectiveRepeat {
+            // Tail-loss probe (RFC 8985, 7): the last packet again. Its acknowledgement shows all gaps.
+            let mut last = next.minus(1);
+            while last != send.una && (send.sacked.get(last) || send.lost.get(last)) {
+                last = last.minus(1);
+            }
+            if !send.sacked.get(last) && !send.lost.get(last) {
+                mark_lost(send, last);
+            }
+            send.probe = true;
+            self.stats.probes += 1;
+        } else {
+            let lost = mark_all_lost(send, next);
+            send.congestion.on_timeout();
+            send.recovery_point = next;
+            send.probe = true;
+            self.stats.lost_by_timeout += lost;
+            note_burst(flow, Cause::TimeOut, lost);
+            note_window(send, flow);
+        }
+        if timeouts == BLACK_HOLE {
+            self.leave_black_hole(index);
+        }
+        let timeout = self.rto(index);
+        self.actives[index as usize]
+            .deadlines
+            .set(Timer::Rto, self.now + timeout);
+        self.mark_ready(index);
+        true
+    }
+
+    /// Blocked on credit, or not heard since it was asked: ask for a sign of life. `false`: the peer is dead.
+    fn persist_timeout(&mut self, index: u32) -> bool {
+        if self.flows[self.actives[index as usize].flow as usize].channel == 0 {
+            if self.ask_again(index) {
+                return true;
+            }
+            if let Some(lives) = self.call_again(index) {
+                return lives;
+            }
+        }
+        let active = &self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let peer = &self.peers[flow.peer as usize];
+        if active.send.una != flow.send_next {
+            return true;
+        }
+        let unanswered = peer.last_heard < active.send.waiting_since;
+        if active.send.queue.is_empty() && !unanswered {
+            self.actives[index as usize].send.timeouts = 0;
+            return true;
+        }
+        let active = &mut self.actives[index as usize];
+        active.send.timeouts = active.send.timeouts.saturating_add(1);
+        active.send.ask_alone = true;
+        if self.give_up(index) {
+            return false;
+        }
+        let timeout = self.rto(index);
+        self.actives[index as usize]
+            .deadlines
+            .set(Timer::Persist, self.now + timeout);
+        self.mark_ready(index);
+        true
+    }
+
+    /// Buries the peer if it has been asked often enough and been silent long enough.
+    fn give_up(&mut self, index: u32) -> bool {
+        let active = &self.actives[index as usize];
+        let peer = self.flows[active.flow as usize].peer;
+        let p = &self.peers[peer as usize];
+        let limit = if p.confirmed { self.times.death } else { self.times.open };
+        let silence = self
+            .active_now()
+            .saturating_sub(p.last_heard.max(active.send.waiting_since));
+        if active.send.timeouts <= self.config.retry_limit || silence < limit {
+            return false;
+        }
+        let resends = active.send.timeouts.into();
+        let error = if p.phase == Phase::Goodbye {
+            // It may have gone as soon as it had our goodbye; all data was acknowledged before.
+            PeerError::Closed
+        } else {
+            PeerError::TimedOut {
+                resends,
+                silence: core::time::Duration::from_nanos(silence),
+            }
+        };
+        self.end_session(peer, error);
+        true
+    }
+
+    /// Large datagrams do not arrive any more: back to the safe size. When that gets through, the search begins anew.
+    fn leave_black_hole(&mut self, index: u32) {
+        let peer = self.flows[self.actives[index as usize].flow as usize].peer;
+        let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
+        let p = &mut self.peers[peer as usize];
+        if p.mtu > mtu {
+            event!(
+                INFO, processor = self.processor, peer, address = %p.address, before = p.mtu, bytes = mtu,
+                "nothing is acknowledged: path MTU taken back"
+            );
+            p.mtu = mtu;
+            p.mtu_found = false;
+        }
+    }
+
+    /// The path works again after a suspected black hole: search for its MTU anew.
+    #[cold]
+    pub(super) fn search_mtu_again(&mut self, index: u32) {
+        let peer = self.flows[self.actives[index as usize].flow as usize].peer;
+        if let Some(flow) = self.find_flow(peer, 0) {
+            let active = self.activate(flow);
+            self.search_mtu(active);
+        }
+    }
+
+    /// Begins to search for the path MTU if that is wanted and not done.
+    pub(super) fn search_mtu(&mut self, index: u32) {
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        let p = &mut self.peers[flow.peer as usize];
+        if p.mtu_found || !p.confirmed || flow.channel != 0 || !self.config.path_mtu_discovery {
+            return;
+        }
+        if self.actives[index as usize].probe.running() {
+            return;
+        }
+        let local = self
+            .config
+            .max_datagram
+            .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
+        let target = local.min(p.max_datagram);
+        let low = p.mtu;
+        if low > target {
+            p.mtu = target;
+        }
+        let step = self.actives[index as usize].probe.start(low.min(target), target);
+        self.on_mtu_step(index, step);
+    }
+
+    pub(super) fn on_mtu_step(&mut self, index: u32, step: Step) {
+        match step {
+            Step::Probe => self.mark_ready(index),
+            Step::Done => {
+                let peer = self.flows[self.actives[index as usize].flow as usize].peer;
+                let p = &mut self.peers[peer as usize];
+                p.mtu_found = true;
+                event!(INFO, processor = self.processor, peer, address = %p.address, bytes = p.mtu, "path MTU found");
+                self.actives[index as usize].deadlines.stop(Timer::Mtu);
+            }
+        }
+    }
+}

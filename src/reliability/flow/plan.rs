@@ -1,0 +1,396 @@
+//! Chooses the next packet of a flow and its form. Changes nothing but the queue.
+
+use super::{
+    Flow, Form, Queued, Record, Sender,
+    source::{SourceId, Sources},
+};
+use crate::{
+    config::{Config, MAX_WINDOW_PACKETS},
+    reliability::{credit::MESSAGE_COST, peer::Peer},
+    stats::Stats,
+    wire::{self, Builder, Fragment, Open, Placement, Records, Seq, Timestamp},
+};
+
+/// Bytes of a placement in a header.
+const PLACEMENT_LEN: usize = 16;
+
+/// The next packet of a flow.
+pub(in crate::reliability) struct Plan {
+    pub(in crate::reliability) seq: Seq,
+    pub(in crate::reliability) record: Record,
+    /// Bytes of payload on the wire.
+    pub(in crate::reliability) payload: usize,
+    pub(in crate::reliability) header: usize,
+    pub(in crate::reliability) resend: bool,
+    /// Messages in it.
+    pub(in crate::reliability) messages: u32,
+    /// Its cost, in bytes of the credit.
+    pub(in crate::reliability) cost: u64,
+}
+
+impl Plan {
+    /// Bytes of the datagram.
+    #[inline(always)]
+    pub(in crate::reliability) fn size(&self) -> usize {
+        self.header + self.payload
+    }
+}
+
+/// One flow while a burst of its packets is written: the values common to all of them, and the state that they change.
+pub(in crate::reliability) struct Lane<'a> {
+    pub(in crate::reliability) config: &'a Config,
+    pub(in crate::reliability) now: u64,
+    pub(in crate::reliability) stamp: Option<Timestamp>,
+    pub(in crate::reliability) checksum: bool,
+    pub(in crate::reliability) open: Option<Open>,
+    /// Bytes of a header that do not depend on the message.
+    pub(in crate::reliability) overhead: usize,
+    /// Bytes that may be in flight.
+    pub(in crate::reliability) window: u32,
+    pub(in crate::reliability) send: &'a mut Sender,
+    pub(in crate::reliability) flow: &'a mut Flow,
+    pub(in crate::reliability) peer: &'a mut Peer,
+    pub(in crate::reliability) sources: &'a mut Sources,
+    pub(in crate::reliability) stats: &'a mut Stats,
+    /// So many messages in front of the queue, of which only the short ends are left, have been passed.
+    pub(in crate::reliability) passed: usize,
+    /// Nothing passes any more in this burst.
+    pub(in crate::reliability) settled: bool,
+}
+
+impl Lane<'_> {
+    /// The windows have room for another packet of `len` bytes.
+    #[inline(always)]
+    fn in_window(&self, len: usize) -> bool {
+        self.send.has_room(self.window, len)
+    }
+
+    /// The windows allow no other packet like the last one: sending on needs its acknowledgement.
+    #[inline(always)]
+    pub(in crate::reliability) fn exhausted(&self, len: usize) -> bool {
+        let send = &*self.send;
+        !self.in_window(len)
+            || send.waiting
+            || self.flow.send_next.distance(send.una) >= self.config.window_packets.into()
+            || send
+                .queue
+                .front()
+                .is_some_and(|next| next.takes_credit() && next.cost + len as u64 > self.peer.cost_limit)
+    }
+
+    /// The packet that the flow may send now, if any: lost packets first, then the queue.
+    #[inline(always)]
+    pub(in crate::reliability) fn next_packet(&self) -> Option<Plan> {
+        let plan = if self.send.lost_count > 0 {
+            let seq = self.first_lost()?;
+            let (payload, extra) = self.sizes(seq);
+            Plan {
+                seq,
+                record: *self.send.record(seq),
+                payload,
+                header: self.overhead + extra,
+                resend: true,
+                messages: 1,
+                cost: 0,
+            }
+        } else {
+            self.first_queued()?
+        };
+        self.in_window(plan.record.len.into()).then_some(plan)
+    }
+
+    /// Only the last datagram of a burst may be shorter than the others. So the short end of a long message lets the
+    /// next long message pass, and the first end that was passed goes when the burst has no room for more. Call this
+    /// for a packet that is shorter than the others (`size`), or when a packet has been passed. `room`: two more
+    /// datagrams fit. `true`: another packet goes next.
+    #[inline(always)]
+    pub(in crate::reliability) fn changes_order(&mut self, plan: &Plan, size: usize, room: bool) -> bool {
+        if self.passed > 0 && self.passes(plan, size, room) {
+            return false;
+        }
+        if room && !self.settled && plan.size() < size && self.may_be_passed(plan) {
+            self.passed += 1;
+            return true;
+        }
+        self.restores_order()
+    }
+
+    /// Sends the packets that were passed, if any, next, and lets none be passed for the rest of this burst.
+    #[inline(always)]
+    pub(in crate::reliability) fn restores_order(&mut self) -> bool {
+        let passed = self.passed > 0;
+        self.settled |= passed;
+        self.passed = 0;
+        passed
+    }
+
+    /// The packet is the end of a long message, and behind that is another with a full packet to send.
+    #[inline(always)]
+    fn may_be_passed(&self, plan: &Plan) -> bool {
+        let queue = &self.send.queue;
+        let long = |next: &Queued| {
+            matches!(next.form, Form::Whole | Form::Placed) && next.end - next.at >= self.peer.mtu.into()
+        };
+        queue.get(self.passed + 1).is_some_and(long)
+            && matches!(plan.record.form, Form::Whole | Form::Placed)
+            && !plan.resend
+            && queue[self.passed].is_ended_by(plan.record.len)
+    }
+
+    /// A packet of the message that passes is as long as the others, and leaves room for the end that comes last.
+    #[inline(always)]
+    fn passes(&self, plan: &Plan, size: usize, room: bool) -> bool {
+        let end = self.send.queue.front().map_or(0, |front| front.end - front.at);
+        room && plan.size() == size
+            && self.flow.send_next.distance(self.send.una) + 1 < self.config.window_packets.into()
+            && self.in_window(usize::from(plan.record.len) + end as usize)
+    }
+
+    #[cold]
+    fn first_lost(&self) -> Option<Seq> {
+        self.send.lost.first_set(self.send.una, self.flow.send_next)
+    }
+
+    /// Bytes of the payload of a packet that was sent before, and bytes by which its header exceeds the fixed header.
+    #[cold]
+    fn sizes(&self, seq: Seq) -> (usize, usize) {
+        let record = self.send.record(seq);
+        let len = usize::from(record.len);
+        match record.form {
+            Form::Whole => {
+                let whole = self.sources.whole(record.source);
+                let first = if record.offset == 0 { whole.header_len() } else { 0 };
+                let fragment = u32::from(record.len) != whole.len;
+                (len, first + 8 * usize::from(fragment))
+            }
+            Form::Placed => (len, PLACEMENT_LEN),
+            Form::Single => self.single(record.source, record.offset),
+            Form::Return => (len, return_len(record.offset)),
+            Form::Bundle | Form::Goodbye => (len, 0),
+        }
+    }
+
+    /// The same for one record of a block, sent plain.
+    #[inline(always)]
+    fn single(&self, source: SourceId, offset: u32) -> (usize, usize) {
+        match wire::Record::split(&self.sources.bytes(source)[offset as usize..]) {
+            Ok((record, _)) => alone(&record),
+            Err(_) => (0, 0),
+        }
+    }
+
+    /// A packet from the front of the queue.
+    #[inline(always)]
+    fn first_queued(&self) -> Option<Plan> {
+        let (config, send) = (self.config, &*self.send);
+        let queued = send.queue.get(self.passed)?;
+        let in_flight = self.flow.send_next.distance(send.una);
+        if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
+            return None;
+        }
+        let room = usize::from(self.peer.mtu) - self.overhead;
+        let most = room.min(config.max_payload.into());
+        let left = (queued.end - queued.at) as usize;
+        let credit = self.peer.cost_limit.checked_sub(queued.cost)?;
+        let mut form = queued.form;
+        let (len, payload, extra, messages, cost) = match queued.form {
+            Form::Whole => {
+                let begins = queued.at == 0;
+                let first = if begins {
+                    self.sources.whole(queued.source).header_len()
+                } else {
+                    0
+                };
+                let alone = (room - first).min(config.max_payload.into());
+                let (len, extra) = if begins && left <= alone {
+                    (left, first)
+                } else {
+                    (left.min(alone).min(room - first - 8), first + 8)
+                };
+                let cost = len as u64 + if begins { MESSAGE_COST.into() } else { 0 };
+                (len, len, extra, 1, cost)
+            }
+            Form::Single | Form::Bundle => {
+                let run = &self.sources.bytes(queued.source)[queued.at as usize..queued.end as usize];
+                // Records are counted only if a packet of them can be sent: this is asked again at every send while the
+                // window is full. (A packet of records ends up nearly full, or has few of them.)
+                let nearly = left.min(most);
+                if config.bundle && !self.in_window(nearly - nearly / 16) {
+                    return None;
+                }
+                let Split {
+                    len,
+                    count,
+                    cost,
+                    first,
+                } = split_run(run, most, credit, config.bundle)?;
+                if count == 1 {
+                    form = Form::Single;
+                    (len, first.0, first.1, count, cost)
+                } else {
+                    (len, len, 0, count, cost)
+                }
+            }
+            Form::Placed => {
+                let len = left.min(config.max_payload.into()).min(room - PLACEMENT_LEN);
+                (len, len, PLACEMENT_LEN, 1, 0)
+            }
+            Form::Return => (0, 0, return_len(queued.at), 0, 0),
+            Form::Goodbye => (0, 0, 0, 0, 0),
+        };
+        if cost > credit {
+            return None;
+        }
+        let record = Record {
+            sent_at: self.now,
+            source: queued.source,
+            offset: queued.at,
+            len: len as u16,
+            resends: 0,
+            form,
+            message: queued.message,
+            from: queued.from,
+            to: queued.to,
+        };
+        Some(Plan {
+            seq: self.flow.send_next,
+            record,
+            payload,
+            header: self.overhead + extra,
+            resend: false,
+            messages,
+            cost,
+        })
+    }
+
+    /// Writes the optional parts of a packet's header.
+    #[inline(always)]
+    pub(in crate::reliability) fn describe(&self, header: &mut Builder<'_>, record: &Record) {
+        match record.form {
+            Form::Whole => {
+                let whole = self.sources.whole(record.source);
+                if record.offset == 0 {
+                    if let Some(bits) = whole.match_bits {
+                        header.match_bits(bits);
+                    }
+                    if let Some(data) = whole.immediate {
+                        header.immediate(data);
+                    }
+                }
+                if u32::from(record.len) != whole.len {
+                    header.fragment(Fragment {
+                        offset: record.offset,
+                        total: whole.len,
+                    });
+                }
+            }
+            Form::Placed => {
+                if let Some(placement) = self.sources.whole(record.source).placement {
+                    header.placement(Placement {
+                        offset: placement.offset + u64::from(record.offset),
+                        ..placement
+                    });
+                }
+            }
+            Form::Single => {
+                let bytes = &self.sources.bytes(record.source)[record.offset as usize..];
+                if let Ok((
+                    wire::Record {
+                        match_bits: Some(bits), ..
+                    },
+                    _,
+                )) = wire::Record::split(bytes)
+                {
+                    header.match_bits(bits);
+                }
+            }
+            Form::Return => {
+                if record.offset > 0 {
+                    header.immediate(record.offset.into());
+                }
+            }
+            Form::Bundle | Form::Goodbye => {}
+        }
+    }
+}
+
+/// Bytes by which a return's header exceeds the fixed header: it has a count if it is about several messages.
+#[cold]
+fn return_len(more: u32) -> usize {
+    8 * usize::from(more > 0)
+}
+
+/// Bytes of the payload of a record that is sent as a packet of its own, and bytes by which its header exceeds the
+/// fixed header.
+#[inline(always)]
+fn alone(record: &wire::Record<'_>) -> (usize, usize) {
+    (record.data.len(), 8 * usize::from(record.match_bits.is_some()))
+}
+
+/// The records from the front of a run that make a packet.
+struct Split {
+    /// Length in bytes.
+    len: usize,
+    /// How many, at least one.
+    count: u32,
+    /// Their cost, in bytes of the credit.
+    cost: u64,
+    /// The first of them, [`alone`].
+    first: (usize, usize),
+}
+
+/// The records from the front of a run that fit a payload of `room` bytes and the credit. `None`: the credit is too
+/// small.
+#[inline(always)]
+fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> Option<Split> {
+    let mut records = Records::new(run);
+    let sizes = |record: &wire::Record<'_>| {
+        let size = wire::Record::header_len(record.match_bits) + record.data.len();
+        (size, record.data.len() as u64 + u64::from(MESSAGE_COST))
+    };
+    let first = records.next()?;
+    let (len, cost) = sizes(&first);
+    if cost > credit {
+        return None;
+    }
+    let mut split = Split {
+        len,
+        count: 1,
+        cost,
+        first: alone(&first),
+    };
+    if len == run.len() {
+        return Some(split);
+    }
+    for record in records {
+        let (size, more) = sizes(&record);
+        if split.cost + more > credit || split.len + size > room || !bundle {
+            break;
+        }
+        split.len += size;
+        split.cost += more;
+        split.count += 1;
+    }
+    Some(split)
+}
+
+/// The packet is sent for the first time: the queue moves on at `place`, and the packet refers to its source.
+#[inline(always)]
+pub(in crate::reliability) fn take_from_queue(send: &mut Sender, place: usize, plan: &Plan, sources: &mut Sources) {
+    let len = u32::from(plan.record.len);
+    send.queued_bytes = send.queued_bytes.saturating_sub(len);
+    let Some(queued) = send.queue.get_mut(place) else {
+        return;
+    };
+    // The last packet takes over the queue's own reference.
+    if queued.is_ended_by(plan.record.len) {
+        send.queue.remove(place);
+        return;
+    }
+    queued.at += len;
+    queued.cost += plan.cost;
+    if queued.form == Form::Bundle {
+        queued.message = queued.message.plus(plan.messages);
+    }
+    sources.retain(plan.record.source);
+}

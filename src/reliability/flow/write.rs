@@ -1,0 +1,128 @@
+//! Writes the packets of a flow.
+
+use super::{
+    Form, Record,
+    plan::{Lane, Plan, take_from_queue},
+    source::{NONE, SourceId},
+};
+use crate::{
+    config::WindowMode,
+    reliability::{
+        burst::{Burst, INLINE},
+        extensions::finish_extensions,
+    },
+    span::Span,
+    wire::{Base, Builder, Flags, Kind, checksum::Crc32c},
+};
+
+impl Lane<'_> {
+    /// Writes one data packet and notes that it is in flight.
+    #[inline(always)]
+    pub(in crate::reliability) fn write(&mut self, plan: &Plan, burst: &mut Burst) {
+        self.launch(plan);
+        let record = &plan.record;
+        let ask = self.send.want_ack
+            || plan.resend
+            || record.form == Form::Goodbye
+            || self.ends_placement(record)
+            || self.exhausted(record.len.into());
+        if self.send.queue.is_empty() {
+            self.send.want_ack = false;
+        }
+        let (kind, mut flags) = match record.form {
+            Form::Goodbye => (Kind::Goodbye, Flags::empty()),
+            Form::Return => (Kind::Return, Flags::empty()),
+            Form::Bundle => (Kind::Data, Flags::BUNDLE),
+            Form::Single | Form::Whole | Form::Placed => (Kind::Data, Flags::empty()),
+        };
+        flags.set(Flags::ACK_REQUEST, ask);
+        let base = Base {
+            kind,
+            channel: self.flow.channel,
+            source: record.from,
+            destination: record.to,
+            session: self.peer.remote_token(),
+            sequence: plan.seq,
+            acknowledgement: self.flow.expected,
+            rail: 0,
+            message: record.message,
+        };
+        let start = burst.position();
+        let mut header = Builder::new(burst.header(), &base);
+        header.set(flags);
+        if plan.header > self.overhead {
+            self.describe(&mut header, record);
+        }
+        let checksum = finish_extensions(&mut header, self.stamp, None, self.checksum, self.open.as_ref());
+        let header_len = header.finish(plan.payload as u16);
+        debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
+        let from = record.offset as usize + usize::from(record.len) - plan.payload;
+        if let Some(at) = checksum {
+            let crc = Crc32c::new().update(burst.arena(start, start + header_len));
+            let crc = self.sum_up(crc, record.source, from, plan.payload);
+            burst.patch(start + at, crc.finish().to_be_bytes());
+        }
+        if plan.payload <= INLINE {
+            burst.push_inline(header_len, self.payload(record.source, from, plan.payload));
+        } else {
+            burst.push_reference(header_len, record.source, from as u32, plan.payload as u32);
+        }
+        self.stats.packets_sent += 1;
+    }
+
+    #[inline]
+    fn payload(&self, source: SourceId, from: usize, len: usize) -> Span<'_> {
+        if source == NONE {
+            Span::default()
+        } else {
+            self.sources.span(source).part(from..from + len)
+        }
+    }
+
+    /// Adds the payload to a checksum. Another process may change its memory between this and the transmission; the
+    /// receiver then drops the packet.
+    fn sum_up(&self, crc: Crc32c, source: SourceId, from: usize, len: usize) -> Crc32c {
+        if source == NONE {
+            crc
+        } else {
+            self.sources.sum_up(crc, source, from..from + len)
+        }
+    }
+
+    /// The last packet of a placement, whose acknowledgement completes it: its sender waits for that.
+    #[inline(always)]
+    fn ends_placement(&self, record: &Record) -> bool {
+        record.form == Form::Placed && record.offset + u32::from(record.len) == self.sources.whole(record.source).len
+    }
+
+    /// Notes that the packet is in flight, for the first time or again.
+    #[inline(always)]
+    fn launch(&mut self, plan: &Plan) {
+        let send = &mut *self.send;
+        let len = u32::from(plan.record.len);
+        if plan.resend {
+            self.stats.resends += 1;
+            send.lost.clear(plan.seq);
+            send.lost_count -= 1;
+            let record = send.record_mut(plan.seq);
+            record.sent_at = self.now;
+            record.resends = record.resends.saturating_add(1);
+        } else {
+            take_from_queue(send, self.passed, plan, self.sources);
+            send.push_record(plan.seq, plan.record);
+            self.flow.send_next = plan.seq.plus(1);
+            self.stats.payload_sent += plan.payload as u64;
+            if plan.messages > 1 {
+                self.stats.messages_bundled += u64::from(plan.messages);
+            }
+        }
+        send.bytes_in_flight += len;
+        send.packets_in_flight += 1;
+        send.probe = false;
+        if self.config.window_mode == WindowMode::BurstThenWait
+            && self.flow.send_next.distance(send.una) >= self.config.window_packets.into()
+        {
+            send.waiting = true;
+        }
+    }
+}
