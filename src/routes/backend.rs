@@ -402,12 +402,12 @@ impl Backend for Routed {
 
     /// What [`Identity`] says of this process, and the network's link address.
     fn link_address(&self) -> Vec<u8> {
-        let mut octets = self
+        let mut bytes = self
             .entrance
             .as_ref()
-            .map_or_else(Vec::new, |entrance| entrance.own().octets());
-        octets.extend(self.network.link_address());
-        octets
+            .map_or_else(Vec::new, |entrance| entrance.own().bytes());
+        bytes.extend(self.network.link_address());
+        bytes
     }
 
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {

@@ -52,19 +52,19 @@ impl Identity {
         })
     }
 
-    pub(super) fn octets(&self) -> Vec<u8> {
-        let mut octets = vec![TAG];
-        octets.extend(self.process.to_le_bytes());
-        octets.extend(self.user.to_le_bytes());
-        octets.extend(self.boot);
-        octets.extend(self.namespace.to_le_bytes());
-        octets.extend(self.name);
-        octets
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![TAG];
+        bytes.extend(self.process.to_le_bytes());
+        bytes.extend(self.user.to_le_bytes());
+        bytes.extend(self.boot);
+        bytes.extend(self.namespace.to_le_bytes());
+        bytes.extend(self.name);
+        bytes
     }
 
     /// Reads one. Returns it with the bytes that follow it. `None`: that process can not be reached through memory.
-    pub(super) fn read(octets: &[u8]) -> Option<(Self, &[u8])> {
-        let (own, rest) = octets.split_at_checked(LEN)?;
+    pub(super) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (own, rest) = bytes.split_at_checked(LEN)?;
         let (&[TAG], own) = own.split_first_chunk()? else {
             return None;
         };
@@ -103,13 +103,13 @@ mod tests {
     #[test]
     fn an_identity_is_read_as_it_was_written() {
         let own = Identity::own(7, 0x1234).unwrap();
-        let mut octets = own.octets();
-        assert_eq!(octets.len(), LEN);
-        octets.extend([1, 2]);
-        assert_eq!(Identity::read(&octets), Some((own, &[1, 2][..])));
-        assert_eq!(Identity::read(&octets[..LEN - 1]), None);
-        octets[0] = 2;
-        assert_eq!(Identity::read(&octets), None);
+        let mut bytes = own.bytes();
+        assert_eq!(bytes.len(), LEN);
+        bytes.extend([1, 2]);
+        assert_eq!(Identity::read(&bytes), Some((own, &[1, 2][..])));
+        assert_eq!(Identity::read(&bytes[..LEN - 1]), None);
+        bytes[0] = 2;
+        assert_eq!(Identity::read(&bytes), None);
         assert_eq!(Identity::read(&[]), None);
     }
 

@@ -102,8 +102,8 @@ impl Sockets {
 
 /// Reads what has rung. Returns whether the other end is closed.
 fn has_ended(socket: &UnixStream) -> bool {
-    let mut octets = [0; 64];
-    match recv(socket, &mut octets, RecvFlags::DONTWAIT) {
+    let mut bytes = [0; 64];
+    match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
         Ok((_, 0)) => true,
         Ok(_) | Err(Errno::AGAIN | Errno::INTR) => false,
         Err(_) => true,

@@ -345,21 +345,21 @@ fn the_end_of_a_process_is_noticed() {
 fn who_shares_no_host_uses_the_network() {
     let mut own = Routed::new(network(), 0, false).unwrap();
     let there = SocketAddr::from(([127, 0, 0, 1], 9));
-    let mut octets = own.link_address();
+    let mut bytes = own.link_address();
     // Another process of another user: an obstacle. Then one of another host, and one that says nothing: none.
-    octets[1] = 1;
-    octets[5] ^= 1;
-    own.introduce(there, &octets).unwrap();
-    octets[9] ^= 1;
-    own.introduce(there, &octets).unwrap();
+    bytes[1] = 1;
+    bytes[5] ^= 1;
+    own.introduce(there, &bytes).unwrap();
+    bytes[9] ^= 1;
+    own.introduce(there, &bytes).unwrap();
     own.introduce(there, &[]).unwrap();
     let met = own.meet().unwrap();
     assert_eq!(met.memory, 0);
     assert!(met.obstacle.unwrap().contains("belongs to the user"));
     let mut forced = Routed::new(network(), 0, true).unwrap();
-    octets[9] ^= 1;
+    bytes[9] ^= 1;
     let identity = forced.link_address();
-    octets[9..33].copy_from_slice(&identity[9..33]);
-    forced.introduce(there, &octets).unwrap();
+    bytes[9..33].copy_from_slice(&identity[9..33]);
+    forced.introduce(there, &bytes).unwrap();
     assert!(forced.meet().is_err());
 }
