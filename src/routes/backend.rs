@@ -2,8 +2,6 @@
 
 use std::{collections::HashMap, fmt, io, mem, net::SocketAddr, time::Duration};
 
-use bytes::Bytes;
-
 use super::{
     entrance::Entrance,
     identity::{Apart, Identity},
@@ -12,7 +10,10 @@ use super::{
     socket::Sockets,
 };
 use crate::{
-    backends::{Backend, BackendStats, Capabilities, Met, Received, Refusals, Sent, Transmit, Unreachable, Wake},
+    backends::{
+        Backend, BackendStats, Capabilities, Data, Met, Neighbours, Notice, Received, Refusals, Sent, Transmit,
+        Unreachable, Wake,
+    },
     config::{Config, ConfigError},
     events::event,
     progress::random,
@@ -68,10 +69,12 @@ enum Slot {
 /// A backend of the network with memories beside it, through which the processes of this host are reached.
 ///
 /// Its peers are named by their addresses on the network. Whether a peer shares memory with this process is known after
-/// [`meet`](Backend::meet); until then all peers are reached over the network. The packet layer that fits is that of
+/// [`meet`](Neighbours::meet); until then all peers are reached over the network. The packet layer that fits is that of
 /// [`layer`](Self::layer).
 pub(crate) struct Routed {
     network: Box<dyn Backend>,
+    /// The link address of the network's backend.
+    own_link: Vec<u8>,
     /// Gone after the meeting.
     entrance: Option<Entrance>,
     /// The processes of this host that may be met.
@@ -107,10 +110,13 @@ impl Routed {
     ///
     /// # Errors
     /// This system does not tell what has to be known, or lets no socket be opened.
-    pub(crate) fn new(network: Box<dyn Backend>, process: u32, is_forced: bool) -> io::Result<Self> {
+    pub(crate) fn new(mut network: Box<dyn Backend>, process: u32, is_forced: bool) -> io::Result<Self> {
         Ok(Self {
             entrance: Some(Entrance::open(Identity::own(process, random())?)?),
             sockets: Sockets::new(network.as_fd())?,
+            own_link: network
+                .neighbours()
+                .map_or_else(Vec::new, |neighbours| neighbours.link_address()),
             network,
             candidates: Vec::new(),
             far: 0,
@@ -139,6 +145,13 @@ impl Routed {
             let memory = MemoryLayer::new(config, limits(), random())?.with_rings(near.clone());
             let near = near.clone();
             Ok(Beside::new(endpoint, memory, move |address, _| near.contains(address)))
+        }
+    }
+
+    fn introduce_to_network(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        match self.network.neighbours() {
+            Some(neighbours) => neighbours.introduce(address, link),
+            None => Ok(()),
         }
     }
 
@@ -329,10 +342,6 @@ impl Backend for Routed {
         }
     }
 
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
-        self.network.reclaim(free);
-    }
-
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         self.slots.clear();
         let looks = self.is_networks_turn(now);
@@ -362,15 +371,8 @@ impl Backend for Routed {
             Slot::Memory(link, len) => Received {
                 source: self.links[link].address,
                 stride: len,
-                data: &mut self.buffers[index][..len],
+                data: Data::Own(&mut self.buffers[index][..len]),
             },
-        }
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        match self.slots[index] {
-            Slot::Network(index) => self.network.take(index),
-            Slot::Memory(_, len) => Bytes::copy_from_slice(&self.buffers[index][..len]),
         }
     }
 
@@ -400,20 +402,57 @@ impl Backend for Routed {
         })
     }
 
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        self.refusals.report(each);
+        self.network.poll_notices(each);
+    }
+
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        Some(self)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let rest = self
+            .links
+            .iter()
+            .any(|link| link.outward.is_large())
+            .then(|| self.rested + REST);
+        match (rest, self.network.next_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The sum of both.
+    fn stats(&self) -> BackendStats {
+        let (memory, network) = (self.stats, self.network.stats());
+        BackendStats {
+            datagrams_sent: memory.datagrams_sent + network.datagrams_sent,
+            bytes_sent: memory.bytes_sent + network.bytes_sent,
+            transmit_calls: memory.transmit_calls + network.transmit_calls,
+            receive_calls: memory.receive_calls + network.receive_calls,
+            dropped: memory.dropped + network.dropped,
+            busy: memory.busy + network.busy,
+            ..network
+        }
+    }
+}
+
+impl Neighbours for Routed {
     /// What [`Identity`] says of this process, and the network's link address.
     fn link_address(&self) -> Vec<u8> {
         let mut bytes = self
             .entrance
             .as_ref()
             .map_or_else(Vec::new, |entrance| entrance.own().bytes());
-        bytes.extend(self.network.link_address());
+        bytes.extend(&self.own_link);
         bytes
     }
 
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         self.far += 1;
         let Some((identity, rest)) = Identity::read(link) else {
-            return self.network.introduce(address, link);
+            return self.introduce_to_network(address, link);
         };
         if let Some(entrance) = &self.entrance {
             match entrance.own().meets(&identity) {
@@ -426,7 +465,7 @@ impl Backend for Routed {
                 }
             }
         }
-        self.network.introduce(address, rest)
+        self.introduce_to_network(address, rest)
     }
 
     fn meet(&mut self) -> io::Result<Met> {
@@ -461,39 +500,6 @@ impl Backend for Routed {
                 memory: self.links.len(),
                 obstacle,
             }),
-        }
-    }
-
-    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
-        if !self.refusals.is_empty() {
-            return self.refusals.pop();
-        }
-        self.network.poll_unreachable()
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        let rest = self
-            .links
-            .iter()
-            .any(|link| link.outward.is_large())
-            .then(|| self.rested + REST);
-        match (rest, self.network.next_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    /// The sum of both.
-    fn stats(&self) -> BackendStats {
-        let (memory, network) = (self.stats, self.network.stats());
-        BackendStats {
-            datagrams_sent: memory.datagrams_sent + network.datagrams_sent,
-            bytes_sent: memory.bytes_sent + network.bytes_sent,
-            transmit_calls: memory.transmit_calls + network.transmit_calls,
-            receive_calls: memory.receive_calls + network.receive_calls,
-            dropped: memory.dropped + network.dropped,
-            busy: memory.busy + network.busy,
-            ..network
         }
     }
 }
