@@ -11,8 +11,7 @@ use super::{
 };
 use crate::{
     backends::{
-        Backend, BackendStats, Capabilities, Data, Met, Neighbours, Notice, Received, Refusals, Sent, Transmit,
-        Unreachable, Wake,
+        Backend, BackendStats, Capabilities, Data, Met, Neighbours, Notice, Received, Refusals, Sent, Transmit, Wake,
     },
     config::{Config, ConfigError},
     events::event,

@@ -132,6 +132,7 @@ fn a_placement_is_sent_when_it_has_arrived() {
     assert!(medium.transmit(0) > 1);
     assert_eq!(medium.events(0), [], "nothing has been received");
     assert!(!medium.ends[0].layer().is_idle(peer));
+    medium.receive(1);
     medium.run();
     assert_eq!(medium.events(0), tokens.map(|token| Event::Sent { peer, token }));
     assert!(medium.ends[0].layer().is_idle(peer));

@@ -58,7 +58,7 @@ fn rank_of(process: u32) -> (Unconnected, Contact) {
         Routes::Memory
     };
     let builder = Transport::builder().bind_options(place).routes(routes);
-    let engine = Engine::bind(builder, "udp", "127.0.0.1:0", process).unwrap();
+    let mut engine = Engine::bind(builder, "udp", "127.0.0.1:0", process).unwrap();
     let contact = (engine.local_addr(), engine.link_address());
     (engine, contact)
 }
