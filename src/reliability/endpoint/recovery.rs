@@ -10,8 +10,8 @@ use crate::{
             Active,
             congestion::Controller,
             recovery::{
-                BLACK_HOLE, Cause, DUPLICATE_THRESHOLD, Released, deliver, mark_all_lost, mark_lost, note_burst,
-                note_progress, note_window, release,
+                BLACK_HOLE, Cause, DUPLICATE_THRESHOLD, Released, deliver, mark_all_lost, mark_found, mark_lost,
+                note_burst, note_progress, note_window, release,
             },
             source::NONE,
         },
@@ -52,6 +52,9 @@ impl Endpoint {
             released.bytes += self.apply_bitmap(index, packet, ack);
         }
         if released.bytes > 0 {
+            if self.actives[index as usize].send.undo.is_some() {
+                self.judge_timeout(index, packet);
+            }
             self.on_delivered(index, &released, packet);
         }
         if self.actives[index as usize].send.sacked_count > 0 {
@@ -128,6 +131,29 @@ impl Endpoint {
             base = base.plus(64);
         }
         bytes
+    }
+
+    /// Something is acknowledged after a time-out. If the peer had not received anything yet that was sent after the
+    /// time-out, nothing was lost but the patience (the Eifel algorithm: RFC 3522), and the time-outs are undone (RFC
+    /// 4015): packets that have not been sent again are in flight as before, and the window is as before.
+    #[cold]
+    fn judge_timeout(&mut self, index: u32, packet: &Packet<&[u8]>) {
+        let active = &mut self.actives[index as usize];
+        let next = self.flows[active.flow as usize].send_next;
+        let send = &mut active.send;
+        let Some(undo) = send.undo.take() else { return };
+        let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
+        let before = (undo.at as u32).wrapping_sub(echo) as i32 > 0;
+        if echo == 0 || !before {
+            return;
+        }
+        send.congestion = undo.congestion;
+        let mut from = send.una;
+        while let Some(seq) = send.lost.first_set(from, next) {
+            mark_found(send, seq);
+            from = seq.plus(1);
+        }
+        self.stats.spurious_timeouts += 1;
     }
 
     /// Progress: round-trip time, congestion window, time-out.

@@ -153,6 +153,14 @@ impl Queued {
     }
 }
 
+/// The state before the first of some time-outs in a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Undo {
+    /// When it was, ns.
+    pub(crate) at: u64,
+    pub(crate) congestion: AnyController,
+}
+
 /// The sending half.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
@@ -202,6 +210,8 @@ pub(crate) struct Sender {
     pub(crate) waiting: bool,
     /// One packet may pass although the window is full.
     pub(crate) probe: bool,
+    /// What the last time-outs have changed, until it is known whether they were spurious.
+    pub(crate) undo: Option<Undo>,
     /// Ask for an acknowledgement with the next packet, or by an empty one.
     pub(crate) want_ack: bool,
     pub(crate) ask_alone: bool,
@@ -236,6 +246,7 @@ impl Sender {
             reordering: false,
             waiting: false,
             probe: false,
+            undo: None,
             want_ack: false,
             ask_alone: false,
             went_back: (next, 0),
@@ -341,7 +352,19 @@ pub(crate) struct Receiver {
     pub(crate) stamp_at: u64,
     /// The last period in which placements were received ([`Placers`]); 0: none.
     pub(crate) placed: u64,
+    /// Acknowledgements are seen to be lost: they go 2 to the power of this times as often, and each is repeated until
+    /// it has gone as many times.
+    pub(crate) urgency: u8,
+    /// So many repetitions are left of the last acknowledgement.
+    pub(crate) repetitions: u8,
+    /// Acknowledgements that were written since `urgency` changed.
+    pub(crate) calm: u8,
 }
+
+/// Most that [`Receiver::urgency`] can be: an acknowledgement goes 32 times, which outlasts 90 % of loss.
+const MAX_URGENCY: u8 = 5;
+/// After so many acknowledgements without a sign of loss, half as many are enough.
+const CALM: u8 = 128;
 
 impl Receiver {
     /// Something has arrived beyond a gap.
@@ -375,8 +398,41 @@ impl Receiver {
     #[inline]
     pub(crate) fn is_due(&self, flags: Flags, config: &Config, bytes: u32) -> bool {
         flags.contains(Flags::ACK_REQUEST)
-            || self.unacked_bytes >= bytes
-            || self.unacked_packets >= u32::from(config.window_packets).div_ceil(4).max(2)
+            || self.unacked_bytes >= bytes >> self.urgency
+            || self.unacked_packets >= u32::from(config.window_packets).div_ceil(4).max(2) >> self.urgency
+    }
+
+    /// The peer has sent something again that has arrived: it does not get our acknowledgements, or not in time
+    /// (RFC 9000, 13.2; RFC 5681, 4.2 has one for every two packets).
+    pub(crate) fn note_lost_acknowledgement(&mut self) {
+        self.urgency = (self.urgency + 1).min(MAX_URGENCY);
+        self.repetitions = 1 << self.urgency;
+        self.calm = 0;
+    }
+
+    /// An acknowledgement has been written. Returns whether it is to be repeated if nothing new comes.
+    #[inline]
+    pub(crate) fn note_acknowledged(&mut self) -> bool {
+        let news = self.unacked_packets > 0;
+        self.ack_now = false;
+        self.unacked_bytes = 0;
+        self.unacked_packets = 0;
+        self.urgency > 0 && self.repeat(news)
+    }
+
+    /// `news`: the acknowledgement was the first of something.
+    #[cold]
+    fn repeat(&mut self, news: bool) -> bool {
+        self.calm += 1;
+        if self.calm >= CALM {
+            self.urgency -= 1;
+            self.calm = 0;
+        }
+        if news {
+            self.repetitions = 1 << self.urgency;
+        }
+        self.repetitions = self.repetitions.saturating_sub(1);
+        self.repetitions > 0
     }
 }
 
