@@ -6,10 +6,10 @@ use core::ops::{Deref, DerefMut};
 use super::{
     channel::Channels,
     collective::Collectives,
+    connection_plan::ConnectionPlan,
     core::{Arrived, Core, RequestId},
-    links::Links,
     peers::Peers,
-    remote::{self, Net, OnDemand, Remote},
+    rma::{self, Net, OnDemand, Rma},
 };
 use crate::{
     error::PeerError,
@@ -54,7 +54,7 @@ impl Process {
     }
 
     /// How the peers of collectives are connected before they are needed.
-    pub(crate) fn set_links(&mut self, links: Links) {
+    pub(crate) fn set_links(&mut self, connection_plan: ConnectionPlan) {
         self.collectives.links = links;
     }
 
@@ -67,7 +67,7 @@ impl Process {
     pub(crate) fn pump_in_place(&mut self, messenger: &mut Messenger, now: Instant, datagram: &[u8]) {
         self.requests.take_ready(messenger, now, datagram);
         if !self.remote.is_settled() || !self.requests.inbox.0.is_empty() {
-            self.with_remote(messenger, now, |remote, net| remote.pump(net));
+            self.with_rma(messenger, now, |remote, net| remote.pump(net));
         }
         let core = &mut self.requests;
         core.collect();
@@ -86,7 +86,7 @@ impl Process {
     pub(crate) fn handle_event(&mut self, messenger: &mut Messenger, now: Instant, event: Event) {
         if let Event::Sent { token, .. } = event {
             if !self.requests.tagged.handle_sent(token) {
-                self.with_remote(messenger, now, |remote, net| remote.handle_sent(net, token));
+                self.with_rma(messenger, now, |remote, net| remote.handle_sent(net, token));
             }
             self.requests.collect();
         } else {
@@ -104,7 +104,7 @@ impl Process {
     /// Operations with processes that are lost, or that take no part in a collective, fail.
     fn tell_losses(&mut self, messenger: &mut Messenger, now: Instant) {
         while let Some((process, error)) = self.requests.losses.pop_front() {
-            self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
+            self.with_rma(messenger, now, |remote, net| remote.fail(net, process, error));
             if error != PeerError::Closed {
                 self.collectives.fail(&mut self.requests, process, error);
             }
@@ -149,7 +149,7 @@ impl Process {
 
     // ---- remote memory
 
-    fn remote<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Remote, Net<'a>) {
+    fn remote<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Rma, Net<'a>) {
         let core = &mut self.requests;
         let net = Net {
             me: core.process(),
@@ -165,11 +165,11 @@ impl Process {
     }
 
     /// Calls `f` with the state of remote memory, and handles what it has ended or sent to this process itself.
-    pub(super) fn with_remote<R>(
+    pub(super) fn with_rma<R>(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
-        f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R,
+        f: impl FnOnce(&mut Rma, &mut Net<'_>) -> R,
     ) -> R {
         let (remote, mut net) = self.remote(messenger, now);
         let result = f(remote, &mut net);
@@ -190,7 +190,7 @@ impl Process {
             match arrived {
                 Arrived::Active {
                     peer,
-                    handler: remote::HANDLER,
+                    handler: rma::HANDLER,
                     data,
                 } => {
                     let (remote, mut net) = self.remote(messenger, now);
