@@ -258,7 +258,7 @@ impl Circuits {
         let Some(planning) = self.optics.planning(self.hosts[host].ports) else {
             return;
         };
-        match &mut node.core.connection_plan {
+        match node.core.links_mut() {
             ConnectionPlan::Planned(before, _) => *before = planning,
             links => *links = planning.into(),
         }

@@ -29,7 +29,7 @@ use crate::{
     messaging::Messenger,
     mpi::{
         engine::{
-            ANY_SOURCE, ANY_TAG, ConnectionPlan, Core, Engine, Entry, Fabric, FabricError, Options, Peers, Profiler,
+            ANY_SOURCE, ANY_TAG, ConnectionPlan, Engine, Entry, Fabric, FabricError, Options, Peers, Process, Profiler,
             simulated::Met,
         },
         trace::Tracer,
@@ -485,7 +485,7 @@ impl<'a> Job<'a> {
     }
 
     /// Messenger and core of a new incarnation.
-    fn node(&mut self, process: u32) -> Result<(Messenger, Core), SimulationError> {
+    fn node(&mut self, process: u32) -> Result<(Messenger, Process), SimulationError> {
         let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
         let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed.into());
         let mut layer = Layer::from(endpoint.map_err(SimulationError::Config)?);
@@ -497,8 +497,8 @@ impl<'a> Job<'a> {
         }
         let messenger = Messenger::new(layer, &[process]);
         let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
-        let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
-        core.connection_plan = ConnectionPlan::of(&self.simulation.options);
+        let mut core = Process::new(&messenger, peers, self.simulation.options.eager_limit);
+        core.set_links(ConnectionPlan::ahead(self.simulation.options.connect_ahead));
         Ok((messenger, core))
     }
 

@@ -91,6 +91,7 @@ use self::resolve::resolve;
 pub use self::{asynchronous::AsyncTransport, error::AsyncError};
 pub use self::{
     builder::Builder,
+    environment::Routes,
     error::{
         BackendError, BuildError, CloseError, FlushError, NoDescriptor, ProgressThreadError, ResolveError,
         SendBlockingError, WaitError,

@@ -1,5 +1,6 @@
 //! Replays, and traces that a replay refuses.
 
+mod functions;
 mod groups;
 mod partitioned;
 mod windows;
