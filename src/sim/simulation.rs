@@ -498,7 +498,7 @@ impl<'a> Job<'a> {
         let messenger = Messenger::new(layer, &[process]);
         let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
         let mut core = Process::new(&messenger, peers, self.simulation.options.eager_limit);
-        core.set_links(ConnectionPlan::ahead(self.simulation.options.connect_ahead));
+        core.set_connection_plan(ConnectionPlan::ahead(self.simulation.options.connect_ahead));
         Ok((messenger, core))
     }
 

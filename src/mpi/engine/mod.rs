@@ -172,7 +172,7 @@ impl Engine {
         let size = peers.len() as u32;
         let short = driver.messenger().layer().takes_short();
         let mut core = Process::new(driver.messenger(), Peers::all(peers), options.eager_limit);
-        core.set_links(ConnectionPlan::ahead(options.connect_ahead));
+        core.set_connection_plan(ConnectionPlan::ahead(options.connect_ahead));
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread, the program must make an MPI call now and then for others to make progress.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());

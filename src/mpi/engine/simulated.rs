@@ -35,12 +35,12 @@ impl Process {
 
     /// How collectives connect their peers.
     pub(crate) fn links_mut(&mut self) -> &mut ConnectionPlan {
-        &mut self.collectives.links
+        &mut self.collectives.connection_plan
     }
 
     /// The next request to the fabric.
     pub(crate) fn poll_wish(&mut self) -> Option<Wish> {
-        match &mut self.collectives.links {
+        match &mut self.collectives.connection_plan {
             ConnectionPlan::Planned(_, wishes) => wishes.pop_front(),
             ConnectionPlan::None | ConnectionPlan::Sessions => None,
         }
