@@ -125,7 +125,7 @@ fn a_placement_is_sent_when_it_has_arrived() {
     medium.run();
     medium.events(0);
     let region = medium.ends[1]
-        .grant(Access::Lasting, Box::new(vec![0; 50_000]))
+        .register(Access::Lasting, Box::new(vec![0; 50_000]))
         .unwrap();
     let (now, peer, data) = (medium.now, medium.peer, Bytes::from(pattern(50_000, 3)));
     let tokens = [0, 1].map(|_| medium.ends[0].place(now, peer, 0, region, 0, data.clone()).unwrap());
