@@ -102,6 +102,8 @@ pub(crate) struct Peer {
     pub(crate) blocked: bool,
     /// It wants checksums.
     pub(crate) wants_checksums: bool,
+    /// It declares numbers void when it is asked to.
+    pub(crate) settles: bool,
     /// The lower half of the features that it has named and we do not know.
     pub(crate) unknown_features: u16,
 }
@@ -170,6 +172,7 @@ impl Peer {
             split_ports: false,
             blocked: false,
             wants_checksums: false,
+            settles: false,
             unknown_features: 0,
         }
     }
@@ -195,6 +198,7 @@ impl Peer {
         self.mtu_found = false;
         self.blocked = false;
         self.wants_checksums = false;
+        self.settles = false;
         self.unknown_features = 0;
     }
 
@@ -266,6 +270,7 @@ impl Peer {
         self.window = open.credit.window;
         self.split_ports = open.port != 0;
         self.wants_checksums = open.features.contains(Features::CHECKSUM);
+        self.settles = open.features.contains(Features::SETTLE);
         self.unknown_features = open.features.unknown().bits() as u16;
         if self.phase == Phase::New {
             self.phase = Phase::Open;

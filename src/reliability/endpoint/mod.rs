@@ -20,6 +20,7 @@ mod returns;
 mod scheduler;
 mod send;
 mod session;
+mod settle;
 mod slots;
 mod strangers;
 mod timeout;
