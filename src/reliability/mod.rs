@@ -31,7 +31,7 @@ pub(crate) use endpoint::Source;
 pub use endpoint::{Endpoint, LostMessages};
 pub use flow::congestion;
 pub(crate) use flow::source::Sources;
-pub use layer::{Layer, PacketLayer};
+pub use layer::{Layer, PacketLayer, Route};
 pub use memory::MemoryLayer;
 
 pub use crate::id::{PeerId, SendToken};

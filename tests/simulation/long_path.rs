@@ -17,7 +17,7 @@ const FAR: u64 = 300_000_000;
 fn pair(seed: u64, delay: u64) -> World {
     let mut options = NodeOptions {
         config: config(|config| {
-            config.congestion = if seed % 2 == 0 {
+            config.congestion = if seed.is_multiple_of(2) {
                 Congestion::Fixed
             } else {
                 Congestion::Aimd
@@ -35,18 +35,18 @@ fn pair(seed: u64, delay: u64) -> World {
     world
 }
 
-/// Streams `octets`. Gives bytes per second, and the packets sent again.
-fn stream(world: &mut World, octets: usize) -> (f64, u64) {
+/// Streams `bytes`. Gives bytes per second, and the packets sent again.
+fn stream(world: &mut World, bytes: usize) -> (f64, u64) {
     let resends = |world: &World| world.nodes[0].endpoint().stats().resends;
     let (start, before) = (world.now, resends(world));
-    for _ in 0..octets / 100_000 {
+    for _ in 0..bytes / 100_000 {
         world.send(0, 1, Job::new(100_000).shared());
     }
     world.finish(Duration::from_secs(600));
     assert_eq!(world.downs(0), []);
     assert_eq!(world.downs(1), []);
     let end = world.nodes[1].log.last().map_or(start, |last| last.0);
-    (octets as f64 / (end - start).as_secs_f64(), resends(world) - before)
+    (bytes as f64 / (end - start).as_secs_f64(), resends(world) - before)
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::harness::{Job, NodeOptions, World, note, scenario};
 
 /// Bytes per second that arrive when `lost` of 1,000 datagrams on the way back are lost.
-fn goodput(seed: u64, lost: u32, octets: usize) -> f64 {
+fn goodput(seed: u64, lost: u32, bytes: usize) -> f64 {
     let mut options = NodeOptions::default();
-    options.limits.max_datagram = if seed % 2 == 0 { 1_472 } else { 65_507 };
+    options.limits.max_datagram = if seed.is_multiple_of(2) { 1_472 } else { 65_507 };
     // What Linux gives by default.
     options.limits.receive_buffer = 212_992;
     note(format!("{options:?}"));
@@ -19,14 +19,14 @@ fn goodput(seed: u64, lost: u32, octets: usize) -> f64 {
     let back = world.network.link_mut(1, 0);
     (back.loss, back.loss_run) = (lost, lost);
     let start = world.now;
-    for _ in 0..octets / 100_000 {
+    for _ in 0..bytes / 100_000 {
         world.send(0, 1, Job::new(100_000).shared());
     }
     world.finish(Duration::from_secs(600));
     assert_eq!(world.downs(0), []);
     assert_eq!(world.downs(1), []);
     let end = world.nodes[1].log.last().map_or(start, |last| last.0);
-    octets as f64 / (end - start).as_secs_f64()
+    bytes as f64 / (end - start).as_secs_f64()
 }
 
 #[test]
