@@ -25,7 +25,7 @@ use crate::{
     config::Config,
     prefetch::Locate,
     reliability::timers::Deadlines,
-    wire::{Flags, Seq, Timestamp},
+    wire::{Flags, MAX_SACK_WORDS, Seq, Timestamp},
 };
 
 /// The resident part.
@@ -338,6 +338,18 @@ impl Sender {
     }
 }
 
+/// The answer to a request to settle. It is kept, because it may have to be given again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::reliability) struct Settlement {
+    /// Number of the request.
+    pub(in crate::reliability) number: Seq,
+    /// Numbers before this are void.
+    pub(in crate::reliability) until: Seq,
+    /// What had arrived before: the next number expected, and the bitmap of those beyond.
+    pub(in crate::reliability) expected: Seq,
+    pub(in crate::reliability) bitmap: ([u64; MAX_SACK_WORDS], usize),
+}
+
 /// The receiving half.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
@@ -359,7 +371,7 @@ pub(crate) struct Receiver {
     pub(crate) tell_credit: bool,
     /// Answer the last request to settle.
     pub(crate) tell_settled: bool,
-    pub(in crate::reliability) settlement: Option<Box<settle::Settlement>>,
+    pub(in crate::reliability) settlement: Option<Box<Settlement>>,
     /// The gap that was asked for last begins here, and has been asked for.
     pub(crate) nacked: Option<Seq>,
     /// Acknowledge when this packet or a later one has arrived: a new gap is then taken for a loss.

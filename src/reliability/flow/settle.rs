@@ -4,7 +4,7 @@
 use alloc::{boxed::Box, collections::VecDeque};
 
 use super::{
-    Flow, Form, Queued, Receiver, Sender,
+    Flow, Form, Queued, Receiver, Sender, Settlement,
     source::{SourceId, Sources, Whole, charge},
 };
 use crate::{
@@ -12,18 +12,6 @@ use crate::{
     reliability::credit::MESSAGE_COST,
     wire::{MAX_SACK_WORDS, Records, Seq},
 };
-
-/// The answer to a request to settle. It is kept, because it may have to be given again.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::reliability) struct Settlement {
-    /// Number of the request.
-    pub(in crate::reliability) number: Seq,
-    /// Numbers before this are void.
-    pub(in crate::reliability) until: Seq,
-    /// What had arrived before: the next number expected, and the bitmap of those beyond.
-    pub(in crate::reliability) expected: Seq,
-    pub(in crate::reliability) bitmap: ([u64; MAX_SACK_WORDS], usize),
-}
 
 impl Receiver {
     /// Which packets beyond the next `expected` one have arrived: words of a bitmap, and how many of them are in use.
