@@ -81,6 +81,7 @@ use crate::{
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
     time::Instant,
+    transport::Routes,
 };
 
 /// How an engine is set up.
@@ -108,6 +109,9 @@ pub struct Options {
     /// agreed, before they are needed. Default off: a session that opens with its first message costs no time of its
     /// own.
     pub connect_ahead: bool,
+    /// How processes of one host reach each other. It holds if [`Builder::routes`](crate::transport::Builder::routes) gets
+    /// it, too. Default: over the network.
+    pub routes: Routes,
     /// Is told of all calls. Default `None`; even then each call pays one branch for it.
     pub profiler: Option<Arc<dyn Profiler>>,
 }
@@ -121,6 +125,7 @@ impl Default for Options {
             policy: Policy::default(),
             check: false,
             connect_ahead: false,
+            routes: Routes::default(),
             profiler: None,
         }
     }

@@ -113,7 +113,7 @@ impl Endpoint {
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
-        if is_about_settling(base.kind) && !p.settles {
+        if is_about_settling(base.kind) && !p.settles() {
             return Err(DropReason::Unagreed);
         }
         let is_usual = p.confirmed && p.is_bound() && !flags.contains(Flags::OPEN);

@@ -221,7 +221,7 @@ impl Endpoint {
                 }
             }
             let oversize = size > usize::from(lane.peer.mtu);
-            if oversize && lane.peer.settles && lane.peer.confirmed {
+            if oversize && lane.peer.settles() && lane.peer.confirmed {
                 too_large = Some(plan.resend);
                 break;
             }

@@ -29,7 +29,7 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let p = &self.peers[flow.peer as usize];
         let most = usize::from(BASE_DATAGRAM) - Self::overhead(&self.config, p);
-        p.settles && p.confirmed && p.mtu > BASE_DATAGRAM && active.send.exceeds(flow, most)
+        p.settles() && p.confirmed && p.mtu > BASE_DATAGRAM && active.send.exceeds(flow, most)
     }
 
     /// The peer answers, but acknowledges nothing of what was sent again and again: small datagrams pass, and large ones

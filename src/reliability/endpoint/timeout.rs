@@ -295,7 +295,7 @@ impl Endpoint {
         let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
         let p = &mut self.peers[peer as usize];
         // Others are asked by small packets whether that is so.
-        if p.mtu > mtu && !p.settles {
+        if p.mtu > mtu && !p.settles() {
             event!(
                 INFO, processor = self.processor, peer, address = %p.address, before = p.mtu, bytes = mtu,
                 "nothing is acknowledged: path MTU taken back"
