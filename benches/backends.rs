@@ -1,4 +1,4 @@
-//! What moving datagrams costs, backend by backend: no protocol, both ends in one thread unless said otherwise.
+//! The cost of moving datagrams, backend by backend: no protocol, both ends in one thread unless said otherwise.
 
 use std::{hint::black_box, io::IoSlice, net::SocketAddr, time::Duration};
 
@@ -105,7 +105,7 @@ fn burst(c: &mut Criterion) {
     }
 }
 
-/// What the wrappers add.
+/// The cost that the wrappers add.
 fn wrappers(c: &mut Criterion) {
     let mut group = c.benchmark_group("wrappers");
     let mut b = open("loopback");

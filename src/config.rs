@@ -48,7 +48,7 @@ impl Contact {
     /// No secret: the first opening from the address of a peer is believed.
     pub const NONE: Self = Self(0);
 
-    /// The contact of the job with this key. The key can not be computed from it.
+    /// The contact of the job with this key. The key cannot be computed from it.
     #[must_use]
     pub fn of_job(key: &[u8; 16]) -> Self {
         const FIRST_CONTACT: u64 = 1;
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn ranges_are_as_documented() {
-        /// What other settings are bounded by is as far away as it can be.
+        /// Settings that bound others are as far away as possible.
         fn wide() -> Config {
             Config {
                 safe_datagram: 512,
@@ -436,7 +436,7 @@ mod tests {
         macro_rules! numbers {
             ($($field:ident: $min:expr, $max:expr;)*) => {$(
                 for (value, valid) in edges($min, $max) {
-                    // What the type can not hold can not be set.
+                    // What the type cannot hold cannot be set.
                     if let Ok($field) = value.try_into() {
                         check(stringify!($field), &Config { $field, ..wide() }, valid);
                     }

@@ -57,7 +57,7 @@ pub struct Stats {
     pub peers_lost: u64,
     /// Times that sending paused because the peer's credit was used up.
     pub blocked_on_credit: u64,
-    /// Times that the network has said that nobody listens where packets of ours have gone, and that was not believed.
+    /// Reports of the network that no process listens at a peer's address, which were not believed.
     pub refusals_ignored: u64,
     /// Packets received and dropped, by reason.
     pub dropped: Dropped,

@@ -255,7 +255,7 @@ fn the_largest_burst_arrives_whole() {
 fn bulk_arrives_in_order_with_every_border() {
     each(|kind| {
         let (mut a, mut b) = kind.pair();
-        // Changes between lone datagrams and bursts, so that receive offload goes on and off meanwhile.
+        // Changes between single datagrams and bursts, so that receive offload goes on and off meanwhile.
         for round in 0..40_usize {
             let segments = if round % 20 < 10 { 32 } else { 1 };
             let mut expected = Vec::new();

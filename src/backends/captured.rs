@@ -45,7 +45,7 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
     /// Captures the traffic of `inner` to `to` (buffer it if it is a file).
     ///
     /// # Errors
-    /// The file's header can not be written.
+    /// The file's header cannot be written.
     pub fn new(inner: B, to: W) -> io::Result<Self> {
         Ok(Self::with_writer(inner, Writer::new(to)?))
     }

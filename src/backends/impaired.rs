@@ -451,8 +451,8 @@ impl<B: Backend> Backend for Impaired<B> {
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
         // If a datagram is due by the last `now` and still held, the backend below was busy. Then sleep a little, do
         // not spin.
-        let patience = |due: Instant| (due - self.now).max(Duration::from_micros(50));
-        let due = self.next_release().map(patience);
+        let wait = |due: Instant| (due - self.now).max(Duration::from_micros(50));
+        let due = self.next_release().map(wait);
         let shorter = due.filter(|&due| timeout.is_none_or(|timeout| due < timeout));
         match (shorter, self.inner.wait(shorter.or(timeout))?) {
             // The time until the next datagram has passed, not the caller's timeout.

@@ -335,7 +335,7 @@ impl Backend for LoopbackBackend {
             at += slice.len();
         }
         debug_assert_eq!(at, len, "a transmit's length is the sum of its slices");
-        // There are no more buffers than places in the ring, so it can not be full.
+        // There are no more buffers than places in the ring, so it cannot be full.
         let pushed = outlet.bursts.push(Burst { buffer, len, stride });
         debug_assert!(pushed.is_ok(), "more buffers than places in the ring");
         outlet.mailbox.bell.ring();
@@ -347,7 +347,7 @@ impl Backend for LoopbackBackend {
 
     fn receive(&mut self, _now: Instant, budget: usize) -> io::Result<usize> {
         for (index, Burst { buffer, .. }) in self.filled.drain(..) {
-            // As in `transmit`, the ring can not be full. (If the sender is gone, the buffer may go too.)
+            // As in `transmit`, the ring cannot be full. (If the sender is gone, the buffer may go too.)
             let _ = self.inlets[index].empties.push(buffer);
         }
         self.notice();

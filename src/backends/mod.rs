@@ -124,7 +124,7 @@ impl Transmit<'_> {
 pub struct Received<'a> {
     /// The address of the sender.
     pub source: SocketAddr,
-    /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a lone datagram.
+    /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a single datagram.
     pub stride: usize,
     /// The payload.
     pub data: Data<'a>,
@@ -281,7 +281,7 @@ pub enum Notice<'a> {
 
 /// Carries datagrams.
 ///
-/// No call blocks but [`wait`](Self::wait). Errors mean that the backend can not be used any more (the socket is gone,
+/// No call blocks but [`wait`](Self::wait). Errors mean that the backend cannot be used any more (the socket is gone,
 /// the device has vanished); a problem with one datagram or one peer is never an error. Datagrams may be lost,
 /// duplicated and reordered: the protocol above copes.
 ///
@@ -411,14 +411,14 @@ pub trait Backend: Send {
     /// Sends a burst.
     ///
     /// # Errors
-    /// The backend can not be used any more.
+    /// The backend cannot be used any more.
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent>;
 
     /// Receives waiting datagrams into the backend's own buffers, at most `budget` buffers (each may hold several
     /// datagrams of one source). Returns the number of filled buffers, which stay valid until the next call.
     ///
     /// # Errors
-    /// The backend can not be used any more.
+    /// The backend cannot be used any more.
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize>;
 
     /// Returns buffer `index` of the last [`receive`](Self::receive).
@@ -431,7 +431,7 @@ pub trait Backend: Send {
     /// reason.
     ///
     /// # Errors
-    /// The backend can not be used any more.
+    /// The backend cannot be used any more.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake>;
 
     /// Counters since the backend was opened.
@@ -469,14 +469,14 @@ pub trait Neighbours {
     /// it ignores it, if it can find the peer without.
     ///
     /// # Errors
-    /// The peer can not be reached by this information; the error says why, and what to do.
+    /// The peer cannot be reached by this information; the error says why, and what to do.
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()>;
 
     /// All peers have been introduced, and do the same: makes connections to those that are reached better than over the
     /// network. Waits for them.
     ///
     /// # Errors
-    /// Some peer can not be reached in the way that was asked for; the error says why.
+    /// Some peer cannot be reached in the way that was asked for; the error says why.
     fn meet(&mut self) -> io::Result<Met> {
         Ok(Met::default())
     }

@@ -6,7 +6,7 @@ use Part::{Algorithms, Dpdk, Job, Mpi, Poller, Protocol, Rank, Tests, Transport}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// What a transport stands on, and how it waits.
+    /// The backend of a transport, and how it waits.
     Transport,
     /// Fields of [`Config`](crate::Config).
     Protocol,
@@ -71,7 +71,7 @@ pub struct Variable {
     pub part: Part,
     /// Its name.
     pub name: &'static str,
-    /// What it sets.
+    /// The setting that it changes.
     pub meaning: &'static str,
     /// The values that it takes, with units.
     pub takes: &'static str,

@@ -26,8 +26,8 @@ const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0)
 const TAG: u8 = 0xff;
 const ALONE: &str = "it has no backend for placements beside its poller, as this process has: HIKYAKU_POLLER_BULK is for \
                      all processes of a job, or for none";
-/// The longest sleep if our own backend has no file descriptor, so that a thread can not wait for both at once.
-const NAP: Duration = Duration::from_micros(50);
+/// The longest sleep if our own backend has no file descriptor, so that a thread cannot wait for both at once.
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// A [`PollerBackend`] and a backend of our own, which carries the placements.
 ///
@@ -154,8 +154,8 @@ impl Backend for Joined {
         if let Some(fd) = self.own.as_fd() {
             return self.link.wait_beside(timeout, Some(fd));
         }
-        let nap = timeout.map_or(NAP, |timeout| timeout.min(NAP));
-        self.link.wait(Some(nap))?;
+        let sleep = timeout.map_or(SLEEP, |timeout| timeout.min(SLEEP));
+        self.link.wait(Some(sleep))?;
         // Our own backend may have received something.
         Ok(Wake::Readable)
     }
@@ -237,7 +237,7 @@ impl Neighbours for Joined {
 /// Opens the backend that [`BULK_VARIABLE`] names at the IP address of `addr`. `None`: the variable is unset or empty.
 ///
 /// # Errors
-/// It can not be opened, or has no address that peers can reach.
+/// It cannot be opened, or has no address that peers can reach.
 pub(super) fn own_backend(addr: SocketAddr, options: &BindOptions) -> io::Result<Option<Box<dyn Backend>>> {
     let Some(name) = options.environment.get(BULK_VARIABLE) else {
         return Ok(None);

@@ -66,7 +66,7 @@ impl Joined {
 /// opened at the IP address of `addr`.
 ///
 /// # Errors
-/// One of the two can not be opened, or our own backend has no address that peers can reach.
+/// One of the two cannot be opened, or our own backend has no address that peers can reach.
 pub(crate) fn open(addr: SocketAddr, options: &BindOptions) -> Result<(Box<dyn Backend>, Path), BindError> {
     let failed = |source| BindError::Io {
         name: NAME,

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Config,
     backends::{Backend, Data, Received},
-    messaging::{Access, LandingId, Messenger},
+    messaging::{Access, Messenger, RegionId},
     reliability::{Burst, Limits},
     shm::{NOBODY, as_nobody},
     time::Instant,
@@ -229,8 +229,8 @@ fn record() -> impl Strategy<Value = Vec<u8>> {
                         header.fragment(Fragment { offset, total });
                     }
                     2 | 3 => {
-                        let landing = if what == 2 { 1 << 20 } else { one as u32 };
-                        header.placement(Placement { landing, offset: other });
+                        let region = if what == 2 { 1 << 20 } else { one as u32 };
+                        header.placement(Placement { region, offset: other });
                     }
                     _ => {}
                 }
@@ -269,15 +269,15 @@ proptest! {
     /// Whatever the rings and the places to which they point contain, the process accepts it, ignores it, or finds that
     /// its poller is broken.
     #[test]
-    fn nothing_that_a_poller_writes_does_harm(acts in prop::collection::vec(act(), 1..60), landing: bool) {
+    fn nothing_that_a_poller_writes_does_harm(acts in prop::collection::vec(act(), 1..60), region: bool) {
         /// The most records of one round. None may be longer than the bytes that were written.
         const MOST: usize = layout::REPORTS / 16;
         let (mut double, mut backend) = Double::new();
         let proxy = ProxyEndpoint::new(Config::default(), Limits::from(&backend.capabilities()), &[OURS]).unwrap();
         let mut messenger = Messenger::new(Box::new(proxy), &[OURS]);
-        if landing {
-            let LandingId { landing, .. } = messenger.grant(Access::Lasting, Box::new(vec![0; 100])).unwrap();
-            prop_assert_eq!(landing, 1 << 20);
+        if region {
+            let RegionId { region, .. } = messenger.register(Access::Lasting, Box::new(vec![0; 100])).unwrap();
+            prop_assert_eq!(region, 1 << 20);
         }
         let mut burst = Burst::default();
         double.tell_peer();

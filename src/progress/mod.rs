@@ -227,7 +227,7 @@ impl Driver {
 
     #[cfg(feature = "mpi")]
     /// Sleeps until something arrives or a deadline is due, for at most `most`.
-    pub(crate) fn nap(&mut self, most: Duration) -> io::Result<Wake> {
+    pub(crate) fn sleep_at_most(&mut self, most: Duration) -> io::Result<Wake> {
         let now = self.read_clock();
         self.sleep(now, Some(now + most))
     }
@@ -355,10 +355,10 @@ impl Driver {
 
     /// Copies a message that still lies in its receive buffer, because the buffer may be reused.
     #[inline]
-    fn settle(&mut self) {
+    fn copy_out(&mut self) {
         if self.messenger.is_in_place() {
             let datagram = self.backend.received(self.last).data.own().unwrap_or_default();
-            self.messenger.settle(datagram);
+            self.messenger.copy_out(datagram);
         }
     }
 
@@ -419,7 +419,7 @@ impl Driver {
     /// transmits what these commands queue.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut Messenger, Instant) {
-        self.settle();
+        self.copy_out();
         (&mut self.messenger, self.now)
     }
 
@@ -451,7 +451,7 @@ impl Driver {
     /// Drops the messenger and the backend, with all their references to memory, and goes on with others that have
     /// none.
     pub(crate) fn replace(&mut self, messenger: Messenger, backend: Box<dyn Backend>) {
-        self.settle();
+        self.copy_out();
         self.messenger = messenger;
         self.backend = backend;
         self.capabilities = self.backend.capabilities();
@@ -466,7 +466,7 @@ impl Driver {
     /// number of ready messages.
     ///
     /// # Errors
-    /// The backend has failed; this driver can not be used any more.
+    /// The backend has failed; this driver cannot be used any more.
     pub fn progress(&mut self, acks: Acks) -> io::Result<usize> {
         self.check()?;
         let now = self.read_clock();
@@ -494,7 +494,7 @@ impl Driver {
     /// Makes passes until messages are ready or `timeout` has passed. Returns whether messages are ready.
     ///
     /// # Errors
-    /// The backend has failed; this driver can not be used any more.
+    /// The backend has failed; this driver cannot be used any more.
     #[inline]
     pub fn wait_ready(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
         if self.messenger.ready() > 0 {
@@ -507,7 +507,7 @@ impl Driver {
     /// happened and, with [`Acks::Now`], also before it receives for the first time. Returns whether it is done.
     ///
     /// # Errors
-    /// The backend has failed; this driver can not be used any more.
+    /// The backend has failed; this driver cannot be used any more.
     pub fn run(
         &mut self,
         timeout: Option<Duration>,
@@ -632,7 +632,7 @@ impl Driver {
     /// Returns the number of buffers.
     #[inline]
     fn receive_burst(&mut self, now: Instant, fresh: bool) -> io::Result<usize> {
-        self.settle();
+        self.copy_out();
         if self.messenger.has_short() && self.postpone() {
             return Ok(1);
         }

@@ -100,7 +100,7 @@ macro_rules! methods {
                 fn connect(now: Instant, peer: PeerId);
                 /// Says goodbye to a peer, after all that is queued for it.
                 fn close(now: Instant, peer: PeerId);
-                /// Names the messages that may have been lost with the sessions of a peer. A layer that can not tell
+                /// Names the messages that may have been lost with the sessions of a peer. A layer that cannot tell
                 /// names none.
                 fn take_lost(peer: PeerId) -> Vec<LostMessages>;
                 /// Tries a peer that is down again, with a new session.

@@ -78,7 +78,7 @@ impl Line {
     }
 }
 
-/// What the consumer writes and the producer reads.
+/// The consumer's position: it writes it, and the producer reads it.
 #[repr(C, align(64))]
 pub(super) struct Progress {
     /// Records taken, published now and then.

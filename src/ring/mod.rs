@@ -23,7 +23,7 @@ pub use self::exchange::Exchange;
 pub(crate) use self::lines::Place;
 pub use self::lines::{Consumer, Producer, ROOM, Record, ring};
 
-/// What the ring is made of: the same as its models, which have another checker's.
+/// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {
     pub(super) use alloc::sync::Arc;
     pub(super) use core::sync::atomic;

@@ -48,7 +48,7 @@ pub(super) struct Entrance {
 pub(super) enum Failed {
     /// A call of this process failed.
     Here(&'static str, io::Error),
-    /// The other side can not.
+    /// The other side cannot.
     There(String),
     /// The other side is not what it should be.
     Stranger(String),

@@ -62,7 +62,7 @@ impl Identity {
         bytes
     }
 
-    /// Reads one. Returns it with the bytes that follow it. `None`: that process can not be reached through memory.
+    /// Reads one. Returns it with the bytes that follow it. `None`: that process cannot be reached through memory.
     pub(super) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (own, rest) = bytes.split_at_checked(LEN)?;
         let (&[TAG], own) = own.split_first_chunk()? else {

@@ -10,7 +10,7 @@
 //!
 //! The other process may be broken, and write anything at any time. So nothing here makes a reference to bytes of a
 //! segment: numbers are read once, as atomics, and bytes are copied. Positions in a ring are checked against what is
-//! possible: a broken process can not make this one read or write outside the segment.
+//! possible: a broken process cannot make this one read or write outside the segment.
 
 #[cfg(feature = "poller")]
 mod extents;

@@ -20,7 +20,7 @@ use rustix::{
 
 use crate::span::Span;
 
-/// What a process may do with a segment.
+/// The access that a process has to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

@@ -79,7 +79,7 @@ impl Credentials {
     }
 }
 
-/// Runs `act` as the user [`NOBODY`], in a thread of its own. `None`: this process is not root, so it can not.
+/// Runs `act` as the user [`NOBODY`], in a thread of its own. `None`: this process is not root, so it cannot.
 #[cfg(all(test, feature = "poller"))]
 pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     if geteuid().as_raw() != ROOT {

@@ -1,6 +1,6 @@
 #![expect(
     unsafe_code,
-    reason = "whoever waits says for what by a pointer to its stack; one thread needs no lock"
+    reason = "a waiting program says what it waits for by a pointer to its stack; one thread needs no lock"
 )]
 //! The fabric of a simulated process: a process that waits lets the others run.
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Called, Fabric, FabricError, Process},
+    mpi::engine::{CallNote, Fabric, FabricError, Process},
     time::{Instant, nanos},
 };
 
@@ -357,7 +357,7 @@ impl Fabric for Simulated {
         true
     }
 
-    fn note(&self, call: Option<Called>) {
+    fn note(&self, call: Option<CallNote>) {
         let mut scheduler = self.shared.lock();
         let node = self.node(&mut scheduler);
         node.call = call.map(|call| (node.local, call));

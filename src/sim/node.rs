@@ -8,7 +8,7 @@ use std::{
 use super::condition::Condition;
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Called, Process},
+    mpi::engine::{CallNote, Process},
     reliability::{Event, PeerId},
     time::Instant,
 };
@@ -81,7 +81,7 @@ pub(super) struct Node {
     pub(super) ended_sessions: usize,
     pub(super) habit: Habit,
     /// The call that its program is in, and since when, to be reported in case it waits for ever.
-    pub(super) call: Option<(u64, Called)>,
+    pub(super) call: Option<(u64, CallNote)>,
 }
 
 impl Node {

@@ -356,12 +356,12 @@ mod tests {
         messenger(Config::default(), &*backend, &[0], None).unwrap()
     }
 
-    /// What peers must not guess differs from one transport to the next: the keys of landings, and so those of tables.
+    /// Secrets differ from one transport to the next: the keys of regions, and so those of tables.
     #[test]
     fn each_transport_has_keys_of_its_own() {
         let key = || {
             let memory = Box::new(vec![0; 8]);
-            own_messenger().grant(Access::Lasting, memory).unwrap().key
+            own_messenger().register(Access::Lasting, memory).unwrap().key
         };
         // 2^-64 is the chance that three are alike.
         let keys = [key(), key(), key()];

@@ -127,7 +127,7 @@ impl fmt::Display for NoDescriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the backend {} has no descriptor to watch: use the backend udp, or share a Transport::assisted with a \
+            "the backend {} has no descriptor to watch: use the backend udp, or share a Transport::with_progress_thread with a \
              thread of its own",
             self.0
         )
@@ -188,7 +188,7 @@ impl BackendError {
         self.backend
     }
 
-    /// What the backend said.
+    /// The backend's error.
     #[must_use]
     pub fn io_error(&self) -> &io::Error {
         &self.source
@@ -219,16 +219,16 @@ impl From<BackendError> for io::Error {
     }
 }
 
-/// Why the helper of an [`super::Assisted`] had to stop.
+/// Why the helper of an [`super::SharedTransport`] had to stop.
 #[non_exhaustive]
-pub enum AssistedError {
+pub enum ProgressThreadError {
     /// Its thread could not be started.
     Thread(io::Error),
     /// The backend has failed: the transport cannot be used any more.
     Backend(BackendError),
 }
 
-impl fmt::Display for AssistedError {
+impl fmt::Display for ProgressThreadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread(error) => write!(f, "the helper thread cannot be started: {error}"),
@@ -237,9 +237,9 @@ impl fmt::Display for AssistedError {
     }
 }
 
-crate::debug_as_display!(AssistedError);
+crate::debug_as_display!(ProgressThreadError);
 
-impl Error for AssistedError {
+impl Error for ProgressThreadError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Thread(error) => Some(error),

@@ -244,9 +244,9 @@ pub struct Fragment {
 /// The place of the payload in memory that the receiver has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The landing that the receiver granted.
-    pub landing: u32,
-    /// Offset in the landing, bytes.
+    /// The region that the receiver granted.
+    pub region: u32,
+    /// Offset in the region, bytes.
     pub offset: u64,
 }
 
@@ -271,7 +271,7 @@ pub struct Credit {
 }
 
 bitflags! {
-    /// What a side announces in its opening, beyond version 2. The bits of the upper half are
+    /// Features that a side announces in its opening, beyond version 2. The bits of the upper half are
     /// [`REQUIRED`](Self::REQUIRED).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Features: u32 {

@@ -97,17 +97,17 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! [`Placement`]: the payload belongs to a landing and not to a message. The message number field holds the key of the
-//! landing.
+//! [`Placement`]: the payload belongs to a region and not to a message. The message number field holds the key of the
+//! region.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
-//! |                            landing                            |  0
+//! |                            region                            |  0
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! |                         reserved, zero                        |  4
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! |                                                               |  8
-//! +                     offset in the landing                     +
+//! +                     offset in the region                     +
 //! |                                                               | 12
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```

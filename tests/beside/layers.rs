@@ -124,11 +124,11 @@ fn a_placement_is_sent_when_it_has_arrived() {
     medium.send(0, b"hello");
     medium.run();
     medium.events(0);
-    let landing = medium.ends[1]
-        .grant(Access::Lasting, Box::new(vec![0; 50_000]))
+    let region = medium.ends[1]
+        .register(Access::Lasting, Box::new(vec![0; 50_000]))
         .unwrap();
     let (now, peer, data) = (medium.now, medium.peer, Bytes::from(pattern(50_000, 3)));
-    let tokens = [0, 1].map(|_| medium.ends[0].place(now, peer, 0, landing, 0, data.clone()).unwrap());
+    let tokens = [0, 1].map(|_| medium.ends[0].place(now, peer, 0, region, 0, data.clone()).unwrap());
     assert!(medium.transmit(0) > 1);
     assert_eq!(medium.events(0), [], "nothing has been received");
     assert!(!medium.ends[0].layer().is_idle(peer));

@@ -167,7 +167,7 @@ fn the_cheapest_is_chosen() {
     }
 }
 
-/// What these schedules do.
+/// The work of these schedules.
 fn counted(schedules: &[Schedule]) -> Work {
     let mut work = Work::default();
     let bytes = |spans: &[hikyaku::mpi::collectives::Span]| {
@@ -223,7 +223,7 @@ fn work_is_what_the_schedules_do() {
 
 #[test]
 fn where_processors_are_shared_work_counts() {
-    // On two processors.
+    // On two cores.
     let choose = |collective, size: usize, bytes| {
         let sharing = size as f64 / 2.0;
         let model = Model {

@@ -9,7 +9,7 @@ use crate::{
     machine::{Atom, Memory, Process},
 };
 
-/// What a case is made from.
+/// The parameters of a case.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) size: usize,

@@ -1,4 +1,4 @@
-//! Names of algorithms, and calls that can not be.
+//! Names of algorithms, and calls that cannot be.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What is known before a schedule starts: peers, memory, and that it is short.
+//! Properties of a schedule before it starts: its peers, its memory, and that it is short.
 
 use hikyaku::mpi::collectives::{Algorithm, Call, Collective, Peer, Schedule, Step};
 

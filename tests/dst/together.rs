@@ -9,7 +9,7 @@ use hikyaku::mpi::{
 
 use super::{
     prng::Prng,
-    safe::{Patience, i64s},
+    safe::{Timeout, i64s},
     script::Limits,
 };
 
@@ -216,9 +216,9 @@ fn go(
 }
 
 fn test(mut request: Request) -> Result<(), Error> {
-    let mut patience = Patience::default();
+    let mut timeout = Timeout::default();
     while request.test()?.is_none() {
-        patience.wait();
+        timeout.wait();
     }
     Ok(())
 }

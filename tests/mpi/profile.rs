@@ -1,4 +1,4 @@
-//! What a profiler is told, and what a trace holds of it.
+//! The reports to a profiler, and the part of them that a trace holds.
 
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +58,7 @@ impl Profiler for Witness {
     }
 }
 
-/// What rank 0 of a job calls, as its own profiler sees it.
+/// The calls of rank 0 of a job, as its own profiler sees them.
 fn witnessed(size: u32, program: impl Fn(Communicator) + Sync) -> Vec<(Entry, Told)> {
     let witness = Arc::new(Witness::default());
     let others = Arc::new(Witness::default());

@@ -30,11 +30,11 @@ use super::{
     support::{connect, options, pattern, processes_on},
 };
 
-/// What somebody else can see and do of a backend.
+/// A backend that another part of the test can watch and change.
 #[derive(Default)]
 struct Watched {
     stats: Mutex<BackendStats>,
-    /// What is transmitted is lost.
+    /// Transmitted packets are lost.
     cut: AtomicBool,
 }
 
@@ -65,7 +65,7 @@ impl<B: Backend> Backend for Watching<B> {
     }
 }
 
-/// What each rank's backends have carried: both together, and its own.
+/// The datagrams that each rank's backends have carried: both together, and its own.
 #[derive(Clone, Default)]
 struct Pair {
     both: Arc<Watched>,

@@ -1,4 +1,4 @@
-//! What goes wrong, and that it is told.
+//! Faults, and the errors that report them.
 
 use std::{fs, io::ErrorKind, path::PathBuf, sync::Arc, time::Duration};
 
@@ -432,7 +432,7 @@ fn a_full_disk_is_told() {
     }
 }
 
-/// Who waits for whom says more than that it is not written down.
+/// The report of a deadlock says which rank waits for which.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_deadlock_goes_before_a_full_disk() {

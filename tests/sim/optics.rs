@@ -348,7 +348,7 @@ fn without_ports_nothing_goes() {
         };
         let calls = waiting.iter().map(|one| one.call.as_ref().map(|call| call.call));
         assert!(calls.eq([Some("MPI_Barrier"); 3]), "{changes:?}: {error}");
-        assert!(error.to_string().contains("no light path can be set up"), "{error}");
+        assert!(error.to_string().contains("no circuit can be set up"), "{error}");
         assert!(*time < Duration::from_millis(500), "{changes:?}: {error}");
         // Late, but there.
         optics.changes.push(at(2_000, Available::Wavelengths(9)));
@@ -385,7 +385,7 @@ fn without_ports_nothing_goes() {
     let outcome = none
         .run(|engine| Communicator::world(engine).barrier().is_err())
         .unwrap();
-    assert_eq!(outcome.results, [true, true], "the peer can not be reached");
+    assert_eq!(outcome.results, [true, true], "the peer cannot be reached");
     let refused = |change: &dyn Fn(&mut Optics)| {
         let mut optics = Optics::default();
         change(&mut optics);

@@ -13,7 +13,7 @@ use hikyaku::{
     sim::{self, Available, Change, Impairment, Network, Optics, Simulation, Topology},
 };
 
-/// What each simulation comes to: its time in ns, and its digest.
+/// The result of each simulation: its time in ns, and its digest.
 ///
 /// These may change only with what is simulated: when the protocol, the engine, a collective or the model is meant to do
 /// something else (at other times, in another order) than before. Then run the test, and take what it prints. When nothing

@@ -193,7 +193,7 @@ fn who_is_not_simulated_can_not_wait() {
     assert!(Communicator::world(&engines[0]).barrier().is_err());
 }
 
-/// Processors may be busy beyond it, and programs do not go on then.
+/// Cores may be busy beyond it, and programs do not go on then.
 #[test]
 fn the_limit_holds() {
     let talk = |engine: &Arc<Engine>| Communicator::world(engine).barrier().is_ok();

@@ -1,4 +1,4 @@
-//! Who is dead, when, and who is not.
+//! Peers that are declared dead, when, and peers that are not.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What must hold for every commit and needs no tests: format, lints, docs, packages, `no_std`, licences.
+//! The checks of every commit that need no tests: format, lints, docs, packages, `no_std`, licences.
 
 use crate::{
     no_std, packages,

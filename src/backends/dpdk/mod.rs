@@ -9,29 +9,29 @@
 //!   returns. A few datagrams to a neighbour whose address is not known yet wait for the address.
 //! - **In**: bursts are received into buffers of another pool, so that neither direction can starve the other; the
 //!   payload is handed up where it lies.
-//! - **Waiting** is polling (there are no interrupts), with short naps after a while.
+//! - **Waiting** is polling (there are no interrupts), with short sleeps after a while.
 //!
 //! [`DpdkBackend::bind`] opens a port for one backend; several backends of a process share a [`DpdkPort`]. The first
 //! port of a process starts DPDK; its settings count for all later ones.
 
+mod device_selection;
 mod discovery;
 mod eal;
 mod error;
 mod ethernet;
+mod exclusive_port;
 mod frame;
 mod gather;
-mod lone;
-mod nap;
 mod neighbours;
 mod options;
-mod place;
 mod port;
+mod single;
+mod sleep;
 mod slots;
 mod stats;
 mod sys;
 #[cfg(test)]
 mod tests;
-mod whole;
 
 use std::{
     fmt, io,
@@ -45,9 +45,9 @@ use self::{
     ethernet::{ETHERNET, Host, Useless},
     frame::{Datagram, Frame, Headers, Template, UdpChecksum, Usual},
     gather::Gather,
-    nap::Naps,
     neighbours::Neighbours,
     port::{Item, Mailbox, STRIDE, Seat},
+    sleep::Sleeps,
     slots::{Slot, Slots},
     sys::{Attached, BURST, Burst, Packet, Payload, Pool, ReceiveQueue, Rule, Scope, SendQueue},
 };
@@ -58,9 +58,9 @@ pub use self::{
     stats::DpdkStats,
 };
 pub(crate) use self::{
+    exclusive_port::{Lent, lending_size},
     gather::Outgoing,
     port::Lending,
-    whole::{Lent, lending_size},
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::{span::Span, time::Instant};
@@ -106,11 +106,11 @@ pub struct DpdkBackend {
     /// The address under which the port knows this backend.
     seat: SocketAddr,
     /// Receives datagrams for any UDP port of the address.
-    whole: bool,
+    exclusive: bool,
     checksum: UdpChecksum,
     max_datagram: usize,
-    /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends.
-    lone: usize,
+    /// The largest datagram that [`transmit_single`](Self::transmit_single) sends.
+    single: usize,
     identification: u16,
     /// The index in `queues` of the queue that sends next.
     next_queue: usize,
@@ -204,9 +204,9 @@ impl DpdkBackend {
             usual: Usual::new(&host),
             checksum,
             seat: host.addr,
-            whole: false,
+            exclusive: false,
             max_datagram: usize::from(shared.options.packet_size()) - host.overhead(),
-            lone: 0,
+            single: 0,
             identification: 0,
             next_queue: 0,
             span: own.len() + usize::from(!others.is_empty()),
@@ -217,7 +217,7 @@ impl DpdkBackend {
             more: DpdkStats::default(),
             port,
         };
-        this.lone = this.most_lone();
+        this.single = this.most_single();
         // Neighbours that know this address with another Ethernet address learn the new one.
         this.send_alone(&discovery::announce(&host));
         this
@@ -227,7 +227,7 @@ impl DpdkBackend {
     #[must_use]
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.max_datagram = bytes.clamp(1, self.max_datagram);
-        self.lone = self.most_lone();
+        self.single = self.most_single();
         self
     }
 
@@ -280,7 +280,7 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends one frame that this backend has made. A frame that can not be sent now is lost.
+    /// Sends one frame that this backend has made. A frame that cannot be sent now is lost.
     fn send_alone(&mut self, bytes: &[u8]) {
         let mut one = Burst::new();
         if self.port.shared.pools.send.take(1, bytes.len(), &mut one) {
@@ -485,7 +485,9 @@ impl DpdkBackend {
             return;
         }
         let payload = Payload::new(packet, start..end);
-        if datagram.destination == self.host.addr || (self.whole && datagram.destination.ip() == self.host.addr.ip()) {
+        if datagram.destination == self.host.addr
+            || (self.exclusive && datagram.destination.ip() == self.host.addr.ip())
+        {
             self.keep(Slot::new(payload, source));
         } else if !self
             .port
@@ -538,8 +540,8 @@ impl DpdkBackend {
     /// place.
     #[inline(always)]
     pub(crate) fn transmit_spans(&mut self, now: Instant, transmit: Outgoing<'_>) -> io::Result<Sent> {
-        let lone = self.transmit_lone(now, transmit);
-        Ok(lone.unwrap_or_else(|| self.transmit_any(now, &transmit)))
+        let single = self.transmit_single(now, transmit);
+        Ok(single.unwrap_or_else(|| self.transmit_any(now, &transmit)))
     }
 
     #[inline(never)]
@@ -551,7 +553,7 @@ impl DpdkBackend {
         if to.is_ipv4() != self.host.addr.is_ipv4() {
             return self.dropped();
         }
-        // This backend does not fragment: a datagram that does not fit can not be sent, whatever the caller allows.
+        // This backend does not fragment: a datagram that does not fit cannot be sent, whatever the caller allows.
         let datagram = transmit.segment_size.min(transmit.len);
         if datagram > self.max_datagram || datagram == 0 || transmit.segments() > BURST {
             return self.dropped();
@@ -710,15 +712,15 @@ impl Backend for DpdkBackend {
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         // (Made twice, because the first one nearly always stays out of memory.)
-        let lone = self.transmit_lone(now, Outgoing::new(transmit));
-        Ok(lone.unwrap_or_else(|| self.transmit_any(now, &Outgoing::new(transmit))))
+        let single = self.transmit_single(now, Outgoing::new(transmit));
+        Ok(single.unwrap_or_else(|| self.transmit_any(now, &Outgoing::new(transmit))))
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         let mut looks = 0;
         self.slots.clear();
-        let lone = self.receive_lone(budget, &mut looks);
-        Ok(lone.unwrap_or_else(|| self.receive_any(now, budget, looks)))
+        let single = self.receive_single(budget, &mut looks);
+        Ok(single.unwrap_or_else(|| self.receive_any(now, budget, looks)))
     }
 
     fn received(&mut self, index: usize) -> Received<'_> {
@@ -733,12 +735,12 @@ impl Backend for DpdkBackend {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        let mut naps = Naps::new(timeout);
+        let mut sleeps = Sleeps::new(timeout);
         loop {
             if !self.staged.is_empty() || !self.mailbox.is_empty() || self.stage() {
                 return Ok(Wake::Readable);
             }
-            if !naps.next() {
+            if !sleeps.next() {
                 return Ok(Wake::TimedOut);
             }
         }

@@ -18,8 +18,8 @@ use super::{
     eal,
     ethernet::Host,
     frame::UdpChecksum,
-    nap::pause,
     options::Checksum,
+    sleep::pause,
     slots::Slot,
     sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
 };
@@ -45,7 +45,7 @@ static SHOWN: AtomicBool = AtomicBool::new(false);
 /// packets are not in EAL's memory.
 fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
     let why = if elsewhere {
-        "packets that are lent to other processes can not be shown to another end, too: use it without zero-copy"
+        "packets that are lent to other processes cannot be shown to another end, too: use it without zero-copy"
     } else if SHOWN.swap(true, Ordering::Relaxed) {
         "DPDK closes the file of its memory when it shows that to another end: a process can open one such link, once"
     } else {
@@ -362,7 +362,7 @@ impl DpdkPort {
             receive: Arc::clone(&pools.receive),
             send: Arc::clone(&pools.send),
         };
-        let mut left = options.patience;
+        let mut left = options.link_timeout;
         let opened = Port::open(&setup, &mut || {
             let again = options.device.needs_other_end() && left >= RETRY;
             if again {

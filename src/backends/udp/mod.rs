@@ -1,7 +1,7 @@
 //! The UDP socket backend: IPv4 and IPv6, segmentation offload (GSO), receive offload (GRO).
 //!
 //! One unconnected socket carries all peers. The system call determines the latency, so each case takes the cheapest
-//! one: a small lone datagram goes out by `sendto` (gathered by copying) and comes in by `recvfrom`; larger gather
+//! one: a small single datagram goes out by `sendto` (gathered by copying) and comes in by `recvfrom`; larger gather
 //! lists and bursts take `sendmsg`, and while there is bulk to receive, GRO and `recvmsg`.
 
 mod bulk;
@@ -66,7 +66,7 @@ pub struct UdpBackend {
     stats: BackendStats,
 }
 
-/// What to do after a failed send call.
+/// The reaction to a failed send call.
 enum Failure {
     Again,
     Busy,
@@ -159,7 +159,7 @@ impl UdpBackend {
         }
     }
 
-    /// One send call: lone datagrams and bursts alike.
+    /// One send call: single datagrams and bursts alike.
     fn send_call(&mut self, transmit: &Transmit<'_>) -> io::Result<()> {
         let fd = self.sender.as_ref().unwrap_or(&self.socket).fd();
         let to = &self.destination.1;
@@ -257,7 +257,7 @@ impl UdpBackend {
                 ..*transmit
             };
             match self.send_whole(&lone) {
-                // The datagrams before this one are sent and can not be called back, so this is a loss and no longer
+                // The datagrams before this one are sent and cannot be called back, so this is a loss and no longer
                 // "nothing was sent".
                 Err((error, Failure::Busy)) if index > 0 => return Err((error, Failure::Dropped)),
                 result => result?,

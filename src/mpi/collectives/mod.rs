@@ -48,7 +48,7 @@
 //! Collectives between two groups (inter-communicators) have one algorithm each, in `inter`
 //! ([`Call::schedule_between`]).
 //!
-//! A [`Plan`] says which peers of a schedule are connected when, where that takes time and there can not be many.
+//! A [`Plan`] says which peers of a schedule are connected when, where that takes time and there cannot be many.
 
 mod accumulator;
 mod algorithm;

@@ -6,8 +6,8 @@ use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec, vec::Vec};
 use super::{
     buffer::Buffer,
     check::{Agreement, Check},
+    connection_plan::{ConnectionPlan, End, Progress, process},
     core::{Core, Ended, RequestId, Route},
-    links::{End, Links, Progress, process},
     regions::{Address, Memory},
 };
 use crate::{
@@ -136,7 +136,7 @@ pub(crate) struct Collectives {
     draining: Vec<u32>,
     /// Collectives that end when the fabric has released their connections.
     pub(super) releasing: VecDeque<u32>,
-    pub(crate) links: Links,
+    pub(crate) connection_plan: ConnectionPlan,
 }
 
 impl Collectives {
@@ -154,11 +154,11 @@ impl Collectives {
     /// Opens sessions with all peers of a collective, if the options say so.
     pub(super) fn open_ahead(&self, core: &mut Core, messenger: &mut Messenger, now: Instant, planned: &Planned) {
         let Collective { schedule, group, .. } = &planned.call;
-        self.links.open_ahead(core, messenger, now, (schedule, group));
+        self.connection_plan.open_ahead(core, messenger, now, (schedule, group));
     }
 
     fn plan_links(&mut self, core: &Core, call: &Collective) -> Option<Progress> {
-        self.links.plan(core, (&call.schedule, &call.group))
+        self.connection_plan.plan(core, (&call.schedule, &call.group))
     }
 
     /// Goes on with all collectives that wait for something that has happened.
@@ -300,12 +300,12 @@ impl Collectives {
     fn goes_on_with_plan(&mut self, core: &Core, messenger: &Messenger, running: &mut Running) -> bool {
         let group = &running.planned.call.group;
         let plan = running.plan.as_mut();
-        plan.is_some_and(|plan| self.links.follow(core, messenger, group, plan))
+        plan.is_some_and(|plan| self.connection_plan.follow(core, messenger, group, plan))
     }
 
     /// The collective has ended: gives whether the fabric has released everything.
     fn end_plan(&mut self, group: &Group, plan: &mut Progress, index: u32) -> bool {
-        if self.links.end(group, plan) {
+        if self.connection_plan.end(group, plan) {
             self.releasing.push_back(index);
         }
         plan.end == End::Released
@@ -321,7 +321,7 @@ impl Collectives {
         }
     }
 
-    /// A process is lost: every collective with it as a member fails, since its members can not rely on each other any
+    /// A process is lost: every collective with it as a member fails, since its members cannot rely on each other any
     /// more.
     pub(super) fn fail(&mut self, core: &mut Core, process: u32, error: PeerError) {
         for index in 0..self.running.len() {

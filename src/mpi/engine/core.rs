@@ -14,13 +14,13 @@ use core::task::Waker;
 pub(crate) use self::leaving::AnyOf;
 use self::leaving::Leaving;
 use super::{
-    buffer::{Buffer, Lender, Loans},
+    buffer::{Buffer, PinnedBuffer, Pins},
     peers::Peers,
 };
 use crate::{
     error::{PeerError, SendError},
     messaging::{
-        LandingId, Messenger,
+        Messenger, RegionId,
         tagged::{ActiveMessages, Completion, Envelope, Handle, Outcome, Posting, Selector, Tagged, TaggedStats},
     },
     mpi::error::ErrorClass,
@@ -83,7 +83,7 @@ impl Ended {
     }
 }
 
-/// What is told when a request ends.
+/// The result that is reported when a request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The application.
@@ -93,7 +93,7 @@ pub(super) enum Owner {
     /// The collective with this index.
     Collective(u32),
     /// A message of a partitioned channel: index of the channel, number of the message.
-    Channel(u32, u32),
+    Partitioned(u32, u32),
 }
 
 enum State {
@@ -108,8 +108,8 @@ struct Slot {
     state: State,
     /// Set for a receive that is posted.
     handle: Option<Handle>,
-    /// Set for a send, which has not ended before all loans are back.
-    loans: Option<Loans>,
+    /// Set for a send, which has not ended before all pins are back.
+    pins: Option<Pins>,
     /// The peer that the request needs, if it names one.
     peer: Option<PeerId>,
     /// The processes of which it needs one, if it names no source.
@@ -122,7 +122,7 @@ impl Slot {
         owner: Owner::Nobody,
         state: State::Free,
         handle: None,
-        loans: None,
+        pins: None,
         peer: None,
         any_of: None,
     };
@@ -132,8 +132,8 @@ impl Slot {
     fn clear(&mut self) {
         self.state = State::Free;
         self.handle = None;
-        if self.loans.is_some() {
-            self.loans = None;
+        if self.pins.is_some() {
+            self.pins = None;
         }
         if self.any_of.is_some() {
             self.any_of = None;
@@ -183,7 +183,7 @@ pub(crate) struct Core {
     told: BTreeSet<(u32, u32)>,
     /// Processes that have called `MPI_Finalize`.
     pub(super) leaving: Leaving,
-    /// The only thread of the program that calls is waiting, so this process can not send to itself.
+    /// The only thread of the program that calls is waiting, so this process cannot send to itself.
     pub(super) sole_caller_waits: bool,
     /// Processes lost of which the operations that stand on requests have not been told.
     pub(super) losses: VecDeque<(u32, PeerError)>,
@@ -202,7 +202,7 @@ pub(super) enum Arrived {
         handler: u32,
         data: Vec<u8>,
     },
-    Landed(LandingId),
+    Landed(RegionId),
 }
 
 impl Inbox {
@@ -224,7 +224,7 @@ impl ActiveMessages for Inbox {
         self.push(Some(peer), handler, data);
     }
 
-    fn landed(&mut self, id: LandingId) {
+    fn landed(&mut self, id: RegionId) {
         self.0.push_back(Arrived::Landed(id));
     }
 }
@@ -305,7 +305,7 @@ impl Core {
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Ended> {
         let slot = self.slot(id)?;
         let State::Ended(ended) = slot.state else { return None };
-        if slot.loans.as_ref().is_some_and(|loans| !loans.are_back()) {
+        if slot.pins.as_ref().is_some_and(|pins| !pins.are_released()) {
             return None;
         }
         slot.clear();
@@ -316,7 +316,7 @@ impl Core {
     /// Whether the request has ended.
     pub(crate) fn is_done(&mut self, id: RequestId) -> bool {
         self.slot(id).is_some_and(|slot| {
-            matches!(slot.state, State::Ended(_)) && slot.loans.as_ref().is_none_or(Loans::are_back)
+            matches!(slot.state, State::Ended(_)) && slot.pins.as_ref().is_none_or(Pins::are_released)
         })
     }
 
@@ -405,10 +405,10 @@ impl Core {
         if let Some(error) = self.absent(process, bits) {
             return Some(self.failed_to(owner, process, error));
         }
-        let (lender, loans) = Lender::new(buffer);
+        let (pinned, pins) = PinnedBuffer::new(buffer);
         let (id, slot) = self.request(owner, Some(peer));
-        slot.loans = Some(loans);
-        if let Err(error) = self.tagged.send(messenger, now, peer, bits, Box::new(lender), id.0) {
+        slot.pins = Some(pins);
+        if let Err(error) = self.tagged.send(messenger, now, peer, bits, Box::new(pinned), id.0) {
             self.forget(id);
             return Some(self.failed_at_once(owner, process, error));
         }
@@ -423,10 +423,10 @@ impl Core {
             self.collect();
             return None;
         }
-        let (lender, loans) = Lender::new(buffer);
+        let (pinned, pins) = PinnedBuffer::new(buffer);
         let (id, slot) = self.request(owner, None);
-        slot.loans = Some(loans);
-        self.tagged.send_self_later(bits, Box::new(lender), id.0);
+        slot.pins = Some(pins);
+        self.tagged.send_self_later(bits, Box::new(pinned), id.0);
         self.collect();
         Some(id)
     }
@@ -597,7 +597,7 @@ impl Core {
             Owner::Caller => {}
             Owner::Nobody => self.forget(id),
             Owner::Collective(index) => self.advancing.push_back(index),
-            Owner::Channel(index, message) => self.channel_news.push_back((index, message, id)),
+            Owner::Partitioned(index, message) => self.channel_news.push_back((index, message, id)),
         }
     }
 
@@ -752,7 +752,7 @@ impl Core {
         self.inbox = Inbox::default();
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
-            if matches!(slot.state, State::Pending) || slot.loans.is_some() {
+            if matches!(slot.state, State::Pending) || slot.pins.is_some() {
                 slot.clear();
                 self.free.push(index as u32);
                 self.ended += 1;

@@ -14,7 +14,7 @@ use crate::{
     time::Instant,
 };
 
-/// The network can not be used any more; says why.
+/// The network cannot be used any more; says why.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FabricError(pub String);
 
@@ -30,7 +30,7 @@ impl core::error::Error for FabricError {}
 
 /// The MPI call that a program is in: reported for processes that wait for ever.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Called {
+pub(crate) struct CallNote {
     pub(crate) call: &'static str,
     pub(crate) context: u32,
     pub(crate) peer: Option<Rank>,
@@ -102,7 +102,7 @@ pub(crate) trait Fabric: Send + Sync {
     }
 
     /// The program is in this MPI call; `None`: in none.
-    fn note(&self, call: Option<Called>) {
+    fn note(&self, call: Option<CallNote>) {
         let _ = call;
     }
 

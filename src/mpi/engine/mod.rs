@@ -19,28 +19,28 @@
 
 mod array;
 mod buffer;
-mod channel;
 mod check;
 mod class;
 mod collective;
 mod communicator;
+mod connection_plan;
 mod core;
 mod fabric;
 mod groups;
-mod links;
 #[cfg(feature = "sim")]
 mod met;
 #[cfg(not(feature = "sim"))]
 #[path = "native_only.rs"]
 mod met;
 mod native;
+mod partitioned;
 mod peers;
 mod pool;
 mod process;
 mod profile;
 mod regions;
-mod remote;
 mod request;
+mod rma;
 mod settings;
 #[cfg(feature = "sim")]
 pub(crate) mod simulated;
@@ -59,7 +59,7 @@ use alloc::{sync::Arc, task::Wake, vec::Vec};
 
 #[cfg(fuzzing)]
 #[doc(hidden)]
-pub use self::remote::drive as window_messages;
+pub use self::rma::drive as window_messages;
 pub use self::{
     array::Array,
     communicator::{
@@ -69,15 +69,15 @@ pub use self::{
     fabric::FabricError,
     profile::{Entry, Exit, Profiler},
     regions::{Buffers, Region},
-    remote::WindowStats,
     request::{Request, Status, uninterrupted},
+    rma::WindowStats,
     settings::for_job,
     start::{ConnectError, Unconnected},
     window::{LockKind, Operands, Target, Window},
 };
 pub(crate) use self::{
-    fabric::{Called, Fabric},
-    links::Links,
+    connection_plan::ConnectionPlan,
+    fabric::{CallNote, Fabric},
     peers::Peers,
     process::Process,
 };
@@ -172,7 +172,7 @@ impl Engine {
         let size = peers.len() as u32;
         let short = driver.messenger().layer().takes_short();
         let mut core = Process::new(driver.messenger(), Peers::all(peers), options.eager_limit);
-        core.set_links(Links::ahead(options.connect_ahead));
+        core.set_connection_plan(ConnectionPlan::ahead(options.connect_ahead));
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread, the program must make an MPI call now and then for others to make progress.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
@@ -233,7 +233,7 @@ impl Engine {
     /// Counters of what other processes do to the windows of this one.
     #[must_use]
     pub fn window_stats(&self) -> WindowStats {
-        self.read(|core| core.remote.stats())
+        self.read(|core| core.rma.stats())
     }
 
     /// Number of requests that have neither ended nor been given up.
@@ -324,7 +324,7 @@ impl Engine {
         if let Some(profiler) = self.profile.profiler() {
             profiler.enter(begun, &entry);
         }
-        self.fabric.note(Some(Called {
+        self.fabric.note(Some(CallNote {
             call: entry.call,
             context: 0,
             peer: None,

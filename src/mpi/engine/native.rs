@@ -39,9 +39,9 @@ use crate::{
 };
 
 /// Longest sleep of a thread that waits without the lock.
-const NAP: Duration = Duration::from_millis(50);
+const SLEEP: Duration = Duration::from_millis(50);
 /// The same for backends that can be waited for only with the lock.
-const SHORT_NAP: Duration = Duration::from_micros(200);
+const SHORT_SLEEP: Duration = Duration::from_micros(200);
 /// A thread that waits longer than this has the peers that it waits for probed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -220,19 +220,19 @@ impl Native {
     fn sleep(&self, mut inner: MutexGuard<'_, Inner>, before: u64) {
         let Some(readable) = &self.readable else {
             // A backend between threads of one process has its own way to wait, which needs the lock.
-            let wait = inner.driver.nap(SHORT_NAP);
+            let wait = inner.driver.sleep_at_most(SHORT_SLEEP);
             let _ = inner.result(wait);
             self.unlock(inner, before);
             thread::yield_now();
             return;
         };
-        let nap = match inner.driver.messenger_mut().set_asleep(true) {
-            true => inner.driver.time_left().map_or(NAP, |left| left.min(NAP)),
+        let sleep = match inner.driver.messenger_mut().set_asleep(true) {
+            true => inner.driver.time_left().map_or(SLEEP, |left| left.min(SLEEP)),
             false => Duration::ZERO,
         };
         let ticket = self.unlock_to_sleep(inner, before);
-        if !nap.is_zero() {
-            let (bell, timeout) = (self.bell.as_ref(), Timespec::try_from(nap).ok());
+        if !sleep.is_zero() {
+            let (bell, timeout) = (self.bell.as_ref(), Timespec::try_from(sleep).ok());
             let mut fds = [
                 PollFd::new(readable, PollFlags::IN),
                 PollFd::new(bell.unwrap_or(readable), PollFlags::IN),

@@ -4,12 +4,12 @@
 use core::ops::{Deref, DerefMut};
 
 use super::{
-    channel::Channels,
     collective::Collectives,
+    connection_plan::ConnectionPlan,
     core::{Arrived, Core, RequestId},
-    links::Links,
+    partitioned::Channels,
     peers::Peers,
-    remote::{self, Net, OnDemand, Remote},
+    rma::{self, Net, OnDemand, Rma},
 };
 use crate::{
     error::PeerError,
@@ -23,7 +23,7 @@ pub(crate) struct Process {
     pub(super) requests: Core,
     pub(super) collectives: Collectives,
     pub(super) channels: Channels,
-    pub(super) remote: OnDemand,
+    pub(super) rma: OnDemand,
 }
 
 impl Deref for Process {
@@ -49,13 +49,13 @@ impl Process {
             requests: Core::new(messenger, peers, eager_limit),
             collectives: Collectives::default(),
             channels: Channels::default(),
-            remote: OnDemand::default(),
+            rma: OnDemand::default(),
         }
     }
 
     /// How the peers of collectives are connected before they are needed.
-    pub(crate) fn set_links(&mut self, links: Links) {
-        self.collectives.links = links;
+    pub(crate) fn set_connection_plan(&mut self, connection_plan: ConnectionPlan) {
+        self.collectives.connection_plan = connection_plan;
     }
 
     /// Takes what the messenger has ready, and goes on with the operations that waited for it.
@@ -66,8 +66,8 @@ impl Process {
     /// The same, also if a message [is in place](Messenger::is_in_place), at the end of `datagram`.
     pub(crate) fn pump_in_place(&mut self, messenger: &mut Messenger, now: Instant, datagram: &[u8]) {
         self.requests.take_ready(messenger, now, datagram);
-        if !self.remote.is_settled() || !self.requests.inbox.0.is_empty() {
-            self.with_remote(messenger, now, |remote, net| remote.pump(net));
+        if !self.rma.is_settled() || !self.requests.inbox.0.is_empty() {
+            self.with_rma(messenger, now, |rma, net| rma.pump(net));
         }
         let core = &mut self.requests;
         core.collect();
@@ -86,7 +86,7 @@ impl Process {
     pub(crate) fn handle_event(&mut self, messenger: &mut Messenger, now: Instant, event: Event) {
         if let Event::Sent { token, .. } = event {
             if !self.requests.tagged.handle_sent(token) {
-                self.with_remote(messenger, now, |remote, net| remote.handle_sent(net, token));
+                self.with_rma(messenger, now, |rma, net| rma.handle_sent(net, token));
             }
             self.requests.collect();
         } else {
@@ -104,7 +104,7 @@ impl Process {
     /// Operations with processes that are lost, or that take no part in a collective, fail.
     fn tell_losses(&mut self, messenger: &mut Messenger, now: Instant) {
         while let Some((process, error)) = self.requests.losses.pop_front() {
-            self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
+            self.with_rma(messenger, now, |rma, net| rma.fail(net, process, error));
             if error != PeerError::Closed {
                 self.collectives.fail(&mut self.requests, process, error);
             }
@@ -123,9 +123,9 @@ impl Process {
 
     /// Peers that pending requests, probes and remote memory need: their silence must be noticed.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
-        let remote = self.remote.awaited();
-        let remote = remote.filter_map(|process| self.requests.peers.get(process));
-        self.requests.awaited().chain(remote)
+        let rma = self.rma.awaited();
+        let rma = rma.filter_map(|process| self.requests.peers.get(process));
+        self.requests.awaited().chain(rma)
     }
 
     /// Calls `f`, in which a call that waits checks whether it may go on. `sole_caller`: no other thread of the program
@@ -144,12 +144,12 @@ impl Process {
         self.requests.abandon(messenger);
         self.collectives.clear();
         self.channels.clear();
-        self.remote = OnDemand::default();
+        self.rma = OnDemand::default();
     }
 
     // ---- remote memory
 
-    fn remote<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Remote, Net<'a>) {
+    fn rma<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Rma, Net<'a>) {
         let core = &mut self.requests;
         let net = Net {
             me: core.process(),
@@ -161,24 +161,24 @@ impl Process {
             touched: &mut core.touched,
             scratch: &mut core.scratch,
         };
-        (self.remote.it(), net)
+        (self.rma.it(), net)
     }
 
     /// Calls `f` with the state of remote memory, and handles what it has ended or sent to this process itself.
-    pub(super) fn with_remote<R>(
+    pub(super) fn with_rma<R>(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
-        f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R,
+        f: impl FnOnce(&mut Rma, &mut Net<'_>) -> R,
     ) -> R {
-        let (remote, mut net) = self.remote(messenger, now);
-        let result = f(remote, &mut net);
+        let (rma, mut net) = self.rma(messenger, now);
+        let result = f(rma, &mut net);
         if !self.requests.inbox.0.is_empty() {
             self.handle_inbox(messenger, now);
         }
-        let remote = self.remote.it();
-        self.requests.ended += u64::from(core::mem::take(&mut remote.news));
-        for (id, ended) in core::mem::take(&mut remote.ended) {
+        let rma = self.rma.it();
+        self.requests.ended += u64::from(core::mem::take(&mut rma.news));
+        for (id, ended) in core::mem::take(&mut rma.ended) {
             self.requests.end(id, ended);
         }
         result
@@ -190,11 +190,11 @@ impl Process {
             match arrived {
                 Arrived::Active {
                     peer,
-                    handler: remote::HANDLER,
+                    handler: rma::HANDLER,
                     data,
                 } => {
-                    let (remote, mut net) = self.remote(messenger, now);
-                    remote.handle(&mut net, peer, &data);
+                    let (rma, mut net) = self.rma(messenger, now);
+                    rma.handle(&mut net, peer, &data);
                 }
                 Arrived::Active {
                     peer: Some(peer),
@@ -206,8 +206,8 @@ impl Process {
                 }
                 Arrived::Active { .. } => {}
                 Arrived::Landed(id) => {
-                    let (remote, mut net) = self.remote(messenger, now);
-                    remote.handle_landed(&mut net, id);
+                    let (rma, mut net) = self.rma(messenger, now);
+                    rma.handle_landed(&mut net, id);
                 }
             }
         }

@@ -11,7 +11,7 @@ use std::{
     thread::{self, ThreadId},
 };
 
-use super::{Communicator, Engine, Region, Request, Status, fabric::Called, uninterrupted};
+use super::{Communicator, Engine, Region, Request, Status, fabric::CallNote, uninterrupted};
 use crate::{
     mpi::{
         Rank,
@@ -289,7 +289,7 @@ impl Profile {
 #[derive(Default)]
 pub(super) struct Span(Option<Told>);
 
-/// What is told of a call.
+/// The description of a call for the profiler.
 enum Told {
     /// The fabric. It is not told when the call ends: the next call, or time that the program spends outside of calls,
     /// implies it.
@@ -466,13 +466,13 @@ impl Communicator {
     }
 }
 
-impl From<Called> for Entry {
-    fn from(called: Called) -> Self {
+impl From<CallNote> for Entry {
+    fn from(note: CallNote) -> Self {
         Self {
-            call: called.call,
-            context: called.context,
-            peer: called.peer,
-            tag: called.tag,
+            call: note.call,
+            context: note.context,
+            peer: note.peer,
+            tag: note.tag,
             ..Self::default()
         }
     }
@@ -481,7 +481,7 @@ impl From<Called> for Entry {
 impl Communicator {
     /// Tells the fabric which call the program is in.
     fn note(&self, call: &'static str, peer: Option<Rank>, tag: Option<i32>) {
-        self.engine().fabric.note(Some(Called {
+        self.engine().fabric.note(Some(CallNote {
             call,
             context: self.context(),
             peer,

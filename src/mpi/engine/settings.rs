@@ -41,7 +41,7 @@ pub fn for_job(size: u32, sharing: f64, one_host: bool) -> (Config, Options) {
         (model.alpha, model.beta, model.gamma) = (4e-6, 0.25e-9, 0.05e-9);
     }
     if sharing > 1.0 {
-        // A process that waits for its core can not acknowledge in time anyway, and each wake-up just to do so costs
+        // A process that waits for its core cannot acknowledge in time anyway, and each wake-up just to do so costs
         // the others.
         config.ack_delay = LONG_ACK_DELAY;
         options.wait = WaitPolicy::Yield {
@@ -76,7 +76,7 @@ impl Options {
     /// ([`Tracer::of_environment`](crate::mpi::trace::Tracer::of_environment)).
     ///
     /// # Errors
-    /// A variable has a value that can not be parsed; the error lists the possible values.
+    /// A variable has a value that cannot be parsed; the error lists the possible values.
     pub fn environment(&mut self, environment: &Environment) -> Result<(), EnvironmentError> {
         if let Some(wait) = wait_policy(environment)? {
             self.wait = wait;

@@ -1,11 +1,11 @@
-//! What a simulator asks of the engines of its processes, and nobody else.
+//! Questions of the simulator to the engines of its processes. Nothing else calls these functions.
 
 use super::{
     collective::{Collective, Running},
-    links::{End, Links, Progress},
+    connection_plan::{ConnectionPlan, End, Progress},
     process::Process,
 };
-pub(crate) use super::{links::Wish, met::Met};
+pub(crate) use super::{connection_plan::Wish, met::Met};
 use crate::messaging::Messenger;
 
 impl Process {
@@ -14,7 +14,7 @@ impl Process {
     pub(crate) fn has_work(&self, messenger: &Messenger) -> bool {
         messenger.ready() > 0
             || !self.tagged.is_settled()
-            || !self.remote.is_settled()
+            || !self.rma.is_settled()
             || !self.inbox.0.is_empty()
             || !self.channel_news.is_empty()
             || self.collectives.drains()
@@ -34,15 +34,15 @@ impl Process {
     }
 
     /// How collectives connect their peers.
-    pub(crate) fn links_mut(&mut self) -> &mut Links {
-        &mut self.collectives.links
+    pub(crate) fn links_mut(&mut self) -> &mut ConnectionPlan {
+        &mut self.collectives.connection_plan
     }
 
     /// The next request to the fabric.
     pub(crate) fn poll_wish(&mut self) -> Option<Wish> {
-        match &mut self.collectives.links {
-            Links::Planned(_, wishes) => wishes.pop_front(),
-            Links::None | Links::Sessions => None,
+        match &mut self.collectives.connection_plan {
+            ConnectionPlan::Planned(_, wishes) => wishes.pop_front(),
+            ConnectionPlan::None | ConnectionPlan::Sessions => None,
         }
     }
 
@@ -66,7 +66,7 @@ impl Progress {
         let phases = self.plan.phases().iter().skip(self.phase);
         phases
             .flat_map(|phase| &phase.peers)
-            .any(|peer| super::links::process(&call.group, *peer) == Some(process))
+            .any(|peer| super::connection_plan::process(&call.group, *peer) == Some(process))
     }
 }
 

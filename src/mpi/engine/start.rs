@@ -139,7 +139,7 @@ impl Unconnected {
     /// the network for it.
     ///
     /// # Errors
-    /// The process can not be reached with that link address. See
+    /// The process cannot be reached with that link address. See
     /// [`Neighbours::introduce`](crate::backends::Neighbours::introduce).
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         match self.driver.neighbours() {
@@ -152,7 +152,7 @@ impl Unconnected {
     /// ([`Options::routes`], given to the builder). All processes of the job do this, and wait for each other.
     ///
     /// # Errors
-    /// [`Routes::Memory`](crate::transport::Routes::Memory), and a process of this host can not be reached so.
+    /// [`Routes::Memory`](crate::transport::Routes::Memory), and a process of this host cannot be reached so.
     pub fn meet(&mut self) -> io::Result<Met> {
         match self.driver.neighbours() {
             Some(neighbours) => neighbours.meet(),

@@ -78,8 +78,8 @@ use crate::{
 
 /// Interval of checks for processes that connect or hang up, ns.
 const LOOK: u64 = 1_000_000;
-/// Length of a sleep while nothing happens: the port can not wake a thread.
-const NAP: Duration = Duration::from_micros(50);
+/// Length of a sleep while nothing happens: the port cannot wake a thread.
+const SLEEP: Duration = Duration::from_micros(50);
 /// Bursts received before processes are served.
 const BURSTS: usize = 4;
 /// Datagrams per burst.
@@ -157,7 +157,7 @@ impl Poller {
             buffers: options.buffers,
         };
         let port = DpdkPort::open_with(&options.dpdk, Some(lending)).map_err(StartError::Port)?;
-        let backend = port.bind_whole(options.address).map_err(StartError::Port)?;
+        let backend = port.bind_exclusive(options.address).map_err(StartError::Port)?;
         let limits = Limits::from(&backend.capabilities());
         let clock = Clock::new();
         let nobody = Endpoint::new(Config::default(), limits, random(), random_key()).map_err(StartError::Config)?;
@@ -252,7 +252,7 @@ impl Poller {
             if self.turn(now)? {
                 idle_since = now;
             } else if spin.is_some_and(|spin| now.nanos_since(idle_since) >= spin) {
-                self.nap();
+                self.sleep();
             } else {
                 std::hint::spin_loop();
             }
@@ -489,7 +489,7 @@ impl Poller {
 
     /// Sleeps until a process rings, or for a moment.
     #[cold]
-    fn nap(&mut self) {
+    fn sleep(&mut self) {
         let mut armed = true;
         for rank in self.ranks.iter_mut().flatten() {
             armed &= rank.arm();
@@ -499,9 +499,9 @@ impl Poller {
                 PollFd::new(&self.bell, PollFlags::IN),
                 PollFd::new(&self.listener, PollFlags::IN),
             ];
-            let nap = Timespec::try_from(NAP).ok();
+            let sleep = Timespec::try_from(SLEEP).ok();
             // A signal only makes it look again.
-            if poll(&mut fds, nap.as_ref()).is_ok_and(|ready| ready > 0) {
+            if poll(&mut fds, sleep.as_ref()).is_ok_and(|ready| ready > 0) {
                 let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
                 if !fds[1].revents().is_empty() {
                     self.looked = Instant::ZERO;

@@ -48,7 +48,7 @@ const MOST_SETTINGS: usize = 4 << 20;
 /// Buffers kept for local datagrams.
 const SPARE: usize = 256;
 
-/// Why a process can not be served any more.
+/// Why a process cannot be served any more.
 pub(super) enum Thrown {
     /// It has broken the rules of records, or (`None`) of the rings.
     Broken(Option<Broken>),

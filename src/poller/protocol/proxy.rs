@@ -31,7 +31,7 @@ use crate::{
 pub(super) const COPIED: usize = 2_048;
 /// Most bytes of copies that may be queued to one peer.
 pub(super) const MOST_COPIES: u32 = 64 << 20;
-/// What a copy takes of them beside its bytes.
+/// The overhead of a copy beside its bytes.
 const COPY_COST: u32 = 64;
 /// A copy that may not fit a bundle, which those up to this size do at any MTU, takes a block of its own.
 const BUNDLED: usize = 400;
@@ -62,7 +62,7 @@ enum Body {
     Shared(Bytes),
 }
 
-/// What is known here of a peer.
+/// The state of a peer.
 #[derive(Debug)]
 struct Peer {
     address: SocketAddr,
@@ -82,7 +82,7 @@ struct Peer {
     /// Bytes of copies sent since the host has last had room, and how many of them it has been asked about.
     copies: u32,
     asked: Option<u32>,
-    /// Messages by reference, and the bytes of those that nobody else waits for.
+    /// Messages by reference, and the bytes of those that no caller waits for.
     shared: u32,
     large: u32,
     /// Number of the last command that sends something.
@@ -95,7 +95,7 @@ struct Outstanding {
     peer: u32,
     /// Records that have not been told of.
     parts: u32,
-    /// Somebody waits for [`Event::Sent`], and may wait for the memory.
+    /// A caller waits for [`Event::Sent`], and may wait for the memory.
     told: Option<Bytes>,
     /// Bytes of a copy.
     copy: u32,
@@ -120,7 +120,7 @@ pub struct ProxyEndpoint {
     queue: VecDeque<Piece>,
     /// Bytes of small messages; used again when the queue is empty.
     block: Vec<u8>,
-    /// What the burst refers to.
+    /// The memory that the burst refers to.
     current: Bytes,
     /// Where records are copied that have to be looked at as a whole.
     whole: Vec<u8>,
@@ -136,7 +136,7 @@ pub struct ProxyEndpoint {
 
 /// Getters.
 impl ProxyEndpoint {
-    /// A stand-in for an endpoint with these settings, whose packets are for `processors` (the first is who sends).
+    /// A stand-in for an endpoint with these settings, whose packets are for `processors` (the first is the sender).
     /// `limits` are those of the link: [`Limits::max_batch`] is the longest record.
     ///
     /// # Errors
@@ -391,7 +391,7 @@ impl PacketLayer for ProxyEndpoint {
         !self.queue.is_empty()
     }
 
-    /// What waits for company waits there.
+    /// Messages that wait to be bundled stay there.
     #[inline]
     fn is_quiet(&self, _: PeerId, _: u8) -> bool {
         true
@@ -526,7 +526,7 @@ impl PacketLayer for ProxyEndpoint {
             value: target.key,
             source: target.source,
             destination: target.destination,
-            b: target.landing.into(),
+            b: target.region.into(),
             c: self.next_token,
             ..Record::new(Kind::Place, peer.0)
         };
@@ -615,14 +615,14 @@ impl PacketLayer for ProxyEndpoint {
 
     fn handle_unreachable(&mut self, _: Instant, _: SocketAddr, _: &[u8]) {}
 
-    /// Nobody refers to a record once it has been taken.
+    /// Nothing refers to a record once it has been taken.
     fn handle_released(&mut self, _: u64) {}
 
     #[inline]
     fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
         let Some(piece) = self.queue.pop_front() else {
-            // Somebody may wait for this memory.
+            // A caller may wait for this memory.
             if !self.current.is_empty() {
                 self.current = Bytes::new();
             }

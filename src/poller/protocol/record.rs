@@ -25,7 +25,7 @@ pub const DELIVERY: usize = 16;
 /// Bytes of every other report, and of a command without its payload.
 pub const REPORT: usize = 48;
 
-/// What a record says. Commands first, then reports.
+/// The kinds of records: commands first, then reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     Watch,
     Close,
     Reconnect,
-    /// The peer has sent what a correct peer can not send.
+    /// The peer has sent what a correct peer cannot send.
     GiveUp,
     Connect,
     /// A packet; `value`: what it costs.

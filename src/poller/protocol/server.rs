@@ -28,7 +28,7 @@ pub(super) const MOST_REPORTS: usize = 16_384;
 /// Bytes that one copy takes at most: one more than fits may always be queued.
 const ONE_COPY: u32 = 8 << 10;
 
-/// A process has said what a correct one can not say.
+/// A process has said what a correct one cannot say.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
@@ -57,7 +57,7 @@ crate::debug_as_display!(Broken);
 
 impl core::error::Error for Broken {}
 
-/// An endpoint that somebody else commands.
+/// An endpoint that another process commands.
 #[derive(Debug)]
 pub struct ProxyServer {
     endpoint: Endpoint,
@@ -259,7 +259,7 @@ impl ProxyServer {
         let target = Target {
             source: record.source,
             destination: record.destination,
-            landing: record.b as u32,
+            region: record.b as u32,
             key: record.value,
             offset: record.a,
         };

@@ -190,7 +190,7 @@ impl Endpoint {
             }
             None => self.flow_for(peer, base.channel),
         };
-        // A sender that does not know our token can not have received anything to acknowledge.
+        // A sender that does not know our token cannot have received anything to acknowledge.
         if is_of_session(base.session) && self.is_news(flow, base.acknowledgement, *flags) {
             let session = self.peers[peer as usize].session;
             if !self.handle_ack(flow, packet, base.acknowledgement, *flags) {

@@ -72,7 +72,7 @@ pub(crate) use self::send::Source;
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
-/// Times saturate here, after 292 years, so that adding a time-out to one can not overflow, ns.
+/// Times saturate here, after 292 years, so that adding a time-out to one cannot overflow, ns.
 const LAST: u64 = u64::MAX / 2;
 /// Difference between the header lengths of IPv6 and IPv4, bytes.
 const IPV6_MORE: u16 = 20;

@@ -225,7 +225,7 @@ impl Endpoint {
         if send.una == flow.send_next {
             return;
         }
-        // The peer can not yet miss a packet that was sent less than a round trip ago. A retransmission is not missed
+        // The peer cannot yet miss a packet that was sent less than a round trip ago. A retransmission is not missed
         // either before a packet sent after it has arrived: it may still be in a queue, however short the shortest
         // round trip was.
         let round_trip = u64::from(flow.rtt.min);

@@ -45,7 +45,7 @@ impl Endpoint {
     /// Queues the answer to a misaddressed packet. `false`: there is no room for it now.
     fn return_to_sender(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, base: &Base) -> bool {
         // One report for each message, and none after our goodbye. (A placement needs none: only a processor that is
-        // here grants landings.)
+        // here grants regions.)
         let begins = packet.placement().is_none() && packet.fragment().is_none_or(|fragment| fragment.offset == 0);
         if !begins || self.peers[peer as usize].phase == Phase::Goodbye {
             return true;

@@ -77,7 +77,7 @@ pub(crate) enum Form {
     Bundle,
     /// A message that is not bundled, or a fragment of it.
     Whole,
-    /// A placement: bytes for one of the peer's landings.
+    /// A placement: bytes for one of the peer's regions.
     Placed,
     /// A goodbye.
     Goodbye,
@@ -127,7 +127,7 @@ pub(crate) struct Queued {
     pub(crate) at: u32,
     /// … to here.
     pub(crate) end: u32,
-    /// Number of the first message that is left; the key of a landing.
+    /// Number of the first message that is left; the key of a region.
     pub(crate) message: Seq,
     /// Processors.
     pub(crate) from: u32,
@@ -146,7 +146,7 @@ impl Queued {
         self.at + u32::from(len) == self.end
     }
 
-    /// It may go only as far as the peer's credit reaches. (A placement takes none: the peer that granted the landing
+    /// It may go only as far as the peer's credit reaches. (A placement takes none: the peer that granted the region
     /// has its memory.)
     #[inline]
     pub(crate) fn takes_credit(&self) -> bool {

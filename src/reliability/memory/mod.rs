@@ -487,7 +487,7 @@ impl MemoryLayer {
     }
 }
 
-/// What goes out.
+/// The outgoing side.
 impl MemoryLayer {
     fn mark_ready(&mut self, peer: u32) {
         let queue = &mut self.peers[peer as usize].queue;
@@ -560,7 +560,7 @@ impl MemoryLayer {
     }
 }
 
-/// What comes in.
+/// The incoming side.
 impl MemoryLayer {
     pub(super) fn handle_datagrams<S: Sink + ?Sized>(
         &mut self,

@@ -218,7 +218,7 @@ impl Queue {
             return Err(SendError::WouldBlock(peer));
         }
         whole.placement = Some(Placement {
-            landing: target.landing,
+            region: target.region,
             offset: target.offset,
         });
         self.shared += 1;

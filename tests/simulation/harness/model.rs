@@ -1,4 +1,4 @@
-//! What must arrive: every message of an ordered pair of processors once, in order, with its bytes.
+//! The model of delivery: every message of an ordered pair of processors arrives once, in order, with its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -36,7 +36,7 @@ pub(crate) struct Arrived {
     pub(crate) data: Vec<u8>,
 }
 
-/// What is asked to be sent.
+/// A message to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) len: usize,

@@ -270,7 +270,7 @@ impl World {
         self.touch(node);
     }
 
-    /// What is under way to or from anybody is lost.
+    /// All packets under way are lost.
     pub(crate) fn lose_in_flight(&mut self) {
         self.future
             .retain(|future| !matches!(future.0.what, What::Arrive { .. }));

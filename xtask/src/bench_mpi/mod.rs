@@ -218,7 +218,7 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
 
 type Figure = fn(u32, f64) -> f64;
 
-/// What is shown, from nanoseconds.
+/// The shown number, from nanoseconds.
 fn unit(operation: &str, size: u32) -> (&'static str, Figure) {
     match operation {
         "bandwidth" if size < 1024 => ("msg/s", |_, nanos| 1e9 / nanos),

@@ -1,4 +1,4 @@
-//! Who is compared: how each is built and started.
+//! The peers of the comparison: how each is built and started.
 
 use std::{collections::BTreeMap, fs};
 
@@ -23,7 +23,7 @@ pub(super) enum Peer {
     MpiRs,
 }
 
-/// What is measured: a program's operation, with so many ranks.
+/// A measurement: an operation of a program, with this many ranks.
 pub(super) struct Case {
     pub(super) operation: &'static str,
     pub(super) ranks: u32,

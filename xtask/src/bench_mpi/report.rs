@@ -1,4 +1,4 @@
-//! What comes out: a table for people, JSON, or Markdown for the documentation.
+//! The report: a table for people, JSON, or Markdown for the documentation.
 
 use std::{fmt::Write, fs};
 
@@ -6,7 +6,7 @@ use super::peers::Peer;
 use crate::shell::{self, Cmd};
 
 const DOCUMENT: &str = "docs/measured/benchmarks.md";
-/// What is between these is written by `--docs`.
+/// `--docs` writes the text between these.
 const BEGIN: &str = "<!-- bench-mpi begins -->";
 const END: &str = "<!-- bench-mpi ends -->";
 
@@ -117,7 +117,7 @@ impl Report {
         if docs { write(&text) } else { print(&text) }
     }
 
-    /// Who is in the table besides this project.
+    /// The other projects in the table.
     fn others(&self) -> Vec<Peer> {
         let mut others = Vec::new();
         for (peer, _) in self.rows.iter().flat_map(|row| &row.figures) {

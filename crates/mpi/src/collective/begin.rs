@@ -234,7 +234,7 @@ impl<'a> Ready<'a> {
     }
 }
 
-/// What a collective sends from or receives into.
+/// A buffer that a collective sends from or receives into.
 pub(super) trait Side {
     fn region(&self) -> Region<'_>;
 

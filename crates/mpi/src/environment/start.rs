@@ -56,7 +56,7 @@ pub enum InitError {
         /// The text.
         text: String,
     },
-    /// A process can not be reached by the information that it has published.
+    /// A process cannot be reached by the information that it has published.
     Introduce {
         /// Its number.
         process: u32,
@@ -69,7 +69,7 @@ pub enum InitError {
     Connect(ConnectError),
     /// There is no thread or descriptor for the launcher's reports of failed processes.
     Watcher(io::Error),
-    /// The trace that the environment asks for can not be written.
+    /// The trace that the environment asks for cannot be written.
     Trace(TraceError),
     /// Another process has a different `HIKYAKU_CHECK`.
     Check {
@@ -254,7 +254,7 @@ fn handles(engine: &Arc<Engine>) -> (Handle, Handle) {
     (world, own)
 }
 
-/// Publishes the address of this process and the number of processes that share a processor here. Returns the addresses
+/// Publishes the address of this process and the number of processes that share a core here. Returns the addresses
 /// of the others, and the largest such number anywhere: all must choose the same algorithms, and agree on whether to
 /// check calls.
 fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Vec<SocketAddr>, f64), InitError> {
@@ -301,7 +301,7 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
 #[derive(Debug, PartialEq)]
 struct Said {
     address: SocketAddr,
-    /// Processes that share a processor there.
+    /// Processes that share a core there.
     sharing: f64,
     /// Set if the calls of ranks are compared.
     check: bool,

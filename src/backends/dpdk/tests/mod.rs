@@ -1,7 +1,7 @@
 //! Tests of the backend on a ring device, which returns every frame sent to it: any frame that a wire could bring.
 
-mod lone;
 mod sharing;
+mod single;
 mod steering;
 
 use std::{io::IoSlice, net::Ipv4Addr};
@@ -25,7 +25,7 @@ fn options(device: &str) -> DpdkOptions {
     DpdkOptions {
         memory: Memory::NoHuge,
         descriptors: Some(64),
-        patience: Duration::ZERO,
+        link_timeout: Duration::ZERO,
         ..DpdkOptions::new(Device::parse(device).unwrap())
     }
 }
@@ -231,7 +231,7 @@ fn an_exhausted_pool_is_busy_until_buffers_come_back() {
     let busy = backend.stats().busy;
     assert_eq!(transmit(&mut backend, OTHER.addr, 4, &[b"more"]), Sent::Busy);
     assert_eq!(backend.stats().busy, busy + 1);
-    // Receiving has a pool of its own. Answers that can not be sent are lost.
+    // Receiving has a pool of its own. Answers that cannot be sent are lost.
     let question = discovery::ask(&OTHER, US.ip());
     assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 0);
     all.pop();

@@ -32,7 +32,7 @@ fn link_of(mtu: u16, queues: u16, own_queues: u16) -> [DpdkPort; 2] {
         DpdkPort::open(&DpdkOptions {
             queues,
             own_queues,
-            patience: Duration::from_secs(5),
+            link_timeout: Duration::from_secs(5),
             mtu: Some(mtu),
             ..options(&device)
         })
@@ -83,7 +83,7 @@ fn both_ends_of_a_memif_close_one_after_the_other() {
     }
 }
 
-/// A server's socket exists before the server is started. A client can not tell that from a server with another id.
+/// A server's socket exists before the server is started. A client cannot tell that from a server with another id.
 #[test]
 fn a_memif_client_that_is_refused_tries_again() {
     let socket = socket();
@@ -245,7 +245,7 @@ fn large_payload_is_sent_from_where_it_lies() {
     // A datagram that waits for its neighbour's Ethernet address is a copy.
     let stranger = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 99)), 1);
     assert_eq!(transmit(&mut sender, stranger, 8000, &[&bytes[..8000]]), Sent::All);
-    // When the other end is gone, the buffers of packets that can not be sent are given back.
+    // When the other end is gone, the buffers of packets that cannot be sent are given back.
     drop(receiver);
     let pools = ports.each_ref().map(DpdkPort::pools);
     let [client, server] = ports;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::mpi::{
     Rank,
-    called::{Called, Mismatch, NAME, operation_code},
+    call_description::{CallDescription, Mismatch, NAME, operation_code},
     collectives::{Blocks, Call, Collective, Role},
     datatype::{Datatype, Kind, Signature},
     engine::regions::{Address, Buffers, Memory, Region},
@@ -113,14 +113,14 @@ impl Description {
         }
     }
 
-    fn called(&self) -> Called {
+    fn description(&self) -> CallDescription {
         let len = self.name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
         let name = core::str::from_utf8(&self.name[..len]).unwrap_or("");
         let count = self.signature.map_or(0, |signature| signature.count);
         // A pair counts as two elements in a signature.
         let pairs = self.kind.is_some_and(|kind| kind.pair().is_some());
         let count = if pairs { count / 2 } else { count };
-        Called::new(name, self.root, self.operation, count, self.kind)
+        CallDescription::new(name, self.root, self.operation, count, self.kind)
     }
 }
 
@@ -250,14 +250,14 @@ impl Agreement {
             .chain((1..self.size).map(|rank| (rank, 0)))
             .chain((1..self.size).map(|rank| (rank, rank - 1)));
         for (rank, other) in pairs {
-            let called = self.of(rank);
+            let own = self.of(rank);
             let others = if other == 0 { first } else { self.of(other) };
-            if !called.fits(&others) {
+            if !own.fits(&others) {
                 let mismatch = Mismatch {
                     rank: rank as Rank,
-                    called: called.called(),
+                    call: own.description(),
                     other: other as Rank,
-                    other_called: others.called(),
+                    other_call: others.description(),
                 };
                 // It is set once.
                 let _ = self.verdict.set(mismatch);

@@ -294,7 +294,7 @@ impl Communicator {
         }
     }
 
-    /// What a receive needs; `None`: the source is `MPI_PROC_NULL`.
+    /// The arguments of a receive; `None`: the source is `MPI_PROC_NULL`.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).

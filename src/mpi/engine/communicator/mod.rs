@@ -58,7 +58,7 @@ pub(super) struct Last {
     schedule: Arc<Schedule>,
 }
 
-/// What determines the schedule of a rank: the call, the algorithm if one is given, and the bytes by which it is chosen
+/// The key of a rank's schedule: the call, the algorithm if one is given, and the bytes by which it is chosen
 /// otherwise.
 type Asked = (Call<'static>, Option<Algorithm>, usize);
 

@@ -13,9 +13,9 @@ use crate::mpi::{
     engine::{
         Entry, Exit, Request, Status,
         buffer::Buffer,
-        channel::Cut,
         class::Class,
         core::{RequestId, Route},
+        partitioned::Cut,
         process::Process,
     },
     error::{Detail, Error, ErrorClass},

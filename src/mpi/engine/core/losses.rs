@@ -295,7 +295,7 @@ impl Core {
     /// Turns a receive that has failed because its sender has left into a cancelled one: its caller does not need the
     /// message.
     pub(super) fn cancel_unanswered(&mut self, id: RequestId) -> bool {
-        let Some(slot) = self.slot(id).filter(|slot| slot.loans.is_none()) else {
+        let Some(slot) = self.slot(id).filter(|slot| slot.pins.is_none()) else {
             return false;
         };
         let State::Ended(ended) = slot.state else { return false };

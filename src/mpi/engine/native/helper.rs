@@ -46,22 +46,22 @@ impl Drop for Helper {
     }
 }
 
-/// What the thread has seen.
+/// The state of the network as the thread last saw it.
 struct Watch {
     /// Passes made so far, its own included.
     passes: u64,
     /// Whether it listens to the network; otherwise it only checks.
     listens: bool,
     /// How long to sleep next.
-    nap: Duration,
+    sleep: Duration,
     longest: Duration,
 }
 
 impl Watch {
     /// The program makes progress: sleeps longer, without listening.
     fn stay_away(&mut self) {
-        let nap = if self.listens { SOON } else { 2 * self.nap.max(SOON) };
-        self.nap = nap.min(self.longest);
+        let sleep = if self.listens { SOON } else { 2 * self.sleep.max(SOON) };
+        self.sleep = sleep.min(self.longest);
         self.listens = false;
     }
 }
@@ -72,11 +72,11 @@ fn help(fabric: &Weak<Native>, call: &Call, readable: Option<&OwnedFd>, longest:
     let mut watch = Watch {
         passes: 0,
         listens: false,
-        nap: SOON.min(longest),
+        sleep: SOON.min(longest),
         longest,
     };
     loop {
-        call.sleep(readable.filter(|_| watch.listens), watch.nap);
+        call.sleep(readable.filter(|_| watch.listens), watch.sleep);
         let wanted = call.take();
         if wanted.end {
             return;
@@ -150,7 +150,7 @@ impl Native {
         let left = inner.driver.time_left().unwrap_or(watch.longest);
         // Without a descriptor to wait for, the thread must look often.
         let most = if self.readable.is_some() { watch.longest } else { SOON };
-        watch.nap = left.min(most);
+        watch.sleep = left.min(most);
         self.unlock(inner, before);
         alive
     }
@@ -223,7 +223,7 @@ mod tests {
         let mut watch = Watch {
             passes: fabric.lock().driver.passes(),
             listens: false,
-            nap: SOON,
+            sleep: SOON,
             longest,
         };
 

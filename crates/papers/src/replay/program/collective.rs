@@ -46,7 +46,7 @@ pub(crate) enum Lengths {
     Each(Vec<usize>),
 }
 
-/// What is reduced.
+/// The reduction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Vector {
     /// Elements, and bytes of one: 1, 2, 4 or 8.
@@ -89,7 +89,7 @@ fn vector(call: &Call) -> Result<Vector, String> {
     })
 }
 
-/// What the call is, and its name.
+/// The collective and the name of the call.
 pub(super) fn read(call: &Call) -> Result<(&'static str, Collective), String> {
     let (kind, function) = Kind::of_function(&call.call).ok_or_else(|| unknown(&call.call))?;
     let name = function.names().into_iter().find(|name| *name == call.call);

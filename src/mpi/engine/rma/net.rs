@@ -6,7 +6,7 @@ use super::message::{Message, Request};
 use crate::{
     error::{PeerError, SendError},
     messaging::{
-        Access, Landing, LandingId, Messenger,
+        Access, MemoryRegion, Messenger, RegionId,
         tagged::{BULK, SERVED, Tagged},
     },
     mpi::engine::{buffer::Buffer, core::Inbox, peers::Peers},
@@ -19,7 +19,7 @@ pub(super) const LIMIT: usize = 32;
 /// Most answers to one process that may wait for credit, grants of messages among them. (More can only be due to a
 /// process that asks without end.)
 pub(super) const MAX_WAITING: usize = SERVED + 4 * LIMIT;
-/// Number of active messages for [`Remote::handle`].
+/// Number of active messages for [`Rma::handle`].
 pub(in crate::mpi::engine) const HANDLER: u32 = 1;
 
 /// The way to other processes, and to this process itself.
@@ -81,7 +81,7 @@ impl Net<'_> {
         self.request(process, window, 0, Request::Complete);
     }
 
-    /// Places bytes in a landing of another process.
+    /// Places bytes in a region of another process.
     pub(super) fn place(
         &mut self,
         process: u32,
@@ -92,16 +92,16 @@ impl Net<'_> {
         let peer = self.peer(process).ok_or(SendError::UnknownPeer(PeerId(u32::MAX)))?;
         let token = self
             .messenger
-            .place(self.now, peer, BULK, landing_of(to), offset, data)?;
+            .place(self.now, peer, BULK, region_of(to), offset, data)?;
         if self.touched.last() != Some(&(peer, BULK)) {
             self.touched.push((peer, BULK));
         }
         Ok(token)
     }
 
-    pub(super) fn grant(&mut self, process: u32, len: u64, memory: impl Landing + 'static) -> Option<LandingId> {
+    pub(super) fn register(&mut self, process: u32, len: u64, memory: impl MemoryRegion + 'static) -> Option<RegionId> {
         let peer = self.peer(process)?;
-        self.messenger.grant(Access::Once { peer, len }, Box::new(memory))
+        self.messenger.register(Access::Once { peer, len }, Box::new(memory))
     }
 
     /// So many answers to this process wait for credit that no more are made.
@@ -112,14 +112,14 @@ impl Net<'_> {
     }
 }
 
-/// The name of a landing, so also of a window, in messages.
-pub(super) fn name_of(id: LandingId) -> u64 {
-    u64::from(id.landing) << 32 | u64::from(id.key)
+/// The name of a region, so also of a window, in messages.
+pub(super) fn name_of(id: RegionId) -> u64 {
+    u64::from(id.region) << 32 | u64::from(id.key)
 }
 
-pub(super) fn landing_of(name: u64) -> LandingId {
-    LandingId {
-        landing: (name >> 32) as u32,
+pub(super) fn region_of(name: u64) -> RegionId {
+    RegionId {
+        region: (name >> 32) as u32,
         key: name as u32,
     }
 }

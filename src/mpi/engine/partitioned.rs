@@ -106,7 +106,7 @@ struct Part {
 }
 
 /// One side of a partitioned communication, from set-up to end.
-pub(super) struct Channel {
+pub(super) struct PartitionedTransfer {
     /// The process on the other side, and the match bits of message number 0.
     route: Route,
     sends: bool,
@@ -128,7 +128,7 @@ pub(super) struct Channel {
     closed: bool,
 }
 
-impl Channel {
+impl PartitionedTransfer {
     fn new(route: Route, sends: bool, cut: Option<Cut>) -> Self {
         Self {
             route,
@@ -170,7 +170,7 @@ impl Channel {
 /// The partitioned communications of a process, by index. They register their messages with the requests, and are told
 /// when these have ended.
 #[derive(Default)]
-pub(super) struct Channels(Vec<Option<Channel>>);
+pub(super) struct Channels(Vec<Option<PartitionedTransfer>>);
 
 impl Channels {
     /// Forgets all of them.
@@ -188,11 +188,11 @@ impl Channels {
         (route, setup): (Route, u64),
         cut: Cut,
     ) -> u32 {
-        let mut channel = Channel::new(route, true, Some(cut));
+        let mut channel = PartitionedTransfer::new(route, true, Some(cut));
         let said = channel.said();
         let index = self.insert(channel);
         let route = Route { bits: setup, ..route };
-        let owner = Owner::Channel(index, SETUP);
+        let owner = Owner::Partitioned(index, SETUP);
         let sent = said.and_then(|said| core.send_for(messenger, now, route, said, false, owner));
         if let Some(channel) = self.channel(index) {
             channel.setup = sent;
@@ -209,7 +209,7 @@ impl Channels {
         now: Instant,
         (route, setup): (Route, u64),
     ) -> u32 {
-        let mut channel = Channel::new(route, false, None);
+        let mut channel = PartitionedTransfer::new(route, false, None);
         let said = channel.said();
         let index = self.insert(channel);
         let selector = Selector {
@@ -217,7 +217,7 @@ impl Channels {
             bits: setup,
             ignore: 0,
         };
-        let owner = Owner::Channel(index, SETUP);
+        let owner = Owner::Partitioned(index, SETUP);
         let posted = said.map(|said| core.receive_for(messenger, now, selector, said, owner));
         if let Some(channel) = self.channel(index) {
             channel.setup = posted;
@@ -226,7 +226,7 @@ impl Channels {
         index
     }
 
-    fn insert(&mut self, channel: Channel) -> u32 {
+    fn insert(&mut self, channel: PartitionedTransfer) -> u32 {
         let index = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
         if index == self.0.len() {
             self.0.push(None);
@@ -235,7 +235,7 @@ impl Channels {
         index as u32
     }
 
-    fn channel(&mut self, index: u32) -> Option<&mut Channel> {
+    fn channel(&mut self, index: u32) -> Option<&mut PartitionedTransfer> {
         self.0.get_mut(index as usize)?.as_mut()
     }
 
@@ -295,7 +295,7 @@ impl Channels {
             let Some(part) = buffer.range(bytes.start, bytes.end - bytes.start) else {
                 continue;
             };
-            let owner = Owner::Channel(index, message);
+            let owner = Owner::Partitioned(index, message);
             let request = core.receive_for(messenger, now, selector, part, owner);
             if let Some(channel) = self.channel(index) {
                 channel.parts[message as usize].request = Some(request);
@@ -321,7 +321,7 @@ impl Channels {
             return;
         };
         let route = channel.route(&cut, message);
-        let owner = Owner::Channel(index, message);
+        let owner = Owner::Partitioned(index, message);
         match core.send_for(messenger, now, route, part, false, owner) {
             Some(request) => {
                 if let Some(channel) = self.channel(index) {
@@ -370,7 +370,7 @@ impl Channels {
 
     /// Cancels the receives of a round, if `request` is a round's.
     pub(super) fn cancel_round(&self, core: &mut Core, request: RequestId) {
-        let is_it = |channel: &Channel| !channel.sends && channel.round == Some(request);
+        let is_it = |channel: &PartitionedTransfer| !channel.sends && channel.round == Some(request);
         let found = self.0.iter().flatten().find(|channel| is_it(channel));
         let Some(channel) = found else { return };
         let parts = channel.parts.iter().filter(|part| !part.ended);

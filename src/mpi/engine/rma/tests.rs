@@ -41,13 +41,13 @@ impl Pair {
             };
             let place = place(bytes.len());
             let Side { messenger, core } = &mut self.sides[0];
-            core.with_remote(messenger, self.now, |remote, net| {
-                remote.begin(net, own, place, what, buffers, None)
+            core.with_rma(messenger, self.now, |rma, net| {
+                rma.begin(net, own, place, what, buffers, None)
             })
             .unwrap();
             self.run();
         }
-        let window = self.sides[0].core.remote.it().window(own).unwrap();
+        let window = self.sides[0].core.rma.it().window(own).unwrap();
         assert_eq!(window.operations(|_| true), 0);
         (back, window.take_failure(|_| true).map(|(_, failure)| failure))
     }
@@ -88,7 +88,7 @@ fn requests(window: u64, list: &[(u64, u32)]) -> Vec<Vec<u8>> {
             runs: Runs::new(&one).unwrap(),
             operands: &[0; 16],
         },
-        Request::Get { runs, landing: 77 },
+        Request::Get { runs, region: 77 },
         Request::Lock { exclusive: true },
         Request::Unlock,
         Request::Post,
@@ -153,7 +153,7 @@ proptest! {
             sent += 2;
         }
         pair.run();
-        let stats = pair.sides[1].core.remote.stats();
+        let stats = pair.sides[1].core.rma.stats();
         prop_assert_eq!(stats.served + stats.malformed + stats.refused, sent);
         prop_assert!(pair.sides[0].core.lost(1).is_none() && pair.sides[1].core.lost(0).is_none());
         prop_assert!(room[..1_000].iter().chain(&room[2_000..]).all(|byte| *byte == 0xaa));
@@ -188,7 +188,7 @@ fn who_does_not_listen_fills_no_memory() {
         let request = match n % 3 {
             0 => Request::Get {
                 runs: Runs::new(&get).unwrap(),
-                landing: n,
+                region: n,
             },
             1 => Request::Accumulate {
                 kind: Kind::Byte,
@@ -210,11 +210,11 @@ fn who_does_not_listen_fills_no_memory() {
         pair.step(0, false);
         pair.step(1, true);
         let Side { core, .. } = &mut pair.sides[1];
-        assert!(core.remote.it().serving.len() <= LIMIT);
+        assert!(core.rma.it().serving.len() <= LIMIT);
         waiting = waiting.max(core.tagged.waiting(PEER));
     }
     assert_eq!(waiting, MAX_WAITING);
-    let stats = pair.sides[1].core.remote.stats();
+    let stats = pair.sides[1].core.rma.stats();
     assert!(stats.served > 100 && stats.refused > 1_000, "{stats:?}");
 }
 
@@ -238,8 +238,8 @@ fn an_answer_is_that_of_who_was_asked_and_fits() {
     // SAFETY: `data` live until the end.
     let buffer = unsafe { Buffer::new(data.as_mut_ptr(), 300, &bytes) };
     let Side { messenger, core } = &mut pair.sides[0];
-    core.with_remote(messenger, pair.now, |remote, net| {
-        remote.begin(net, name, place, What::Put, (buffer, None), None)
+    core.with_rma(messenger, pair.now, |rma, net| {
+        rma.begin(net, name, place, What::Put, (buffer, None), None)
     })
     .unwrap();
     // With data that were not requested, and for ids that do not exist.
@@ -255,11 +255,11 @@ fn an_answer_is_that_of_who_was_asked_and_fits() {
     }
     pair.step(1, true);
     pair.step(0, true);
-    let remote = pair.sides[0].core.remote.it();
-    assert_eq!(remote.stats().malformed, 3);
-    assert_eq!(remote.window(name).unwrap().operations(|process| process == 1), 1);
+    let rma = pair.sides[0].core.rma.it();
+    assert_eq!(rma.stats().malformed, 3);
+    assert_eq!(rma.window(name).unwrap().operations(|process| process == 1), 1);
     pair.run();
-    let window = pair.sides[0].core.remote.it().window(name).unwrap();
+    let window = pair.sides[0].core.rma.it().window(name).unwrap();
     assert_eq!((window.operations(|_| true), window.take_failure(|_| true)), (0, None));
     for (at, byte) in memory[..900].iter().enumerate() {
         assert_eq!(*byte, if at % 9 < 3 { 0x11 } else { 0xaa });

@@ -5,7 +5,7 @@ use alloc::{collections::VecDeque, vec, vec::Vec};
 use bytes::Bytes;
 
 use super::{
-    Remote,
+    Rma,
     lock::Asked,
     memory::Memory,
     message::{Message, Request, Run, Runs, Status},
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-impl Remote {
+impl Rma {
     pub(super) fn handle_request(&mut self, net: &mut Net<'_>, process: u32, id: u32, name: u64, request: Request<'_>) {
         if net.is_deaf(process) {
             self.stats.refused += 1;
@@ -47,7 +47,7 @@ impl Remote {
                 status
             }
             Request::Swap { kind, runs, operands } => swap(&mut window.memory, kind, runs, operands, &mut old),
-            Request::Get { runs, landing } => {
+            Request::Get { runs, region } => {
                 let theirs = self.serving.iter().filter(|serving| serving.process == process);
                 if theirs.count() >= LIMIT {
                     Status::Refused
@@ -57,7 +57,7 @@ impl Remote {
                     self.serving.push_back(Serving {
                         process,
                         window: name,
-                        landing,
+                        region,
                         pieces: pieces(&window.memory, runs),
                     });
                     self.serve(net);
@@ -121,7 +121,7 @@ impl Remote {
     pub(super) fn serve(&mut self, net: &mut Net<'_>) {
         self.serving.retain_mut(|serving| {
             while let Some((offset, piece)) = serving.pieces.front() {
-                match net.place(serving.process, serving.landing, *offset, piece.clone()) {
+                match net.place(serving.process, serving.region, *offset, piece.clone()) {
                     Ok(_) => serving.pieces.pop_front(),
                     Err(SendError::WouldBlock(_)) => return true,
                     Err(_) => return false,

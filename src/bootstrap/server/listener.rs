@@ -2,7 +2,7 @@
 //!
 //! Every connection begins as a stranger's and becomes a rank's by its first line, which has the job's ticket. The
 //! number of strangers is limited to the number of ranks that are still missing, so that all of them can connect at the
-//! same moment, plus [`SPARE_PLACES`]. A rank may connect a second time to listen for [news](Gate::announce). When
+//! same moment, plus [`SPARE_PLACES`]. A rank may connect a second time to listen for [news](WireUpListener::announce). When
 //! strangers fill all places, the oldest is read once more and then closed; a rank to which this happens connects
 //! again.
 
@@ -46,10 +46,10 @@ const ACCEPTS: usize = 256;
 /// Number of the listener in epoll events; connections are numbered from 1.
 const LISTENER: u64 = 0;
 
-/// An event at the gate.
+/// An event at the listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum GateEvent {
+pub enum ListenerEvent {
     /// A rank was admitted.
     Joined(u32),
     /// A rank sent a line.
@@ -59,13 +59,13 @@ pub enum GateEvent {
     /// A connection without a ticket, or with a malformed line, was closed.
     Dropped(SocketAddr),
     /// A limit was reached for the first time: the user should be told.
-    Limit(GateLimit),
+    Limit(ListenerLimit),
 }
 
 /// A limit that keeps connections out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum GateLimit {
+pub enum ListenerLimit {
     /// Open files of this process, or of the whole system: connections are refused with a message that says so.
     Descriptors {
         /// `RLIMIT_NOFILE` of this process.
@@ -78,7 +78,7 @@ pub enum GateLimit {
     },
 }
 
-impl fmt::Display for GateLimit {
+impl fmt::Display for ListenerLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Descriptors { limit } => write!(
@@ -124,7 +124,7 @@ struct Expected {
 
 /// Accepts the ranks of a job. Never blocks: call [`pump`](Self::pump) when its descriptor is readable, and ten times a
 /// second while it [`has_strangers`](Self::has_strangers).
-pub struct Gate {
+pub struct WireUpListener {
     listener: TcpListener,
     /// Finds the ready connections, however many there are.
     epoll: OwnedFd,
@@ -150,11 +150,11 @@ pub struct Gate {
     told_strangers: bool,
 }
 
-impl Gate {
-    /// A gate for `ranks` that have `ticket`.
+impl WireUpListener {
+    /// A listener for `ranks` that have `ticket`.
     ///
     /// # Errors
-    /// The listener can not be made non-blocking, or no descriptor is left.
+    /// The listener cannot be made non-blocking, or no descriptor is left.
     pub fn new(listener: TcpListener, ticket: &str, ranks: impl IntoIterator<Item = u32>) -> io::Result<Self> {
         let expected: BTreeMap<_, _> = ranks.into_iter().map(|rank| (rank, Expected::default())).collect();
         let missing = 2 * expected.len();
@@ -214,7 +214,7 @@ impl Gate {
     }
 
     /// Accepts, reads and writes what is possible now.
-    pub fn pump(&mut self) -> Vec<GateEvent> {
+    pub fn pump(&mut self) -> Vec<ListenerEvent> {
         let mut events = Vec::new();
         if self.paused.is_some_and(|until| until.is_over()) {
             self.paused = None;
@@ -250,7 +250,7 @@ impl Gate {
         events
     }
 
-    fn accept(&mut self, events: &mut Vec<GateEvent>) {
+    fn accept(&mut self, events: &mut Vec<ListenerEvent>) {
         for _ in 0..ACCEPTS {
             match self.listener.accept() {
                 Ok((stream, from)) => self.admit(stream, from, events),
@@ -269,7 +269,7 @@ impl Gate {
     }
 
     /// Admits a connection as a stranger's; its first line may already be there.
-    fn admit(&mut self, stream: TcpStream, from: SocketAddr, events: &mut Vec<GateEvent>) {
+    fn admit(&mut self, stream: TcpStream, from: SocketAddr, events: &mut Vec<ListenerEvent>) {
         let limit = self.missing + SPARE_PLACES;
         if self.strangers.len() >= limit
             && let Some(&oldest) = self.strangers.first()
@@ -277,7 +277,7 @@ impl Gate {
             self.serve(oldest, events);
             if self.strangers.first() == Some(&oldest) {
                 if !mem::replace(&mut self.told_strangers, true) {
-                    events.push(GateEvent::Limit(GateLimit::Strangers { limit }));
+                    events.push(ListenerEvent::Limit(ListenerLimit::Strangers { limit }));
                 }
                 self.close(oldest, events);
             }
@@ -286,7 +286,7 @@ impl Gate {
         let set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
         let interest = EventData::new_u64(number);
         if set.is_err() || epoll::add(&self.epoll, &stream, interest, EventFlags::IN).is_err() {
-            events.push(GateEvent::Dropped(from));
+            events.push(ListenerEvent::Dropped(from));
             return;
         }
         self.next += 1;
@@ -306,10 +306,10 @@ impl Gate {
 
     /// There is no descriptor for the next connection: refuses it by means of the spare one. False: no connection is
     /// accepted for a while.
-    fn refuse(&mut self, events: &mut Vec<GateEvent>) -> bool {
+    fn refuse(&mut self, events: &mut Vec<ListenerEvent>) -> bool {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         if !mem::replace(&mut self.told_descriptors, true) {
-            events.push(GateEvent::Limit(GateLimit::Descriptors { limit }));
+            events.push(ListenerEvent::Limit(ListenerLimit::Descriptors { limit }));
         }
         let had_one = self.reserve.take().is_some();
         if had_one && let Ok((mut stream, from)) = self.listener.accept() {
@@ -318,7 +318,7 @@ impl Gate {
             let refusal = Message::new("welcome").with("rc", -1).with("msg", reason);
             // The buffer of a new connection has room for a line.
             let _ = stream.write(refusal.encode(Version::One).as_bytes());
-            events.push(GateEvent::Dropped(from));
+            events.push(ListenerEvent::Dropped(from));
         }
         self.reserve = File::open("/dev/null").ok();
         if self.reserve.is_none() {
@@ -329,7 +329,7 @@ impl Gate {
     }
 
     /// Reads and writes on one connection.
-    fn serve(&mut self, number: u64, events: &mut Vec<GateEvent>) {
+    fn serve(&mut self, number: u64, events: &mut Vec<ListenerEvent>) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
@@ -337,7 +337,7 @@ impl Gate {
         while let Some(connection) = self.connections.get_mut(&number) {
             let Some(line) = connection.take_line() else { break };
             match connection.of {
-                Owner::Rank(rank) => events.push(GateEvent::Line(rank, line)),
+                Owner::Rank(rank) => events.push(ListenerEvent::Line(rank, line)),
                 Owner::Stranger(_) => self.greet(number, &line, events),
                 Owner::Listener(_) => {}
             }
@@ -353,7 +353,7 @@ impl Gate {
     }
 
     /// Admits the stranger that has sent this first line, or closes its connection.
-    fn greet(&mut self, number: u64, line: &[u8], events: &mut Vec<GateEvent>) {
+    fn greet(&mut self, number: u64, line: &[u8], events: &mut Vec<ListenerEvent>) {
         let verdict = self.check(line);
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
@@ -368,7 +368,7 @@ impl Gate {
                     Owner::Rank(rank) => {
                         self.expected.entry(rank).or_default().joined = true;
                         self.ranks.insert(rank, number);
-                        events.push(GateEvent::Joined(rank));
+                        events.push(ListenerEvent::Joined(rank));
                     }
                     Owner::Listener(rank) => {
                         self.expected.entry(rank).or_default().listens = true;
@@ -388,7 +388,7 @@ impl Gate {
     }
 
     /// Closes the strangers whose deadline is over.
-    fn expire(&mut self, events: &mut Vec<GateEvent>) {
+    fn expire(&mut self, events: &mut Vec<ListenerEvent>) {
         while let Some(&oldest) = self.strangers.first() {
             match self.connections.get(&oldest).map(|connection| connection.of) {
                 Some(Owner::Stranger(until)) if !until.is_over() => return,
@@ -397,18 +397,18 @@ impl Gate {
         }
     }
 
-    fn close(&mut self, number: u64, events: &mut Vec<GateEvent>) {
+    fn close(&mut self, number: u64, events: &mut Vec<ListenerEvent>) {
         let Some(connection) = self.connections.remove(&number) else {
             return;
         };
         match connection.of {
             Owner::Stranger(_) => {
                 self.strangers.remove(&number);
-                events.push(GateEvent::Dropped(connection.from));
+                events.push(ListenerEvent::Dropped(connection.from));
             }
             Owner::Rank(rank) => {
                 self.ranks.remove(&rank);
-                events.push(GateEvent::Left(rank));
+                events.push(ListenerEvent::Left(rank));
             }
             Owner::Listener(_) => {}
         }
@@ -457,8 +457,8 @@ impl Gate {
     }
 }
 
-/// Readable when [`pump`](Gate::pump) has something to do.
-impl AsFd for Gate {
+/// Readable when [`pump`](WireUpListener::pump) has something to do.
+impl AsFd for WireUpListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -522,23 +522,23 @@ mod tests {
 
     use super::*;
 
-    fn gate(ranks: u32) -> (Gate, SocketAddr) {
+    fn wire_up(ranks: u32) -> (WireUpListener, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        (Gate::new(listener, "secret", 0..ranks).unwrap(), address)
+        (WireUpListener::new(listener, "secret", 0..ranks).unwrap(), address)
     }
 
     /// Pumps until there is an event.
-    fn next(gate: &mut Gate) -> Vec<GateEvent> {
+    fn next(wire_up: &mut WireUpListener) -> Vec<ListenerEvent> {
         for _ in 0..20 {
             let limit = Timespec::try_from(Duration::from_millis(500)).unwrap();
-            poll(&mut [PollFd::new(gate, PollFlags::IN)], Some(&limit)).unwrap();
-            let events = gate.pump();
+            poll(&mut [PollFd::new(wire_up, PollFlags::IN)], Some(&limit)).unwrap();
+            let events = wire_up.pump();
             if !events.is_empty() {
                 return events;
             }
         }
-        panic!("nothing happens at the gate");
+        panic!("nothing happens at the listener");
     }
 
     fn say(address: SocketAddr, line: &str) -> TcpStream {
@@ -555,7 +555,7 @@ mod tests {
 
     #[test]
     fn strangers_are_dropped_and_ranks_let_in() {
-        let (mut gate, address) = gate(2);
+        let (mut wire_up, address) = wire_up(2);
         for bad in [
             "GET / HTTP/1.1\r\n",
             "cmd=hello rank=0 ticket=guess\n",
@@ -564,38 +564,38 @@ mod tests {
             &"x".repeat(2 * MAX_LINE),
         ] {
             let stranger = say(address, bad);
-            assert!(matches!(next(&mut gate)[..], [GateEvent::Dropped(_)]), "{bad}");
+            assert!(matches!(next(&mut wire_up)[..], [ListenerEvent::Dropped(_)]), "{bad}");
             // Closed, or reset because not all of the line was read.
             let mut rest = Vec::new();
             let _ = (&stranger).read_to_end(&mut rest);
             assert!(rest.is_empty(), "a stranger is told nothing");
         }
         let rank = say(address, "cmd=hello rank=1 ticket=secret\n");
-        assert_eq!(next(&mut gate), [GateEvent::Joined(1)]);
+        assert_eq!(next(&mut wire_up), [ListenerEvent::Joined(1)]);
         assert_eq!(heard(&rank), "cmd=welcome rc=0\n");
         for (number, reason) in [(1, "this_rank_is_here_already"), (2, "no_such_rank")] {
             let other = say(address, &format!("cmd=hello rank={number} ticket=secret\n"));
-            assert!(matches!(next(&mut gate)[..], [GateEvent::Dropped(_)]));
+            assert!(matches!(next(&mut wire_up)[..], [ListenerEvent::Dropped(_)]));
             assert!(heard(&other).contains(reason));
         }
         (&rank).write_all(b"cmd=put\ncmd=get\n").unwrap();
         let lines = [
-            GateEvent::Line(1, b"cmd=put\n".to_vec()),
-            GateEvent::Line(1, b"cmd=get\n".to_vec()),
+            ListenerEvent::Line(1, b"cmd=put\n".to_vec()),
+            ListenerEvent::Line(1, b"cmd=get\n".to_vec()),
         ];
-        assert_eq!(next(&mut gate), lines);
+        assert_eq!(next(&mut wire_up), lines);
         drop(rank);
-        assert_eq!(next(&mut gate), [GateEvent::Left(1)]);
+        assert_eq!(next(&mut wire_up), [ListenerEvent::Left(1)]);
     }
 
     #[test]
     fn all_ranks_of_a_large_host_may_connect_before_the_first_speaks() {
         const RANKS: u32 = 300;
-        let (mut gate, address) = gate(RANKS);
+        let (mut wire_up, address) = wire_up(RANKS);
         // No connection is accepted meanwhile: they wait in the listener's queue.
         let ranks: Vec<TcpStream> = (0..RANKS).map(|_| TcpStream::connect(address).unwrap()).collect();
-        while gate.strangers.len() < RANKS as usize {
-            assert_eq!(gate.pump(), []);
+        while wire_up.strangers.len() < RANKS as usize {
+            assert_eq!(wire_up.pump(), []);
         }
         for (rank, mut stream) in ranks.iter().enumerate() {
             stream
@@ -604,96 +604,101 @@ mod tests {
         }
         let mut joined = Vec::new();
         while joined.len() < RANKS as usize {
-            joined.extend(next(&mut gate));
+            joined.extend(next(&mut wire_up));
         }
         joined.sort_by_key(|event| match event {
-            GateEvent::Joined(rank) => *rank,
+            ListenerEvent::Joined(rank) => *rank,
             other => panic!("{other:?}"),
         });
-        assert_eq!(joined, (0..RANKS).map(GateEvent::Joined).collect::<Vec<_>>());
+        assert_eq!(joined, (0..RANKS).map(ListenerEvent::Joined).collect::<Vec<_>>());
         assert!(ranks.iter().all(|rank| heard(rank) == "cmd=welcome rc=0\n"));
     }
 
     #[test]
     fn silent_strangers_make_room_and_that_is_told_once() {
-        let (mut gate, address) = gate(2);
+        let (mut wire_up, address) = wire_up(2);
         let limit = SPARE_PLACES + 4;
         let mut first = TcpStream::connect(address).unwrap();
         let silent: Vec<TcpStream> = (1..limit).map(|_| TcpStream::connect(address).unwrap()).collect();
-        while gate.strangers.len() < limit {
-            assert_eq!(gate.pump(), []);
+        while wire_up.strangers.len() < limit {
+            assert_eq!(wire_up.pump(), []);
         }
         // The oldest has sent its line by now: it is read before it would be closed.
         first.write_all(b"cmd=hello rank=1 ticket=secret\n").unwrap();
         let mut events = Vec::new();
         let more: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
         while events.len() < 4 {
-            events.extend(next(&mut gate));
+            events.extend(next(&mut wire_up));
         }
-        let told = |event: &&GateEvent| matches!(event, GateEvent::Limit(GateLimit::Strangers { limit: 67 | 68 }));
+        let told =
+            |event: &&ListenerEvent| matches!(event, ListenerEvent::Limit(ListenerLimit::Strangers { limit: 67 | 68 }));
         assert_eq!(events.iter().filter(told).count(), 1, "{events:?}");
-        assert!(events.contains(&GateEvent::Joined(1)), "{events:?}");
+        assert!(events.contains(&ListenerEvent::Joined(1)), "{events:?}");
         assert_eq!(heard(&first), "cmd=welcome rc=0\n");
         let rank = say(address, "cmd=hello rank=0 ticket=secret\n");
-        while !next(&mut gate).contains(&GateEvent::Joined(0)) {}
+        while !next(&mut wire_up).contains(&ListenerEvent::Joined(0)) {}
         assert_eq!(heard(&rank), "cmd=welcome rc=0\n");
-        assert!(gate.strangers.len() <= limit);
+        assert!(wire_up.strangers.len() <= limit);
         drop((silent, more));
     }
 
     #[test]
     fn ranks_may_listen_for_news_and_miss_none() {
-        let (mut gate, address) = gate(2);
+        let (mut wire_up, address) = wire_up(2);
         let hello = |rank: u32, more: &str| say(address, &format!("cmd=hello rank={rank} ticket=secret{more}\n"));
         let early = hello(0, " for=news");
-        assert!(matches!(next(&mut gate)[..], [GateEvent::Dropped(_)]));
+        assert!(matches!(next(&mut wire_up)[..], [ListenerEvent::Dropped(_)]));
         assert!(heard(&early).contains("this_rank_does_not_listen_now"));
         let ranks = [hello(0, ""), hello(1, "")];
         let mut joined = 0;
         while joined < 2 {
-            joined += next(&mut gate).len();
+            joined += next(&mut wire_up).len();
         }
         assert_eq!(heard(&ranks[0]), "cmd=welcome rc=0\n");
-        gate.announce("cmd=lost rank=1\n");
+        wire_up.announce("cmd=lost rank=1\n");
         let mut listener = BufReader::new(hello(0, " for=news"));
-        while gate.missing > 1 {
-            assert_eq!(gate.pump(), []);
+        while wire_up.missing > 1 {
+            assert_eq!(wire_up.pump(), []);
         }
-        gate.announce("cmd=lost rank=2\n");
+        wire_up.announce("cmd=lost rank=2\n");
         let mut lines = [const { String::new() }; 3];
         for line in &mut lines {
             listener.read_line(line).unwrap();
         }
         assert_eq!(lines, ["cmd=welcome rc=0\n", "cmd=lost rank=1\n", "cmd=lost rank=2\n"]);
         let second = hello(0, " for=news");
-        assert!(matches!(next(&mut gate)[..], [GateEvent::Dropped(_)]));
+        assert!(matches!(next(&mut wire_up)[..], [ListenerEvent::Dropped(_)]));
         assert!(heard(&second).contains("this_rank_does_not_listen_now"));
         drop(listener);
-        while gate.connections.len() > 2 {
-            assert_eq!(gate.pump(), [], "the end of a listener is no news");
+        while wire_up.connections.len() > 2 {
+            assert_eq!(wire_up.pump(), [], "the end of a listener is no news");
         }
     }
 
     #[test]
     fn an_answer_that_does_not_fit_is_sent_when_there_is_room() {
-        let (mut gate, address) = gate(1);
+        let (mut wire_up, address) = wire_up(1);
         let rank = say(address, "cmd=hello rank=0 ticket=secret\n");
-        assert_eq!(next(&mut gate), [GateEvent::Joined(0)]);
+        assert_eq!(next(&mut wire_up), [ListenerEvent::Joined(0)]);
         assert_eq!(heard(&rank), "cmd=welcome rc=0\n");
         let line = format!("{}\n", "x".repeat(MAX_LINE - 1));
         let mut sent = 0;
-        while gate.connections.values().all(|connection| connection.output.is_empty()) {
-            gate.send(0, &line);
+        while wire_up
+            .connections
+            .values()
+            .all(|connection| connection.output.is_empty())
+        {
+            wire_up.send(0, &line);
             sent += line.len();
         }
         let reader = std::thread::spawn(move || {
             let mut bytes = vec![0; sent];
             (&rank).read_exact(&mut bytes).unwrap();
-            // The connection must stay open until the gate has been pumped for the last time.
+            // The connection must stay open until the listener has been pumped for the last time.
             rank
         });
         while !reader.is_finished() {
-            assert_eq!(gate.pump(), []);
+            assert_eq!(wire_up.pump(), []);
             std::thread::yield_now();
         }
         reader.join().unwrap();

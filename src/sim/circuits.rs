@@ -1,4 +1,4 @@
-//! The light paths of a simulated network: which are set up, which message gets a port next, and the packets that wait.
+//! The circuits of a simulated network: which are set up, which message gets a port next, and the packets that wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use super::{
     wires::Wires,
 };
 use crate::{
-    mpi::engine::{Links, simulated::Wish},
+    mpi::engine::{ConnectionPlan, simulated::Wish},
     prng::Prng,
     reliability::PeerId,
     time::nanos,
@@ -32,7 +32,7 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Path {
+struct Circuit {
     state: State,
     /// When it entered this state, or was last used.
     since: u64,
@@ -45,11 +45,11 @@ struct Path {
     place: u64,
     /// Since when the oldest of them waits, or a message without a packet does; `u64::MAX`: none waits.
     wanted: u64,
-    /// Whether an alarm is set for the end of its patience.
+    /// Whether an alarm is set for the end of its timeout.
     watched: bool,
 }
 
-impl Path {
+impl Circuit {
     fn new(now: u64) -> Self {
         Self {
             state: State::Down,
@@ -67,18 +67,18 @@ impl Path {
 #[derive(Debug)]
 struct Host {
     ports: u32,
-    /// Peers with paths that are up or being set up.
-    paths: BTreeSet<u32>,
+    /// Peers with circuits that are up or being set up.
+    circuits: BTreeSet<u32>,
     /// Peers that its collectives want now, oldest first; twice if two collectives do.
     planned: Vec<u32>,
     /// Peers for or from which packets wait.
     held: BTreeSet<u32>,
-    /// It sets up no path before this time.
+    /// It sets up no circuit before this time.
     free_at: u64,
 }
 
 impl Host {
-    /// Whether its collectives want a path to `peer`, and it has enough ports for that.
+    /// Whether its collectives want a circuit to `peer`, and it has enough ports for that.
     fn plans(&self, peer: u32) -> bool {
         let mut distinct = Vec::new();
         for planned in &self.planned {
@@ -97,59 +97,63 @@ impl Host {
 
     /// Number of ports that its collectives wait to use.
     fn reserved(&self) -> usize {
-        let waiting: BTreeSet<_> = self.planned.iter().filter(|peer| !self.paths.contains(peer)).collect();
+        let waiting: BTreeSet<_> = self
+            .planned
+            .iter()
+            .filter(|peer| !self.circuits.contains(peer))
+            .collect();
         waiting.len().min(self.ports as usize)
     }
 }
 
-/// How urgently a path is wanted.
+/// How urgently a circuit is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
     /// Collectives at both ends have planned it.
     Planned,
     /// A message is there to be sent.
     Demanded,
-    /// A message has waited so long that idle paths must give way.
+    /// A message has waited so long that idle circuits must give way.
     Starved,
 }
 
 /// A message that a collective expects waits this many times longer before it counts as starved.
-const PLANNED_PATIENCE: u64 = 50;
+const PLANNED_TIMEOUT: u64 = 50;
 
 /// An event to look at later.
 #[derive(Clone, Copy, Debug)]
 enum Alarm {
     Ready(Pair),
-    Patience(Pair),
+    Timeout(Pair),
     Free(u32),
     Change(usize),
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Paths {
+pub(super) struct Circuits {
     optics: Optics,
     hosts: Vec<Host>,
-    paths: BTreeMap<Pair, Path>,
+    circuits: BTreeMap<Pair, Circuit>,
     alarms: BTreeMap<(u64, u64), Alarm>,
     alarm: u64,
-    /// Number of paths that are up or being set up, and its limit.
+    /// Number of circuits that are up or being set up, and its limit.
     total: u32,
     wavelengths: u32,
     /// Pairs that have found no wavelength, in their order.
     dark: VecDeque<Pair>,
-    /// Hosts whose collectives have released all paths.
+    /// Hosts whose collectives have released all circuits.
     freed: VecDeque<u32>,
-    /// Packets whose paths have just been set up, by position, and how many had to wait.
+    /// Packets whose circuits have just been set up, by position, and how many had to wait.
     going: Vec<(u64, u32)>,
     waited: u64,
-    /// Whether a message waits for a path that may never be.
+    /// Whether a message waits for a circuit that may never be.
     pub(super) doubt: bool,
     rng: Prng,
     pub(super) stats: OpticsStats,
 }
 
-/// The state that decisions about paths depend on and change.
+/// The state that decisions about circuits depend on and change.
 pub(super) struct Surroundings<'a> {
     pub(super) queue: &'a mut Queue,
     pub(super) wires: &'a mut Wires,
@@ -179,17 +183,17 @@ impl Surroundings<'_> {
     }
 }
 
-impl Paths {
-    /// Whether two hosts can never have a path unless ports or wavelengths change.
+impl Circuits {
+    /// Whether two hosts can never have a circuit unless ports or wavelengths change.
     fn is_hopeless(&self, (one, other): Pair) -> bool {
         let dark = |host: u32| self.hosts[host as usize].ports == 0;
         self.wavelengths == 0 || dark(one) || dark(other)
     }
 
-    /// Whether everything in flight, or not acknowledged, waits for paths that can never be.
+    /// Whether everything in flight, or not acknowledged, waits for circuits that can never be.
     pub(super) fn is_stuck(&self, around: &Surroundings<'_>) -> bool {
-        let vain = |alarm: &Alarm| matches!(alarm, Alarm::Patience(pair) if self.is_hopeless(*pair));
-        let held: usize = self.paths.values().map(|path| path.held.len()).sum();
+        let vain = |alarm: &Alarm| matches!(alarm, Alarm::Timeout(pair) if self.is_hopeless(*pair));
+        let held: usize = self.circuits.values().map(|circuit| circuit.held.len()).sum();
         if !self.alarms.values().all(vain) || around.wires.under_way() != held {
             return false;
         }
@@ -212,20 +216,20 @@ impl Paths {
     pub(super) fn new(optics: Optics, queue: &mut Queue, nodes: &mut [Box<Node>], seed: u64) -> Self {
         let host = Host {
             ports: optics.ports,
-            paths: BTreeSet::new(),
+            circuits: BTreeSet::new(),
             planned: Vec::new(),
             held: BTreeSet::new(),
             free_at: 0,
         };
         let empty = || Host {
-            paths: BTreeSet::new(),
+            circuits: BTreeSet::new(),
             planned: Vec::new(),
             held: BTreeSet::new(),
             ..host
         };
-        let mut paths = Self {
+        let mut circuits = Self {
             hosts: nodes.iter().map(|_| empty()).collect(),
-            paths: BTreeMap::new(),
+            circuits: BTreeMap::new(),
             alarms: BTreeMap::new(),
             alarm: 0,
             total: 0,
@@ -239,14 +243,14 @@ impl Paths {
             stats: OpticsStats::default(),
             optics,
         };
-        for index in 0..paths.optics.changes.len() {
-            let at = nanos(paths.optics.changes[index].at);
-            paths.set_alarm(queue, at, Alarm::Change(index));
+        for index in 0..circuits.optics.changes.len() {
+            let at = nanos(circuits.optics.changes[index].at);
+            circuits.set_alarm(queue, at, Alarm::Change(index));
         }
         for (host, node) in nodes.iter_mut().enumerate() {
-            paths.tell_ports(host, node);
+            circuits.tell_ports(host, node);
         }
-        paths
+        circuits
     }
 
     /// Tells a host's collectives how many ports to plan with.
@@ -255,7 +259,7 @@ impl Paths {
             return;
         };
         match node.core.links_mut() {
-            Links::Planned(before, _) => *before = planning,
+            ConnectionPlan::Planned(before, _) => *before = planning,
             links => *links = planning.into(),
         }
     }
@@ -266,15 +270,15 @@ impl Paths {
         queue.push(at, Event::Optics);
     }
 
-    fn path(&mut self, pair: Pair, now: u64) -> &mut Path {
-        self.paths.entry(pair).or_insert_with(|| Path::new(now))
+    fn circuit(&mut self, pair: Pair, now: u64) -> &mut Circuit {
+        self.circuits.entry(pair).or_insert_with(|| Circuit::new(now))
     }
 
     fn state(&self, pair: Pair) -> State {
-        self.paths.get(&pair).map_or(State::Down, |path| path.state)
+        self.circuits.get(&pair).map_or(State::Down, |circuit| circuit.state)
     }
 
-    /// Whether a packet may arrive: its path has not been cut.
+    /// Whether a packet may arrive: its circuit has not been cut.
     pub(super) fn carries(&self, from: u32, to: u32) -> bool {
         self.state(pair(from, to)) == State::Up
     }
@@ -283,14 +287,14 @@ impl Paths {
     pub(super) fn send(&mut self, around: &mut Surroundings<'_>, now: u64, packet: u32, (from, to): Pair) {
         let pair = pair(from, to);
         let bytes = around.wires.get(packet).data.len() as u32;
-        if let Some(path) = self.paths.get_mut(&pair)
-            && path.state == State::Up
+        if let Some(circuit) = self.circuits.get_mut(&pair)
+            && circuit.state == State::Up
         {
-            path.since = now;
+            circuit.since = now;
             return around.depart(now, packet, (from, to));
         }
         // A host without messages to deliver only repeats an acknowledgement or a grant: that can wait for the next
-        // path.
+        // circuit.
         if !around.is_busy(from, to) {
             return self.lose(around, now, packet, (from, to));
         }
@@ -299,14 +303,14 @@ impl Paths {
             Unconnected::Drop => 0,
         };
         let waited = self.waited;
-        let path = self.path(pair, now);
-        path.wanted = path.wanted.min(now);
-        if path.held.is_empty() {
-            path.place = waited;
+        let circuit = self.circuit(pair, now);
+        circuit.wanted = circuit.wanted.min(now);
+        if circuit.held.is_empty() {
+            circuit.place = waited;
         }
-        if path.bytes.saturating_add(bytes) <= most {
-            path.bytes += bytes;
-            path.held.push_back(packet);
+        if circuit.bytes.saturating_add(bytes) <= most {
+            circuit.bytes += bytes;
+            circuit.held.push_back(packet);
             let waiting = around.wires.get(packet);
             (waiting.source, waiting.destination) = (from, to);
             self.stats.held += 1;
@@ -319,11 +323,11 @@ impl Paths {
         self.watch(around.queue, pair, now);
     }
 
-    /// A packet is lost, since it has no path.
+    /// A packet is lost, since it has no circuit.
     fn lose(&mut self, around: &mut Surroundings<'_>, now: u64, packet: u32, ends: (u32, u32)) {
         self.stats.dropped += 1;
         let Surroundings { wires, trouble, .. } = around;
-        trouble.lose(wires, now, packet, ends, "lost: no light path");
+        trouble.lose(wires, now, packet, ends, "lost: no circuit");
     }
 
     /// The same for packets that have waited for one.
@@ -335,17 +339,17 @@ impl Paths {
         }
     }
 
-    /// Sets an alarm for the end of a pair's patience.
+    /// Sets an alarm for the end of a pair's timeout.
     fn watch(&mut self, queue: &mut Queue, pair: Pair, now: u64) {
-        let patience = self.optics.patience();
-        let path = self.path(pair, now);
-        if !path.watched {
-            path.watched = true;
-            self.set_alarm(queue, now + patience, Alarm::Patience(pair));
+        let timeout = self.optics.timeout();
+        let circuit = self.circuit(pair, now);
+        if !circuit.watched {
+            circuit.watched = true;
+            self.set_alarm(queue, now + timeout, Alarm::Timeout(pair));
         }
     }
 
-    /// Something has happened at a host at `now`: takes its wishes, tears paths down and sets them up.
+    /// Something has happened at a host at `now`: takes its wishes, tears circuits down and sets them up.
     pub(super) fn settle(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
         while let Some(wish) = around.nodes[host as usize].core.poll_wish() {
             let own = &mut self.hosts[host as usize];
@@ -353,8 +357,8 @@ impl Paths {
                 Wish::Connect(peer) => {
                     own.planned.push(peer);
                     let both = self.hosts[peer as usize].plans(host);
-                    if let Some(path) = self.paths.get_mut(&pair(host, peer)) {
-                        path.planned |= both;
+                    if let Some(circuit) = self.circuits.get_mut(&pair(host, peer)) {
+                        circuit.planned |= both;
                     }
                 }
                 Wish::Release(peer) => {
@@ -374,7 +378,7 @@ impl Paths {
         self.consider(around, host, now);
     }
 
-    /// A host's collective does not need a path any more, and its messages are acknowledged; only later ones are not.
+    /// A host's collective does not need a circuit any more, and its messages are acknowledged; only later ones are not.
     fn release(&mut self, around: &mut Surroundings<'_>, host: u32, peer: u32, now: u64) {
         let pair = pair(host, peer);
         if !self.optics.keep && self.state(pair) == State::Up && !around.is_busy(peer, host) {
@@ -384,7 +388,7 @@ impl Paths {
         }
     }
 
-    /// Tears down the paths that a host's collectives do not need any more.
+    /// Tears down the circuits that a host's collectives do not need any more.
     fn tear_down(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
         if self.optics.keep {
             return;
@@ -392,13 +396,18 @@ impl Paths {
         let over = |peer: &u32| {
             let pair = pair(host, *peer);
             let wanted = self.is_planned(pair);
-            let path = &self.paths[&pair];
-            path.state == State::Up && path.planned && !wanted && !around.either_is_busy(pair)
+            let circuit = &self.circuits[&pair];
+            circuit.state == State::Up && circuit.planned && !wanted && !around.either_is_busy(pair)
         };
-        let over: Vec<u32> = self.hosts[host as usize].paths.iter().copied().filter(over).collect();
+        let over: Vec<u32> = self.hosts[host as usize]
+            .circuits
+            .iter()
+            .copied()
+            .filter(over)
+            .collect();
         for peer in over {
             if self.state(pair(host, peer)) != State::Up {
-                // It has given way to another path meanwhile.
+                // It has given way to another circuit meanwhile.
                 continue;
             }
             self.stats.torn_down += 1;
@@ -407,28 +416,28 @@ impl Paths {
         }
     }
 
-    /// Removes a path; its port and wavelength are free.
+    /// Removes a circuit; its port and wavelength are free.
     fn end(&mut self, pair: Pair, now: u64) {
         for (host, peer) in [pair, (pair.1, pair.0)] {
-            self.hosts[host as usize].paths.remove(&peer);
+            self.hosts[host as usize].circuits.remove(&peer);
         }
         self.total -= 1;
-        let path = self.path(pair, now);
-        (path.state, path.since, path.planned) = (State::Down, now, false);
-        if path.wanted == u64::MAX {
-            let watched = path.watched;
+        let circuit = self.circuit(pair, now);
+        (circuit.state, circuit.since, circuit.planned) = (State::Down, now, false);
+        if circuit.wanted == u64::MAX {
+            let watched = circuit.watched;
             if !watched {
-                self.paths.remove(&pair);
+                self.circuits.remove(&pair);
             }
         }
     }
 
-    /// Sets up the paths that a host wants and can have.
+    /// Sets up the circuits that a host wants and can have.
     fn consider(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
         let own = &self.hosts[host as usize];
         let mut peers: Vec<u32> = Vec::new();
         for peer in own.planned.iter().chain(&own.held) {
-            if !own.paths.contains(peer) && !peers.contains(peer) {
+            if !own.circuits.contains(peer) && !peers.contains(peer) {
                 peers.push(*peer);
             }
         }
@@ -450,12 +459,12 @@ impl Paths {
     fn want(&self, around: &Surroundings<'_>, pair: Pair, now: u64) -> Option<Want> {
         let (one, other) = pair;
         let planned = self.is_planned(pair);
-        let wanted = self.paths.get(&pair).map_or(u64::MAX, |path| path.wanted);
+        let wanted = self.circuits.get(&pair).map_or(u64::MAX, |circuit| circuit.wanted);
         let later = |from: u32, to: u32| around.nodes[from as usize].core.will_connect(to);
         let expected = later(one, other) || later(other, one);
         // A message in a plan gets its turn; plans that do not match are rare.
-        let patience = self.optics.patience() * if expected { PLANNED_PATIENCE } else { 1 };
-        if wanted.saturating_add(patience) <= now {
+        let timeout = self.optics.timeout() * if expected { PLANNED_TIMEOUT } else { 1 };
+        if wanted.saturating_add(timeout) <= now {
             Some(Want::Starved)
         } else if planned {
             Some(Want::Planned)
@@ -464,7 +473,7 @@ impl Paths {
         }
     }
 
-    /// Sets up the path of a pair that wants one, if there are ports and a wavelength.
+    /// Sets up the circuit of a pair that wants one, if there are ports and a wavelength.
     fn try_pair(&mut self, around: &mut Surroundings<'_>, pair: Pair, now: u64) {
         let free = |host: u32| self.hosts[host as usize].free_at <= now;
         if self.state(pair) != State::Down || !free(pair.0) || !free(pair.1) {
@@ -481,8 +490,8 @@ impl Paths {
             if ports == 0 {
                 return;
             }
-            if own.paths.len() + reserved >= ports {
-                let ends = own.paths.iter().map(|peer| self::pair(host, *peer));
+            if own.circuits.len() + reserved >= ports {
+                let ends = own.circuits.iter().map(|peer| self::pair(host, *peer));
                 let Some(idle) = self.idle(around, ends, want, now) else {
                     return;
                 };
@@ -491,7 +500,7 @@ impl Paths {
         }
         if self.total >= self.wavelengths && displaced.is_empty() {
             let all = self.hosts.iter().zip(0..).flat_map(|(own, host)| {
-                own.paths
+                own.circuits
                     .iter()
                     .filter(move |peer| **peer > host)
                     .map(move |peer| (host, *peer))
@@ -518,31 +527,31 @@ impl Paths {
         }
     }
 
-    /// The path that has been idle for longest among those that may give way. A starved message may also take one whose
-    /// end waits for a time-out and has sent nothing for long: round-trip times include waits for paths, so that may be
+    /// The circuit that has been idle for longest among those that may give way. A starved message may also take one whose
+    /// end waits for a time-out and has sent nothing for long: round-trip times include waits for circuits, so that may be
     /// seconds.
     fn idle(&self, around: &Surroundings<'_>, pairs: impl Iterator<Item = Pair>, want: Want, now: u64) -> Option<Pair> {
         let gives_way = |pair: &Pair| {
-            let path = &self.paths[pair];
-            let long = path.since + self.optics.patience() <= now;
+            let circuit = &self.circuits[pair];
+            let long = circuit.since + self.optics.timeout() <= now;
             let done = !around.either_is_busy(*pair) && !self.is_planned(*pair);
-            path.state == State::Up && (done || want == Want::Starved && long)
+            circuit.state == State::Up && (done || want == Want::Starved && long)
         };
-        let order = |pair: &Pair| (around.either_is_busy(*pair), self.paths[pair].since);
+        let order = |pair: &Pair| (around.either_is_busy(*pair), self.circuits[pair].since);
         pairs.filter(gives_way).min_by_key(order)
     }
 
     fn set_up(&mut self, queue: &mut Queue, pair: Pair, now: u64) {
         for (host, peer) in [pair, (pair.1, pair.0)] {
-            self.hosts[host as usize].paths.insert(peer);
+            self.hosts[host as usize].circuits.insert(peer);
         }
         let planned = self.is_planned(pair);
         self.total += 1;
         self.stats.set_up += 1;
         self.stats.most = self.stats.most.max(self.total);
         let ready = now + self.optics.setup.as_nanos() as u64;
-        let path = self.path(pair, now);
-        (path.state, path.since, path.planned) = (State::SettingUp(ready), now, planned);
+        let circuit = self.circuit(pair, now);
+        (circuit.state, circuit.since, circuit.planned) = (State::SettingUp(ready), now, planned);
         self.set_alarm(queue, ready, Alarm::Ready(pair));
     }
 
@@ -554,7 +563,7 @@ impl Paths {
         {
             match entry.remove() {
                 Alarm::Ready(pair) => self.ready(around, pair, now),
-                Alarm::Patience(pair) => self.look(around, pair, now),
+                Alarm::Timeout(pair) => self.look(around, pair, now),
                 Alarm::Free(host) => {
                     self.freed.push_back(host);
                     self.consider(around, host, now);
@@ -569,7 +578,7 @@ impl Paths {
         self.freed.pop_front()
     }
 
-    /// Sends the packets whose paths are ready now, the longest waiting first: paths that are ready at the same time
+    /// Sends the packets whose circuits are ready now, the longest waiting first: circuits that are ready at the same time
     /// share the wires of their hosts.
     fn go(&mut self, around: &mut Surroundings<'_>, now: u64) {
         self.going.sort_by_key(|(place, _)| *place);
@@ -591,10 +600,10 @@ impl Paths {
             self.stats.failed += 1;
             self.end(pair, now);
         } else {
-            let path = self.path(pair, now);
-            (path.state, path.since, path.wanted, path.bytes) = (State::Up, now, u64::MAX, 0);
-            let place = path.place;
-            let packets = std::mem::take(&mut path.held);
+            let circuit = self.circuit(pair, now);
+            (circuit.state, circuit.since, circuit.wanted, circuit.bytes) = (State::Up, now, u64::MAX, 0);
+            let place = circuit.place;
+            let packets = std::mem::take(&mut circuit.held);
             self.going.extend(packets.into_iter().map(|packet| (place, packet)));
             self.hosts[pair.0 as usize].held.remove(&pair.1);
             self.hosts[pair.1 as usize].held.remove(&pair.0);
@@ -605,21 +614,21 @@ impl Paths {
         }
     }
 
-    /// The patience of a pair has ended.
+    /// The timeout of a pair has ended.
     fn look(&mut self, around: &mut Surroundings<'_>, pair: Pair, now: u64) {
         let busy = around.either_is_busy(pair);
-        let path = self.path(pair, now);
-        path.watched = false;
-        if path.state == State::Down && !busy {
+        let circuit = self.circuit(pair, now);
+        circuit.watched = false;
+        if circuit.state == State::Down && !busy {
             // Its sender has given up.
-            let held = std::mem::take(&mut path.held);
+            let held = std::mem::take(&mut circuit.held);
             self.lose_all(around, now, held);
-            self.paths.remove(&pair);
+            self.circuits.remove(&pair);
             self.hosts[pair.0 as usize].held.remove(&pair.1);
             self.hosts[pair.1 as usize].held.remove(&pair.0);
             return;
         }
-        if path.wanted == u64::MAX {
+        if circuit.wanted == u64::MAX {
             return;
         }
         self.doubt |= self.is_hopeless(pair);
@@ -638,16 +647,16 @@ impl Paths {
                 self.hosts[host as usize].ports = ports;
                 self.tell_ports(host as usize, &mut around.nodes[host as usize]);
             }
-            while self.hosts[host as usize].paths.len() > self.hosts[host as usize].ports as usize {
-                let mut ends = self.hosts[host as usize].paths.iter().map(|peer| pair(host, *peer));
+            while self.hosts[host as usize].circuits.len() > self.hosts[host as usize].ports as usize {
+                let mut ends = self.hosts[host as usize].circuits.iter().map(|peer| pair(host, *peer));
                 self.cut(ends.next_back(), now);
             }
         }
         if let Available::Wavelengths(wavelengths) = to {
             self.wavelengths = wavelengths;
             while self.total > self.wavelengths {
-                let mut last = self.paths.iter().rev();
-                let cut = last.find(|(_, path)| path.state != State::Down);
+                let mut last = self.circuits.iter().rev();
+                let cut = last.find(|(_, circuit)| circuit.state != State::Down);
                 self.cut(cut.map(|(pair, _)| *pair), now);
             }
         }
@@ -656,15 +665,15 @@ impl Paths {
         }
     }
 
-    /// A process has crashed: its collectives want no paths any more, and its packets that wait for a path are lost.
+    /// A process has crashed: its collectives want no circuits any more, and its packets that wait for a circuit are lost.
     pub(super) fn forget(&mut self, around: &mut Surroundings<'_>, host: u32, now: u64) {
         let own = &mut self.hosts[host as usize];
         (own.planned, own.free_at) = (Vec::new(), 0);
         for peer in own.held.clone() {
-            let path = self.path(pair(host, peer), now);
-            let waiting = std::mem::take(&mut path.held).into_iter();
+            let circuit = self.circuit(pair(host, peer), now);
+            let waiting = std::mem::take(&mut circuit.held).into_iter();
             let (lost, kept) = waiting.partition(|packet| around.wires.get(*packet).source == host);
-            path.held = kept;
+            circuit.held = kept;
             self.lose_all(around, now, lost);
         }
         self.alarms

@@ -11,8 +11,8 @@ use super::{
 use crate::{backends::Sent, time::Instant};
 
 impl DpdkBackend {
-    /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends, in bytes. 0: it sends none.
-    pub(super) fn most_lone(&self) -> usize {
+    /// The largest datagram that [`transmit_single`](Self::transmit_single) sends, in bytes. 0: it sends none.
+    pub(super) fn most_single(&self) -> usize {
         match self.checksum {
             UdpChecksum::Absent => self.max_datagram.min(ATTACH - 1),
             UdpChecksum::Software | UdpChecksum::Port => 0,
@@ -22,12 +22,12 @@ impl DpdkBackend {
     /// Sends a datagram over IPv4 to the neighbour of the last datagram, if it is copied as a whole and needs no
     /// checksum. `None`: it is another datagram, or there is no buffer for it.
     #[inline(always)]
-    pub(super) fn transmit_lone(&mut self, now: Instant, transmit: Outgoing<'_>) -> Option<Sent> {
+    pub(super) fn transmit_single(&mut self, now: Instant, transmit: Outgoing<'_>) -> Option<Sent> {
         let len = transmit.len;
         let SocketAddr::V4(to) = transmit.destination else {
             return None;
         };
-        if !(1..=self.lone).contains(&len) || len > transmit.segment_size {
+        if !(1..=self.single).contains(&len) || len > transmit.segment_size {
             return None;
         }
         let template = self.neighbours.last(now, IpAddr::V4(*to.ip()))?;
@@ -107,7 +107,7 @@ impl DpdkBackend {
     /// staged already, `budget` is 0, or the queue holds anything else. `looks` is then the number of looks into the
     /// queue.
     #[inline(always)]
-    pub(super) fn receive_lone(&mut self, budget: usize, looks: &mut usize) -> Option<usize> {
+    pub(super) fn receive_single(&mut self, budget: usize, looks: &mut usize) -> Option<usize> {
         let [queue] = &mut self.alone[..] else {
             return None;
         };
@@ -119,7 +119,7 @@ impl DpdkBackend {
         self.stats.receive_calls += 1;
         let packet = match queue.receive_or_give(&mut self.staged) {
             Found::Nothing => return Some(0),
-            Found::Lone(packet) => packet,
+            Found::Single(packet) => packet,
             Found::Several => {
                 *looks = 1;
                 return None;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    Remote,
+    Rma,
     message::{MAX_DATA, MAX_GET, Request, Runs, Status},
     net::{LIMIT, Net, name_of},
     operation::{Flight, Operation, Place, What},
@@ -13,13 +13,13 @@ use super::{
 use crate::{
     error::PeerError,
     messaging::{
-        LandingId,
+        RegionId,
         tagged::{Content, Outcome},
     },
     mpi::{
         datatype::Kind,
         engine::{
-            buffer::{Buffer, Lender},
+            buffer::{Buffer, PinnedBuffer},
             core::{Ended, RequestId},
         },
         error::ErrorClass,
@@ -34,7 +34,7 @@ const ALONE: u64 = 512;
 /// Most bytes in one placement.
 const CHUNK: u64 = 1 << 20;
 
-impl Remote {
+impl Rma {
     /// Begins an operation, whose arguments have been checked, through the own window `window`, if the epoch allows it.
     ///
     /// `operand` and `result`, where the operation has them, are as long as the place.
@@ -54,7 +54,7 @@ impl Remote {
         if let Some(error) = net.lost(place.process) {
             return Err(Failure::Lost(error));
         }
-        let (operand, loans) = operand.map(Lender::new).unzip();
+        let (operand, pins) = operand.map(PinnedBuffer::new).unzip();
         let process = place.process;
         let len = place.datatype.size().saturating_mul(place.count);
         state.pending.entry(process).or_default().operations += 1;
@@ -63,7 +63,7 @@ impl Remote {
             place,
             what,
             operand,
-            loans,
+            pins,
             result,
             at: 0,
             len,
@@ -113,8 +113,8 @@ impl Remote {
             }),
             What::Get if !own => operation
                 .get_part(net, id, &mut self.flights)
-                .map(|(flight, landing, len)| {
-                    self.landings.insert(name_of(landing), flight);
+                .map(|(flight, region, len)| {
+                    self.regions.insert(name_of(region), flight);
                     len
                 }),
             _ => operation.message_part(net, id, &mut self.flights),
@@ -149,7 +149,7 @@ impl Remote {
         if operation.at < operation.len || operation.in_flight > 0 {
             return;
         }
-        if operation.loans.as_ref().is_some_and(|loans| !loans.are_back()) {
+        if operation.pins.as_ref().is_some_and(|pins| !pins.are_released()) {
             if !self.draining.contains(&id) {
                 self.draining.push(id);
             }
@@ -187,8 +187,8 @@ impl Remote {
     }
 
     /// The data of a get have landed.
-    pub(in crate::mpi::engine) fn handle_landed(&mut self, net: &mut Net<'_>, landing: LandingId) {
-        if let Some(id) = self.landings.remove(&name_of(landing)) {
+    pub(in crate::mpi::engine) fn handle_landed(&mut self, net: &mut Net<'_>, region: RegionId) {
+        if let Some(id) = self.regions.remove(&name_of(region)) {
             self.end_flight(net, id, None);
         }
     }
@@ -207,17 +207,17 @@ impl Remote {
                 operation,
                 at,
                 len,
-                landing,
+                region,
                 ..
             }) => {
                 let operation = self.operations.get_mut(*operation);
                 let result = operation.and_then(|operation| operation.result.as_mut());
-                match (failure, landing, result) {
+                match (failure, region, result) {
                     (Some(_), ..) => data.is_empty(),
                     // A get is done when its data have landed, not when the target says so.
                     (None, Some(_), _) => false,
                     (None, None, Some(result)) if data.len() as u64 == *len => {
-                        crate::messaging::Landing::place(result, *at, Span::new(data));
+                        crate::messaging::MemoryRegion::place(result, *at, Span::new(data));
                         true
                     }
                     (None, None, result) => data.is_empty() && result.is_none(),
@@ -238,12 +238,12 @@ impl Remote {
             Some(Flight::Part {
                 process,
                 operation,
-                landing,
+                region,
                 ..
             }) => {
-                if let Some(landing) = landing {
-                    self.landings.remove(&name_of(landing));
-                    net.messenger.revoke(landing);
+                if let Some(region) = region {
+                    self.regions.remove(&name_of(region));
+                    net.messenger.deregister(region);
                 }
                 self.end_part(net, process, operation, failure);
             }
@@ -287,11 +287,11 @@ impl Remote {
         let failure = Failure::Lost(error);
         self.queues.remove(&process);
         for id in self.flights.find(|flight| flight.process() == process) {
-            if let Some(Flight::Part { landing, .. }) = self.flights.get(id) {
+            if let Some(Flight::Part { region, .. }) = self.flights.get(id) {
                 // The loop below ends the operation itself.
-                if let Some(landing) = *landing {
-                    self.landings.remove(&name_of(landing));
-                    net.messenger.revoke(landing);
+                if let Some(region) = *region {
+                    self.regions.remove(&name_of(region));
+                    net.messenger.deregister(region);
                 }
                 self.flights.remove(id);
             } else {
@@ -337,24 +337,24 @@ impl Operation {
     }
 
     /// Asks the target to place bytes in the result.
-    fn get_part(&self, net: &mut Net<'_>, id: u32, flights: &mut Slab<Flight>) -> Option<(u32, LandingId, u64)> {
+    fn get_part(&self, net: &mut Net<'_>, id: u32, flights: &mut Slab<Flight>) -> Option<(u32, RegionId, u64)> {
         let mut runs = Vec::new();
         let len = self.place.runs(self.at, self.len, MAX_GET, 1, &mut runs);
         let process = self.place.process;
-        let landing = net.grant(process, len, self.result.as_ref()?.range(self.at, len)?)?;
+        let region = net.register(process, len, self.result.as_ref()?.range(self.at, len)?)?;
         let flight = flights.insert(Flight::Part {
             process,
             operation: id,
             at: self.at,
             len,
-            landing: Some(landing),
+            region: Some(region),
         });
         let request = Request::Get {
             runs: Runs::new(&runs).ok()?,
-            landing: name_of(landing),
+            region: name_of(region),
         };
         net.request(process, self.place.window, flight, request);
-        Some((flight, landing, len))
+        Some((flight, region, len))
     }
 
     /// Sends operands in a message.
@@ -365,8 +365,8 @@ impl Operation {
             .runs(self.at, self.len, MAX_DATA, self.what.unit(), &mut runs);
         let runs = Runs::new(&runs).ok()?;
         let mut operand = Vec::new();
-        if let Some(lender) = &self.operand {
-            lender.buffer().pack(self.at, len, &mut operand);
+        if let Some(pinned) = &self.operand {
+            pinned.buffer().pack(self.at, len, &mut operand);
         }
         if let What::Swap { kind, operands } = self.what {
             for element in operands {
@@ -397,7 +397,7 @@ impl Operation {
             operation: id,
             at: self.at,
             len,
-            landing: None,
+            region: None,
         });
         net.request(process, self.place.window, flight, request);
         Some(len)

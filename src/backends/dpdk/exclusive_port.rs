@@ -30,10 +30,10 @@ pub(crate) fn lending_size(options: &DpdkOptions, buffers: u32) -> usize {
 impl DpdkPort {
     /// Makes a backend for all UDP ports of `ip`, with all eager queues. No other backend of this port may use that
     /// address.
-    pub(crate) fn bind_whole(&self, ip: IpAddr) -> Result<DpdkBackend, DpdkError> {
+    pub(crate) fn bind_exclusive(&self, ip: IpAddr) -> Result<DpdkBackend, DpdkError> {
         let queues = self.shared.options.queues;
         let mut backend = self.bind(SocketAddr::new(ip, 0), queues)?;
-        backend.whole = true;
+        backend.exclusive = true;
         backend.usual = Usual::NONE;
         Ok(backend)
     }

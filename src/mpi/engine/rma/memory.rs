@@ -6,8 +6,8 @@ use core::{ptr, slice};
 
 use bytes::Bytes;
 
-use super::{super::buffer::Loans, message::Run};
-use crate::{messaging::Landing, span::Span};
+use super::{super::buffer::Pins, message::Run};
+use crate::{messaging::MemoryRegion, span::Span};
 
 /// Runs of at least this many bytes are sent from where they lie.
 const LEND: u32 = 1 << 10;
@@ -18,7 +18,7 @@ pub(in crate::mpi::engine) struct Region {
     base: *mut u8,
     len: u64,
     /// References to it that are being sent: they must be back before the memory may be freed.
-    loans: Loans,
+    pins: Pins,
 }
 
 // SAFETY: `Memory`'s constructors demand that the memory may be used from any thread.
@@ -49,7 +49,7 @@ impl Memory {
         Self::Static(Region {
             base,
             len,
-            loans: Loans::default(),
+            pins: Pins::default(),
         })
     }
 
@@ -57,14 +57,14 @@ impl Memory {
         Self::Dynamic(Vec::new())
     }
 
-    /// The landing in which other processes place bytes: empty for a dynamic window, whose regions come and go.
-    pub(super) fn landing(&self) -> Target {
+    /// The region in which other processes place bytes: empty for a dynamic window, whose regions come and go.
+    pub(super) fn region(&self) -> Target {
         match self {
             Self::Static(region) => Target(region.clone()),
             Self::Dynamic(_) => Target(Region {
                 base: ptr::dangling_mut(),
                 len: 0,
-                loans: Loans::default(),
+                pins: Pins::default(),
             }),
         }
     }
@@ -85,16 +85,16 @@ impl Memory {
         regions.push(Region {
             base,
             len,
-            loans: Loans::default(),
+            pins: Pins::default(),
         });
         true
     }
 
-    /// Detaches the region at `base`; its memory may be freed when the loans are back.
-    pub(in crate::mpi::engine) fn detach(&mut self, base: *mut u8) -> Option<Loans> {
+    /// Detaches the region at `base`; its memory may be freed when the pins are back.
+    pub(in crate::mpi::engine) fn detach(&mut self, base: *mut u8) -> Option<Pins> {
         let Self::Dynamic(regions) = self else { return None };
         let at = regions.iter().position(|region| region.base == base)?;
-        Some(regions.swap_remove(at).loans)
+        Some(regions.swap_remove(at).pins)
     }
 
     fn regions(&self) -> &[Region] {
@@ -106,15 +106,15 @@ impl Memory {
 
     /// Whether nothing is being sent from this memory.
     pub(in crate::mpi::engine) fn is_back(&self) -> bool {
-        self.regions().iter().all(|region| region.loans.are_back())
+        self.regions().iter().all(|region| region.pins.are_released())
     }
 
     /// Address of the run, if all of it is in one region.
-    fn find(&self, run: Run) -> Option<(*mut u8, &Loans)> {
+    fn find(&self, run: Run) -> Option<(*mut u8, &Pins)> {
         let (len, end) = (u64::from(run.len), run.offset.checked_add(run.len.into())?);
         match self {
             Self::Static(region) => {
-                (end <= region.len).then(|| (region.base.wrapping_add(run.offset as usize), &region.loans))
+                (end <= region.len).then(|| (region.base.wrapping_add(run.offset as usize), &region.pins))
             }
             Self::Dynamic(regions) => {
                 let within = |region: &&Region| {
@@ -123,7 +123,7 @@ impl Memory {
                 };
                 let region = regions.iter().find(within)?;
                 let at = (run.offset - region.address()) as usize;
-                Some((region.base.wrapping_add(at), &region.loans))
+                Some((region.base.wrapping_add(at), &region.pins))
             }
         }
     }
@@ -152,25 +152,25 @@ impl Memory {
 
     /// The bytes of the run by reference, if it is long enough.
     pub(super) fn lend(&self, run: Run) -> Option<Bytes> {
-        let (start, loans) = self.find(run)?;
-        // SAFETY: the memory stays until all loans are back; the program synchronises so that no write meets the read
+        let (start, pins) = self.find(run)?;
+        // SAFETY: the memory stays until all pins are back; the program synchronises so that no write meets the read
         // (MPI 12.7).
-        (run.len >= LEND).then(|| unsafe { loans.lend(start, run.len as usize, None) })
+        (run.len >= LEND).then(|| unsafe { pins.lend(start, run.len as usize, None) })
     }
 }
 
-/// The landing of a window.
+/// The region of a window.
 #[derive(Debug)]
 pub(super) struct Target(Region);
 
-impl Landing for Target {
+impl MemoryRegion for Target {
     fn capacity(&self) -> u64 {
         self.0.len
     }
 
     fn place(&mut self, offset: u64, bytes: Span<'_>) {
-        // SAFETY: `Memory::new`'s contract holds until the landing is revoked; the range is inside the capacity
-        // (`Landing`); `bytes` belong to a packet, and can be read.
+        // SAFETY: `Memory::new`'s contract holds until the region is revoked; the range is inside the capacity
+        // (`MemoryRegion`); `bytes` belong to a packet, and can be read.
         unsafe {
             let start = self.0.base.wrapping_add(offset as usize);
             ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len());
@@ -221,10 +221,10 @@ mod tests {
         assert_eq!((memory.has(at(1_990, 20)), memory.has(at(4_000, 1))), (false, false));
         let lent = memory.lend(at(10, 1_500)).unwrap();
         assert!(memory.lend(at(10, 15)).is_none());
-        let loans = memory.detach(base).unwrap();
+        let pins = memory.detach(base).unwrap();
         assert!(memory.detach(base).is_none() && !memory.has(at(10, 15)) && memory.is_back());
-        assert!(!loans.are_back());
+        assert!(!pins.are_released());
         drop(lent);
-        assert!(loans.are_back());
+        assert!(pins.are_released());
     }
 }

@@ -7,11 +7,11 @@ use super::{
     window::Failure,
 };
 use crate::{
-    messaging::LandingId,
+    messaging::RegionId,
     mpi::{
         datatype::{Datatype, Kind},
         engine::{
-            buffer::{Buffer, Lender, Loans},
+            buffer::{Buffer, PinnedBuffer, Pins},
             core::RequestId,
         },
         operation::Predefined,
@@ -113,8 +113,8 @@ pub(super) struct Operation {
     pub(super) window: u64,
     pub(super) place: Place,
     pub(super) what: What,
-    pub(super) operand: Option<Lender>,
-    pub(super) loans: Option<Loans>,
+    pub(super) operand: Option<PinnedBuffer>,
+    pub(super) pins: Option<Pins>,
     pub(super) result: Option<Buffer>,
     /// Bytes at the target: already sent, and in all.
     pub(super) at: u64,
@@ -134,8 +134,8 @@ pub(super) enum Flight {
         operation: u32,
         at: u64,
         len: u64,
-        /// The landing for the answer's data.
-        landing: Option<LandingId>,
+        /// The region for the answer's data.
+        region: Option<RegionId>,
     },
     /// A lock; `window` is the own window.
     Lock { process: u32, window: u64 },

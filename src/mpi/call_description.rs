@@ -12,7 +12,7 @@ use super::{
 /// Longest name of a function, bytes.
 pub(crate) const NAME: usize = 32;
 
-/// The functions that a [`Called`] can name, by their numbers: first those of the collectives, in all three ways; then
+/// The functions that a [`CallDescription`] can name, by their numbers: first those of the collectives, in all three ways; then
 /// others in which all processes of a communicator take part.
 fn names() -> impl Iterator<Item = &'static str> {
     let functions = Collective::ALL.into_iter().flat_map(Collective::functions);
@@ -42,7 +42,7 @@ const OTHERS: &[&str] = &[
 
 /// The call of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Called {
+pub struct CallDescription {
     name: u8,
     /// Index in `Predefined::ALL` plus 1; 0 for none, 255 for a user operation.
     operation: u8,
@@ -52,7 +52,7 @@ pub struct Called {
     count: u64,
 }
 
-impl Called {
+impl CallDescription {
     /// `operation` is as [`operation_code`] gives it; a negative root means none. `kind` is that of all `count`
     /// elements, if they have one.
     pub(crate) fn new(name: &str, root: Rank, operation: u8, count: u64, kind: Option<Kind>) -> Self {
@@ -109,7 +109,7 @@ pub(crate) fn operation_code(operation: Option<Option<Predefined>>) -> u8 {
     }
 }
 
-impl fmt::Display for Called {
+impl fmt::Display for CallDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         let mut between = " (";
@@ -140,11 +140,11 @@ pub struct Mismatch {
     /// A rank …
     pub rank: Rank,
     /// … and its call …
-    pub called: Called,
+    pub call: CallDescription,
     /// … and another rank …
     pub other: Rank,
     /// … with its call.
-    pub other_called: Called,
+    pub other_call: CallDescription,
 }
 
 impl fmt::Display for Mismatch {
@@ -152,7 +152,7 @@ impl fmt::Display for Mismatch {
         write!(
             f,
             "rank {} called {} where rank {} called {}",
-            self.rank, self.called, self.other, self.other_called
+            self.rank, self.call, self.other, self.other_call
         )
     }
 }
@@ -168,15 +168,15 @@ mod tests {
         let sum = operation_code(Some(Some(Predefined::Sum)));
         let mismatch = Mismatch {
             rank: 2,
-            called: Called::new("MPI_Bcast", 0, 0, 4, Some(Kind::I32)),
+            call: CallDescription::new("MPI_Bcast", 0, 0, 4, Some(Kind::I32)),
             other: 0,
-            other_called: Called::new("MPI_Allreduce", -1, sum, 8, Some(Kind::F64)),
+            other_call: CallDescription::new("MPI_Allreduce", -1, sum, 8, Some(Kind::F64)),
         };
         assert_eq!(
             mismatch.to_string(),
             "rank 2 called MPI_Bcast (root 0, 4 MPI_INT32_T) where rank 0 called MPI_Allreduce (8 MPI_DOUBLE, MPI_SUM)"
         );
-        let text = |name, count, operation| Called::new(name, -1, operation, count, None).to_string();
+        let text = |name, count, operation| CallDescription::new(name, -1, operation, count, None).to_string();
         assert_eq!(text("MPI_Barrier", 0, 0), "MPI_Barrier");
         assert_eq!(
             text("MPI_Scan", 3, 255),

@@ -12,14 +12,14 @@ use std::{
     time::Duration,
 };
 
-use super::{AssistedError, CloseError, Transport};
+use super::{CloseError, ProgressThreadError, Transport};
 use crate::helper;
 
 struct Shared {
     /// `None` once closed.
     transport: Mutex<Option<Transport>>,
     /// Why the helper stopped, until it has been told.
-    failure: Mutex<Option<AssistedError>>,
+    failure: Mutex<Option<ProgressThreadError>>,
     end: Mutex<bool>,
     bell: Condvar,
 }
@@ -33,7 +33,7 @@ struct Shared {
 /// use hikyaku::transport::Transport;
 ///
 /// let transport = Transport::builder().bind("udp", "127.0.0.1:0")?;
-/// let transport = transport.assisted(Duration::from_millis(1));
+/// let transport = transport.with_progress_thread(Duration::from_millis(1));
 /// let address = transport.lock()?.local_addr();
 /// // … compute for as long as it takes: peers are answered …
 /// # let _ = address;
@@ -44,16 +44,16 @@ struct Shared {
 /// # fn main() {}
 /// ```
 ///
-/// A program takes the locks of several `Assisted` in one order, as with any locks. It should not hold a [`Guard`]
+/// A program takes the locks of several `SharedTransport` in one order, as with any locks. It should not hold a [`Guard`]
 /// while it computes: the helper can do nothing meanwhile.
-pub struct Assisted {
+pub struct SharedTransport {
     shared: Arc<Shared>,
     helper: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Assisted {
+impl fmt::Debug for SharedTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Assisted").finish_non_exhaustive()
+        f.debug_struct("SharedTransport").finish_non_exhaustive()
     }
 }
 
@@ -90,12 +90,12 @@ impl Transport {
     /// Starts a helper thread that makes progress whenever the program has made none for `interval`, so that peers get
     /// answers while the program computes.
     #[must_use]
-    pub fn assisted(self, interval: Duration) -> Assisted {
-        Assisted::new(self, interval)
+    pub fn with_progress_thread(self, interval: Duration) -> SharedTransport {
+        SharedTransport::new(self, interval)
     }
 }
 
-impl Assisted {
+impl SharedTransport {
     fn new(transport: Transport, interval: Duration) -> Self {
         let shared = Arc::new(Shared {
             transport: Mutex::new(Some(transport)),
@@ -110,7 +110,7 @@ impl Assisted {
         let helper = match helper {
             Ok(helper) => Some(helper),
             Err(error) => {
-                *lock(&shared.failure) = Some(AssistedError::Thread(error));
+                *lock(&shared.failure) = Some(ProgressThreadError::Thread(error));
                 None
             }
         };
@@ -122,7 +122,7 @@ impl Assisted {
     /// # Errors
     /// The helper had to stop: its thread could not be started, or the backend has failed. The error is returned once;
     /// the transport can be locked again after that.
-    pub fn lock(&self) -> Result<Guard<'_>, AssistedError> {
+    pub fn lock(&self) -> Result<Guard<'_>, ProgressThreadError> {
         let guard = lock(&self.shared.transport);
         match lock(&self.shared.failure).take() {
             Some(failure) => Err(failure),
@@ -134,7 +134,7 @@ impl Assisted {
     ///
     /// # Errors
     /// The helper had to stop, see [`lock`](Self::lock).
-    pub fn into_inner(mut self) -> Result<Transport, AssistedError> {
+    pub fn into_inner(mut self) -> Result<Transport, ProgressThreadError> {
         self.end();
         let transport = lock(&self.shared.transport).take();
         match (lock(&self.shared.failure).take(), transport) {
@@ -151,7 +151,7 @@ impl Assisted {
     /// See [`Transport::close`].
     pub fn close(mut self, linger: impl Into<Option<Duration>>) -> Result<(), CloseError> {
         self.end();
-        if let Some(AssistedError::Backend(error)) = lock(&self.shared.failure).take() {
+        if let Some(ProgressThreadError::Backend(error)) = lock(&self.shared.failure).take() {
             return Err(error.into());
         }
         match lock(&self.shared.transport).take() {
@@ -170,7 +170,7 @@ impl Assisted {
     }
 }
 
-impl Drop for Assisted {
+impl Drop for SharedTransport {
     fn drop(&mut self) {
         self.end();
     }
@@ -193,7 +193,7 @@ fn help(shared: &Shared, interval: Duration) {
         let mut transport = match shared.transport.try_lock() {
             Ok(transport) => transport,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Whoever has it makes progress, or will be told not to compute with it.
+            // The thread that holds it makes progress, or will be told not to compute with it.
             Err(TryLockError::WouldBlock) => continue,
         };
         let Some(transport) = &mut *transport else {
@@ -202,7 +202,7 @@ fn help(shared: &Shared, interval: Duration) {
         if seen == Some(transport.passes())
             && let Err(error) = transport.assist()
         {
-            *lock(&shared.failure) = Some(AssistedError::Backend(error));
+            *lock(&shared.failure) = Some(ProgressThreadError::Backend(error));
             return;
         }
         seen = Some(transport.passes());

@@ -55,7 +55,7 @@ fn clone<F: FnOnce()>(play: &mut Option<F>) -> io::Result<()> {
     if child < 0 {
         return Err(io::Error::last_os_error());
     }
-    // No signal tells of its end, so nobody else waits for it.
+    // No signal tells of its end, so no other thread waits for it.
     // SAFETY: waits for a child, and writes nothing.
     while unsafe { libc::waitpid(child, ptr::null_mut(), libc::__WALL) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted

@@ -1,9 +1,9 @@
 //! Remote memory access at one process: its windows, its operations on windows of others, and operations of others on
 //! its own (MPI standard, chapter 12; the PACS-CS paper, section 4.1, has the same idea: `docs/papers.md`).
 //!
-//! - A **put** places bytes straight into the window, which is a lasting landing. Once the placements are acknowledged,
+//! - A **put** places bytes straight into the window, which is a lasting region. Once the placements are acknowledged,
 //!   the bytes are there.
-//! - A **get** asks the target, by an active message, to place bytes into a landing made for them.
+//! - A **get** asks the target, by an active message, to place bytes into a region made for them.
 //! - An **accumulate** is done by the target, in the order in which its messages arrive. So are puts of many small
 //!   runs, which are accumulates with `MPI_REPLACE`, and all operations of a process on itself.
 //!
@@ -39,7 +39,7 @@ use alloc::{
 use self::{
     lock::Lock,
     message::Message,
-    net::{landing_of, name_of},
+    net::{name_of, region_of},
     operation::{Flight, Operation, Queue},
     slab::Slab,
     window::Serving,
@@ -78,7 +78,7 @@ crate::table::display_as_table!(WindowStats {
 
 /// State of remote memory access at one process.
 #[derive(Default)]
-pub(crate) struct Remote {
+pub(crate) struct Rma {
     /// By name.
     windows: BTreeMap<u64, WindowState>,
     /// Closed windows whose memory is still being sent from.
@@ -89,8 +89,8 @@ pub(crate) struct Remote {
     queues: BTreeMap<u32, Queue>,
     /// Operations by the token of a placement.
     tokens: BTreeMap<u64, u32>,
-    /// Flights by the landing of the data that they asked for.
-    landings: BTreeMap<u64, u32>,
+    /// Flights by the region of the data that they asked for.
+    regions: BTreeMap<u64, u32>,
     /// Operations that have ended but for references to their memory.
     draining: Vec<u32>,
     serving: VecDeque<Serving>,
@@ -103,33 +103,31 @@ pub(crate) struct Remote {
 
 /// State of remote memory access, allocated at its first use.
 #[derive(Default)]
-pub(crate) struct OnDemand(Option<Box<Remote>>);
+pub(crate) struct OnDemand(Option<Box<Rma>>);
 
 impl OnDemand {
     /// Allocates it if it is not there yet.
-    pub(super) fn it(&mut self) -> &mut Remote {
+    pub(super) fn it(&mut self) -> &mut Rma {
         self.0.get_or_insert_default()
     }
 
-    /// See [`Remote::is_settled`].
+    /// See [`Rma::is_settled`].
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
-        self.0.as_ref().is_none_or(|remote| remote.is_settled())
+        self.0.as_ref().is_none_or(|rma| rma.is_settled())
     }
 
     pub(super) fn stats(&self) -> WindowStats {
-        self.0
-            .as_ref()
-            .map_or_else(WindowStats::default, |remote| remote.stats())
+        self.0.as_ref().map_or_else(WindowStats::default, |rma| rma.stats())
     }
 
-    /// See [`Remote::awaited`].
+    /// See [`Rma::awaited`].
     pub(super) fn awaited(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.iter().flat_map(|remote| remote.awaited())
+        self.0.iter().flat_map(|rma| rma.awaited())
     }
 }
 
-impl Remote {
+impl Rma {
     pub(super) fn stats(&self) -> WindowStats {
         self.stats
     }
@@ -139,10 +137,10 @@ impl Remote {
         self.operations.len()
     }
 
-    /// Lets the processes of `group` access `memory`. Gives the window's name; `None`: there are too many landings.
+    /// Lets the processes of `group` access `memory`. Gives the window's name; `None`: there are too many regions.
     pub(super) fn expose(&mut self, messenger: &mut Messenger, memory: Memory, group: Group) -> Option<u64> {
-        let landing = Box::new(memory.landing());
-        let name = name_of(messenger.grant(Access::Lasting, landing)?);
+        let region = Box::new(memory.region());
+        let name = name_of(messenger.register(Access::Lasting, region)?);
         let state = WindowState {
             memory,
             group,
@@ -164,7 +162,7 @@ impl Remote {
     /// Ends all access to the window. Its memory may be freed when it [is closed](Self::is_closed).
     pub(super) fn close(&mut self, messenger: &mut Messenger, name: u64) {
         if let Some(state) = self.windows.remove(&name) {
-            messenger.revoke(landing_of(name));
+            messenger.deregister(region_of(name));
             self.serving.retain(|serving| serving.window != name);
             self.closing.push((name, state.memory));
         }

@@ -65,7 +65,7 @@ fn a_frame_with_a_wrong_bit_is_the_same_alone_as_among_others() {
 }
 
 #[test]
-fn a_lone_datagram_becomes_the_same_frame_on_both_ways() {
+fn a_single_datagram_becomes_the_same_frame_on_both_ways() {
     let mut backend = ring();
     introduce(&mut backend);
     let most = backend.capabilities().max_datagram;

@@ -64,8 +64,8 @@ impl Pair {
         let Side { messenger, core } = &mut self.sides[side];
         // SAFETY: every test keeps `memory` as long as the pair, and looks at it only between its calls.
         let memory = unsafe { Memory::new(memory.as_mut_ptr(), memory.len() as u64) };
-        let name = core.remote.it().expose(messenger, memory, Group::world(2)).unwrap();
-        core.remote.it().window(name).unwrap().epoch = Epoch::Fence { used: false };
+        let name = core.rma.it().expose(messenger, memory, Group::world(2)).unwrap();
+        core.rma.it().window(name).unwrap().epoch = Epoch::Fence { used: false };
         name
     }
 
@@ -156,7 +156,7 @@ pub fn drive(mut bytes: &[u8]) {
         }
     }
     pair.run();
-    let stats = pair.sides[1].core.remote.stats();
+    let stats = pair.sides[1].core.rma.stats();
     assert_eq!(stats.served + stats.malformed + stats.refused, sent, "{stats:?}");
     let lost = [0, 1].map(|side| pair.sides[side].core.lost(1 - side as u32));
     assert_eq!(lost, [None; 2]);

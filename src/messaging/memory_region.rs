@@ -1,4 +1,4 @@
-//! Landings: memory that others may write to, place by place.
+//! Memory regions: memory that others may write to, place by place.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::fmt;
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Memory in which placements land, at any offset and in any order.
-pub trait Landing: Send {
+pub trait MemoryRegion: Send {
     /// Capacity in bytes.
     fn capacity(&self) -> u64;
 
@@ -20,7 +20,7 @@ pub trait Landing: Send {
     fn place(&mut self, offset: u64, bytes: Span<'_>);
 }
 
-impl Landing for Vec<u8> {
+impl MemoryRegion for Vec<u8> {
     fn capacity(&self) -> u64 {
         self.len() as u64
     }
@@ -31,19 +31,19 @@ impl Landing for Vec<u8> {
     }
 }
 
-/// Names a landing for the peers that write to it: an index with its generation, and a key.
+/// Names a region for the peers that write to it: an index with its generation, and a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LandingId {
+pub struct RegionId {
     /// Index (20 bits) and generation (12 bits).
-    pub landing: u32,
+    pub region: u32,
     /// Must be known, too, in order to write.
     pub key: u32,
 }
 
-/// The peers that may write to a landing, and when it is complete.
+/// The peers that may write to a region, and when it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// One peer may write this many bytes, each once; then the landing is complete.
+    /// One peer may write this many bytes, each once; then the region is complete.
     Once {
         /// The peer.
         peer: PeerId,
@@ -54,52 +54,52 @@ pub enum Access {
     Lasting,
 }
 
-/// Most pieces of one landing that may arrive before the ones they follow: each takes memory beside its bytes. Further
+/// Most pieces of one region that may arrive before the ones they follow: each takes memory beside its bytes. Further
 /// ones are put off.
 const MAX_SCATTERED: usize = 4_096;
-/// Indices of landings have so many bits, generations the rest.
+/// Indices of regions have so many bits, generations the rest.
 const INDEX_BITS: u32 = 20;
 
 struct Slot {
-    id: LandingId,
+    id: RegionId,
     access: Access,
     /// For [`Access::Once`]: the end of the range that may be written so far, and the ranges that were.
     allowed: u64,
     covered: Coverage,
     /// `None`: free.
-    memory: Option<Box<dyn Landing>>,
+    memory: Option<Box<dyn MemoryRegion>>,
 }
 
-/// Every landing of a messenger.
+/// Every region of a messenger.
 #[derive(Default)]
-pub(super) struct Landings {
+pub(super) struct MemoryRegions {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
-    /// The complete landings that have not been reported.
-    landed: VecDeque<LandingId>,
-    /// Packets for landings that are not (or not any more) there, or of peers that may not.
-    strays: u64,
+    /// The complete regions that have not been reported.
+    landed: VecDeque<RegionId>,
+    /// Packets for regions that are not (or not any more) there, or of peers that may not.
+    unmatched_placements: u64,
     /// State of the keys: each is drawn from it.
     key: u64,
 }
 
-impl fmt::Debug for Landings {
+impl fmt::Debug for MemoryRegions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Landings")
-            .field("landings", &(self.slots.len() - self.free.len()))
-            .field("strays", &self.strays)
+        f.debug_struct("MemoryRegions")
+            .field("regions", &(self.slots.len() - self.free.len()))
+            .field("unmatched_placements", &self.unmatched_placements)
             .finish_non_exhaustive()
     }
 }
 
-impl Landings {
-    /// Sets the secret from which keys are drawn: a peer that does not know it can not guess them.
+impl MemoryRegions {
+    /// Sets the secret from which keys are drawn: a peer that does not know it cannot guess them.
     pub(super) fn seed(&mut self, seed: u64) {
         self.key = seed;
     }
 
-    pub(super) fn strays(&self) -> u64 {
-        self.strays
+    pub(super) fn unmatched_placements(&self) -> u64 {
+        self.unmatched_placements
     }
 
     fn draw_key(&mut self) -> u32 {
@@ -115,7 +115,7 @@ impl Landings {
     }
 
     /// `None`: there are too many (2^20).
-    pub(super) fn grant(&mut self, access: Access, memory: Box<dyn Landing>) -> Option<LandingId> {
+    pub(super) fn register(&mut self, access: Access, memory: Box<dyn MemoryRegion>) -> Option<RegionId> {
         let key = self.draw_key();
         // The index that has been free for longest, so that generations take long to come round.
         let reuse = self.free.len() > 64 || self.slots.len() == 1 << INDEX_BITS;
@@ -127,8 +127,8 @@ impl Landings {
             _ if self.slots.len() == 1 << INDEX_BITS => return None,
             _ => {
                 self.slots.push(Slot {
-                    id: LandingId {
-                        landing: self.slots.len() as u32,
+                    id: RegionId {
+                        region: self.slots.len() as u32,
                         key,
                     },
                     access,
@@ -140,7 +140,7 @@ impl Landings {
             }
         };
         let slot = &mut self.slots[index as usize];
-        slot.id.landing = slot.id.landing.wrapping_add(1 << INDEX_BITS);
+        slot.id.region = slot.id.region.wrapping_add(1 << INDEX_BITS);
         slot.id.key = key;
         slot.access = access;
         slot.allowed = u64::MAX;
@@ -153,33 +153,33 @@ impl Landings {
         Some(id)
     }
 
-    fn slot(&mut self, id: LandingId) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut((id.landing & ((1 << INDEX_BITS) - 1)) as usize)?;
+    fn slot(&mut self, id: RegionId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut((id.region & ((1 << INDEX_BITS) - 1)) as usize)?;
         (slot.id == id && slot.memory.is_some()).then_some(slot)
     }
 
-    /// Ends a landing: nothing is written to it any more.
-    pub(super) fn revoke(&mut self, id: LandingId) -> Option<Box<dyn Landing>> {
+    /// Ends a region: nothing is written to it any more.
+    pub(super) fn deregister(&mut self, id: RegionId) -> Option<Box<dyn MemoryRegion>> {
         let slot = self.slot(id)?;
         let memory = slot.memory.take();
         slot.covered = Coverage::default();
-        self.free.push_back(id.landing & ((1 << INDEX_BITS) - 1));
+        self.free.push_back(id.region & ((1 << INDEX_BITS) - 1));
         memory
     }
 
     /// Sets the end of the range that may be written so far.
-    pub(super) fn allow(&mut self, id: LandingId, until: u64) {
+    pub(super) fn allow(&mut self, id: RegionId, until: u64) {
         if let Some(slot) = self.slot(id) {
             slot.allowed = until;
         }
     }
 
     /// Bytes that have landed so far.
-    pub(super) fn progress(&mut self, id: LandingId) -> u64 {
+    pub(super) fn progress(&mut self, id: RegionId) -> u64 {
         self.slot(id).map_or(0, |slot| slot.covered.landed())
     }
 
-    pub(super) fn poll_landed(&mut self) -> Option<LandingId> {
+    pub(super) fn poll_landed(&mut self) -> Option<RegionId> {
         self.landed.pop_front()
     }
 
@@ -187,15 +187,15 @@ impl Landings {
         self.landed.len()
     }
 
-    /// Writes a placement to its landing. A placement for a landing that has ended is late, and dropped. One beyond the
+    /// Writes a placement to its region. A placement for a region that has ended is late, and dropped. One beyond the
     /// end, beyond the allowed range, or over bytes that have landed before is no honest peer's.
     pub(super) fn deliver(&mut self, peer: PeerId, placement: Placement, key: u32, bytes: Span<'_>) -> Verdict {
-        let id = LandingId {
-            landing: placement.landing,
+        let id = RegionId {
+            region: placement.region,
             key,
         };
         let Some(slot) = self.slot(id) else {
-            self.strays += 1;
+            self.unmatched_placements += 1;
             return Verdict::Taken;
         };
         let Some(memory) = &mut slot.memory else {
@@ -203,7 +203,7 @@ impl Landings {
         };
         let len = match slot.access {
             Access::Once { peer: granted, .. } if granted != peer => {
-                self.strays += 1;
+                self.unmatched_placements += 1;
                 return Verdict::Taken;
             }
             Access::Once { len, .. } => len.min(slot.allowed),
@@ -251,148 +251,147 @@ mod tests {
 
     use super::*;
 
-    fn at(id: LandingId, offset: u64) -> Placement {
+    fn at(id: RegionId, offset: u64) -> Placement {
         Placement {
-            landing: id.landing,
+            region: id.region,
             offset,
         }
     }
 
     #[test]
     fn bytes_land_once_in_any_order_and_only_from_the_peer_that_may() {
-        let mut landings = Landings::default();
-        landings.seed(7);
+        let mut regions = MemoryRegions::default();
+        regions.seed(7);
         let peer = PeerId(3);
-        let id = landings
-            .grant(Access::Once { peer, len: 10 }, Box::new(vec![0; 16]))
+        let id = regions
+            .register(Access::Once { peer, len: 10 }, Box::new(vec![0; 16]))
             .unwrap();
         assert_eq!(
-            landings.deliver(peer, at(id, 6), id.key, Span::new(&[2; 4])),
+            regions.deliver(peer, at(id, 6), id.key, Span::new(&[2; 4])),
             Verdict::Taken
         );
-        assert_eq!(landings.progress(id), 4);
+        assert_eq!(regions.progress(id), 4);
         assert_eq!(
-            landings.deliver(PeerId(4), at(id, 0), id.key, Span::new(&[9; 6])),
+            regions.deliver(PeerId(4), at(id, 0), id.key, Span::new(&[9; 6])),
             Verdict::Taken
         );
         assert_eq!(
-            landings.deliver(peer, at(id, 0), id.key ^ 1, Span::new(&[9; 6])),
+            regions.deliver(peer, at(id, 0), id.key ^ 1, Span::new(&[9; 6])),
             Verdict::Taken
         );
-        assert_eq!(landings.strays(), 2);
-        assert_eq!(landings.poll_landed(), None);
+        assert_eq!(regions.unmatched_placements(), 2);
+        assert_eq!(regions.poll_landed(), None);
         for offset in [5, 10, u64::MAX, u64::MAX - 3] {
             assert_eq!(
-                landings.deliver(peer, at(id, offset), id.key, Span::new(&[9; 6])),
+                regions.deliver(peer, at(id, offset), id.key, Span::new(&[9; 6])),
                 Verdict::Impossible
             );
         }
         assert_eq!(
-            landings.deliver(peer, at(id, 0), id.key, Span::new(&[1; 6])),
+            regions.deliver(peer, at(id, 0), id.key, Span::new(&[1; 6])),
             Verdict::Taken
         );
-        assert_eq!(landings.poll_landed(), Some(id));
-        let memory = landings.revoke(id).unwrap();
+        assert_eq!(regions.poll_landed(), Some(id));
+        let memory = regions.deregister(id).unwrap();
         assert_eq!(memory.capacity(), 16);
-        assert!(landings.revoke(id).is_none());
+        assert!(regions.deregister(id).is_none());
         assert_eq!(
-            landings.deliver(peer, at(id, 0), id.key, Span::new(&[1; 6])),
+            regions.deliver(peer, at(id, 0), id.key, Span::new(&[1; 6])),
             Verdict::Taken
         );
-        assert_eq!(landings.strays(), 3);
+        assert_eq!(regions.unmatched_placements(), 3);
     }
 
     #[test]
     fn what_was_not_granted_or_has_landed_is_not_written() {
-        let mut landings = Landings::default();
+        let mut regions = MemoryRegions::default();
         let peer = PeerId(3);
         let access = Access::Once { peer, len: 100 };
-        let id = landings.grant(access, Box::new(vec![0; 100])).unwrap();
-        landings.allow(id, 20);
+        let id = regions.register(access, Box::new(vec![0; 100])).unwrap();
+        regions.allow(id, 20);
         assert_eq!(
-            landings.deliver(peer, at(id, 10), id.key, Span::new(&[1; 11])),
+            regions.deliver(peer, at(id, 10), id.key, Span::new(&[1; 11])),
             Verdict::Impossible
         );
         assert_eq!(
-            landings.deliver(peer, at(id, 10), id.key, Span::new(&[1; 10])),
+            regions.deliver(peer, at(id, 10), id.key, Span::new(&[1; 10])),
             Verdict::Taken
         );
         for (offset, len) in [(10, 10), (5, 10), (0, 11), (0, 20), (19, 1)] {
             let bytes = vec![9; len];
             assert_eq!(
-                landings.deliver(peer, at(id, offset), id.key, Span::new(&bytes)),
+                regions.deliver(peer, at(id, offset), id.key, Span::new(&bytes)),
                 Verdict::Impossible
             );
         }
-        landings.allow(id, 100);
+        regions.allow(id, 100);
         assert_eq!(
-            landings.deliver(peer, at(id, 20), id.key, Span::new(&[2; 80])),
+            regions.deliver(peer, at(id, 20), id.key, Span::new(&[2; 80])),
             Verdict::Taken
         );
-        assert_eq!((landings.progress(id), landings.poll_landed()), (90, None));
+        assert_eq!((regions.progress(id), regions.poll_landed()), (90, None));
         assert_eq!(
-            landings.deliver(peer, at(id, 0), id.key, Span::new(&[3; 10])),
+            regions.deliver(peer, at(id, 0), id.key, Span::new(&[3; 10])),
             Verdict::Taken
         );
-        assert_eq!(landings.poll_landed(), Some(id));
+        assert_eq!(regions.poll_landed(), Some(id));
         assert_eq!(
-            landings.deliver(peer, at(id, 99), id.key, Span::new(&[9; 1])),
+            regions.deliver(peer, at(id, 99), id.key, Span::new(&[9; 1])),
             Verdict::Impossible
         );
-        assert_eq!(landings.poll_landed(), None);
+        assert_eq!(regions.poll_landed(), None);
     }
 
     #[test]
     fn scattered_placements_are_bounded() {
-        let mut landings = Landings::default();
+        let mut regions = MemoryRegions::default();
         let peer = PeerId(3);
         let access = Access::Once { peer, len: 100_000 };
-        let id = landings.grant(access, Box::new(vec![0; 100_000])).unwrap();
+        let id = regions.register(access, Box::new(vec![0; 100_000])).unwrap();
         let taken = (0..40_000)
-            .filter(|n| landings.deliver(peer, at(id, 2 * n + 1), id.key, Span::new(&[1])) == Verdict::Taken)
+            .filter(|n| regions.deliver(peer, at(id, 2 * n + 1), id.key, Span::new(&[1])) == Verdict::Taken)
             .count();
         assert_eq!(taken, MAX_SCATTERED);
         // A placement that was put off comes in its turn.
         for n in 0..100_000 {
-            let verdict = landings.deliver(peer, at(id, n), id.key, Span::new(&[1]));
+            let verdict = regions.deliver(peer, at(id, n), id.key, Span::new(&[1]));
             assert!(
                 verdict == Verdict::Taken || n % 2 == 1 && n < 2 * MAX_SCATTERED as u64,
                 "{n}: {verdict:?}"
             );
         }
-        assert_eq!(landings.poll_landed(), Some(id));
+        assert_eq!(regions.poll_landed(), Some(id));
     }
 
     #[test]
-    fn landings_last_and_generations_differ() {
-        let mut landings = Landings::default();
-        let first = landings.grant(Access::Lasting, Box::new(vec![0; 4])).unwrap();
+    fn regions_last_and_generations_differ() {
+        let mut regions = MemoryRegions::default();
+        let first = regions.register(Access::Lasting, Box::new(vec![0; 4])).unwrap();
         for offset in [0, 1, 0, 1] {
             assert_eq!(
-                landings.deliver(PeerId(offset), at(first, offset.into()), first.key, Span::new(&[1; 3])),
+                regions.deliver(PeerId(offset), at(first, offset.into()), first.key, Span::new(&[1; 3])),
                 Verdict::Taken
             );
         }
-        assert_eq!(landings.poll_landed(), None);
+        assert_eq!(regions.poll_landed(), None);
         for _ in 0..1_000 {
-            let id = landings.grant(Access::Lasting, Box::new(vec![0; 4])).unwrap();
-            assert_ne!(id.landing, first.landing);
-            assert!(landings.revoke(id).is_some());
+            let id = regions.register(Access::Lasting, Box::new(vec![0; 4])).unwrap();
+            assert_ne!(id.region, first.region);
+            assert!(regions.deregister(id).is_some());
         }
-        assert!(landings.slots.len() < 100);
-        assert!(landings.revoke(first).is_some());
+        assert!(regions.slots.len() < 100);
+        assert!(regions.deregister(first).is_some());
     }
 
     #[test]
     fn nothing_to_land_has_landed() {
-        let mut landings = Landings::default();
+        let mut regions = MemoryRegions::default();
         let peer = PeerId(0);
-        let id = landings.grant(Access::Once { peer, len: 0 }, Box::new(vec![])).unwrap();
-        assert_eq!(landings.poll_landed(), Some(id));
-        assert_eq!(
-            landings.deliver(peer, at(id, 0), id.key, Span::new(&[])),
-            Verdict::Taken
-        );
-        assert_eq!(landings.poll_landed(), None);
+        let id = regions
+            .register(Access::Once { peer, len: 0 }, Box::new(vec![]))
+            .unwrap();
+        assert_eq!(regions.poll_landed(), Some(id));
+        assert_eq!(regions.deliver(peer, at(id, 0), id.key, Span::new(&[])), Verdict::Taken);
+        assert_eq!(regions.poll_landed(), None);
     }
 }

@@ -7,29 +7,29 @@ use super::primitives::{
 
 /// The number of references.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Loans(Arc<AtomicUsize>);
+pub(crate) struct Pins(Arc<AtomicUsize>);
 
-impl Loans {
+impl Pins {
     /// Adds a reference.
-    pub(crate) fn lend(&self) -> Lease {
+    pub(crate) fn lend(&self) -> Pin {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Lease(self.clone())
+        Pin(self.clone())
     }
 
     /// Whether all references have been given back, so that no thread reads the memory any more.
-    pub(crate) fn are_back(&self) -> bool {
-        // Pairs with the release in `Lease::drop`.
+    pub(crate) fn are_released(&self) -> bool {
+        // Pairs with the release in `Pin::drop`.
         self.0.load(Ordering::Acquire) == 0
     }
 }
 
 /// A reference; dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Lease(Loans);
+pub(crate) struct Pin(Pins);
 
-impl Drop for Lease {
+impl Drop for Pin {
     fn drop(&mut self) {
-        // Pairs with the load in `Loans::are_back`: reads of the memory happen before.
+        // Pairs with the load in `Pins::are_released`: reads of the memory happen before.
         self.0.0.fetch_sub(1, Ordering::Release);
     }
 }

@@ -117,7 +117,7 @@ impl WindowState {
 pub(super) struct Serving {
     pub(super) process: u32,
     pub(super) window: u64,
-    pub(super) landing: u64,
-    /// Offset in the landing and data of each piece.
+    pub(super) region: u64,
+    /// Offset in the region and data of each piece.
     pub(super) pieces: VecDeque<(u64, Bytes)>,
 }

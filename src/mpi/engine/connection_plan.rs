@@ -15,7 +15,7 @@ use crate::{
 
 /// How the peers of a collective are connected before they are needed.
 #[derive(Debug, Default)]
-pub(crate) enum Links {
+pub(crate) enum ConnectionPlan {
     /// Not at all: sessions open with their first messages.
     #[default]
     None,
@@ -25,13 +25,13 @@ pub(crate) enum Links {
     Planned(Planning, VecDeque<Wish>),
 }
 
-impl From<Planning> for Links {
+impl From<Planning> for ConnectionPlan {
     fn from(planning: Planning) -> Self {
         Self::Planned(planning, VecDeque::new())
     }
 }
 
-impl Links {
+impl ConnectionPlan {
     /// The mode for a network where peers need no connection.
     pub(crate) fn ahead(connect_ahead: bool) -> Self {
         if connect_ahead { Self::Sessions } else { Self::None }
@@ -101,7 +101,7 @@ pub(super) fn process(group: &Group, rank: usize) -> Option<u32> {
     group.process(rank.try_into().ok()?)
 }
 
-impl Links {
+impl ConnectionPlan {
     /// Opens sessions with all peers of a collective, if the options say so.
     pub(super) fn open_ahead(
         &self,

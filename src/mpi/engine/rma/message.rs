@@ -15,12 +15,12 @@
 //! | 1 | accumulate | kind of the elements | operation | the operand |
 //! | 2 | accumulate and fetch the old value | kind | operation | the operand; nothing if it is not needed |
 //! | 3 | compare and swap | kind | 0 | the value to compare with, the new value |
-//! | 4 | get | 0 | 0 | the landing for the bytes, which are placed one run after the other |
+//! | 4 | get | 0 | 0 | the region for the bytes, which are placed one run after the other |
 //! | 5 | lock | 1 if exclusive | 0 | |
 //! | 6, 7, 8 | unlock, post, complete | 0 | 0 | |
 //! | 9 | answer to the request with this id | status | 0 | the fetched value. (No window, no runs.) |
 //!
-//! Kinds and operations are numbered in the order of their declaration. Window and landing are landing ids with their
+//! Kinds and operations are numbered in the order of their declaration. Window and region are region ids with their
 //! keys.
 
 use alloc::vec::Vec;
@@ -123,7 +123,7 @@ pub(super) enum Request<'a> {
     /// At most [`MAX_GET`] bytes.
     Get {
         runs: Runs<'a>,
-        landing: u64,
+        region: u64,
     },
     Lock {
         exclusive: bool,
@@ -179,7 +179,7 @@ impl<'a> Message<'a> {
         match request {
             Request::Accumulate { operand, .. } => into.extend_from_slice(operand),
             Request::Swap { operands, .. } => into.extend_from_slice(operands),
-            Request::Get { landing, .. } => into.extend_from_slice(&landing.to_be_bytes()),
+            Request::Get { region, .. } => into.extend_from_slice(&region.to_be_bytes()),
             Request::Lock { .. } | Request::Unlock | Request::Post | Request::Complete => {}
         }
     }
@@ -216,10 +216,10 @@ impl<'a> Request<'a> {
     fn parse_access(op: u8, a: u8, b: u8, runs: Runs<'a>, rest: &'a [u8]) -> Result<Self, Malformed> {
         let total = runs.total();
         if op == 4 {
-            let landing = <[u8; 8]>::try_from(rest).map_err(|_| Malformed)?;
-            let landing = u64::from_be_bytes(landing);
+            let region = <[u8; 8]>::try_from(rest).map_err(|_| Malformed)?;
+            let region = u64::from_be_bytes(region);
             return match (a, b) {
-                (0, 0) if total <= MAX_GET => Ok(Self::Get { runs, landing }),
+                (0, 0) if total <= MAX_GET => Ok(Self::Get { runs, region }),
                 _ => Err(Malformed),
             };
         }
@@ -279,7 +279,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_emitted_is_parsed(
-            (op, id, window, landing) in (0..8_u8, any::<u32>(), any::<u64>(), any::<u64>()),
+            (op, id, window, region) in (0..8_u8, any::<u32>(), any::<u64>(), any::<u64>()),
             bytes in runs(),
             (kind, operation) in (0..Kind::ALL.len(), 0..Predefined::ALL.len()),
             data: Vec<u8>,
@@ -288,12 +288,12 @@ mod tests {
             let (kind, operation) = (Kind::ALL[kind], Predefined::ALL[operation]);
             let zeros = vec![0; runs.total() as usize];
             let mut one = Vec::new();
-            Runs::push(&mut one, Run { offset: landing, len: kind.size() as u32 });
+            Runs::push(&mut one, Run { offset: region, len: kind.size() as u32 });
             let operands = vec![7; 2 * kind.size() as usize];
             let request = match op {
                 0 | 1 => Request::Accumulate { kind, operation, fetch: op == 1, runs, operand: &zeros },
                 2 => Request::Swap { kind, runs: Runs::new(&one).unwrap(), operands: &operands },
-                3 => Request::Get { runs, landing },
+                3 => Request::Get { runs, region },
                 4 => Request::Lock { exclusive: id % 2 == 0 },
                 5 => Request::Unlock,
                 6 => Request::Post,

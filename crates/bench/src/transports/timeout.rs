@@ -15,7 +15,7 @@ use rustix::{
 use crate::machine::{busy, interrupt};
 
 /// An end that has waited this long asks whether the other end is still there; bare UDP takes it for lost.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an end waits at most for an end that is there.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -26,7 +26,7 @@ pub(crate) fn timed_out(what: &str) -> io::Error {
 
 /// How this thread sees whether the others are still there.
 struct Others {
-    /// Control connections, on which nobody says anything while a round is going on.
+    /// Control connections, which are silent during a round.
     connections: Vec<TcpStream>,
     /// Says on standard error that it waits.
     tells: bool,
@@ -36,7 +36,7 @@ thread_local! {
     static OTHERS: RefCell<Option<Others>> = const { RefCell::new(None) };
 }
 
-/// While this lives, this thread waits patiently for the others.
+/// While this lives, this thread waits for the others without a time limit.
 pub(crate) struct Watch(());
 
 impl Watch {
@@ -54,18 +54,18 @@ impl Drop for Watch {
     }
 }
 
-/// Repeats an attempt of [`PATIENCE`] until it has a result: for what loses nothing, so that what does not come must be
+/// Repeats an attempt of [`TIMEOUT`] until it has a result: for what loses nothing, so that what does not come must be
 /// late.
 ///
 /// # Errors
 /// Those of the attempt, and `TimedOut` when the other end has gone or has given up, or after [`LIMIT`].
 #[inline]
-pub(crate) fn patiently<T>(what: &str, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn until_timeout<T>(what: &str, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut waited = Duration::ZERO;
     loop {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::TimedOut => {
-                waited += PATIENCE;
+                waited += TIMEOUT;
                 if !late(what, waited) {
                     return Err(error);
                 }
@@ -83,7 +83,7 @@ fn late(what: &str, waited: Duration) -> bool {
         if waited >= LIMIT || interrupt::pressed() || !there(&others.connections) {
             return false;
         }
-        if others.tells && waited.as_secs() % 10 == PATIENCE.as_secs() {
+        if others.tells && waited.as_secs() % 10 == TIMEOUT.as_secs() {
             // A progress bar has begun the line.
             let over = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
             eprintln!(
@@ -130,7 +130,7 @@ mod tests {
     fn tries(connections: &[&TcpStream]) -> u64 {
         let _watch = Watch::new(connections.iter().copied(), false).unwrap();
         let mut tries = 0;
-        let result: io::Result<()> = patiently("a test", || {
+        let result: io::Result<()> = until_timeout("a test", || {
             tries += 1;
             Err(timed_out("a test"))
         });
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn an_end_that_is_there_is_waited_for_to_the_limit() {
         let (ours, theirs) = pair();
-        assert_eq!(tries(&[&ours]), LIMIT.as_secs() / PATIENCE.as_secs());
+        assert_eq!(tries(&[&ours]), LIMIT.as_secs() / TIMEOUT.as_secs());
         drop(theirs);
         assert_eq!(tries(&[&ours]), 1);
     }
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn without_a_watch_nothing_is_waited_for_twice() {
         let mut tries = 0;
-        let result: io::Result<()> = patiently("a test", || {
+        let result: io::Result<()> = until_timeout("a test", || {
             tries += 1;
             Err(timed_out("a test"))
         });
