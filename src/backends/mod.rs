@@ -294,9 +294,9 @@ pub enum Notice<'a> {
 /// use std::{io, net::SocketAddr, sync::mpsc, thread, time::Duration};
 ///
 /// use hikyaku::{
-///     Transport,
 ///     backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
 ///     time::Instant,
+///     transport::Transport,
 /// };
 ///
 /// /// Carries datagrams to one peer, through a channel.
@@ -379,16 +379,20 @@ pub enum Notice<'a> {
 /// }
 ///
 /// let [first, second] = pipe();
-/// let address = second.local_addr();
+/// let addresses = [first.local_addr(), second.local_addr()];
+/// let limit = Duration::from_secs(10);
 /// let receiver = thread::spawn(move || {
 ///     let mut transport = Transport::builder().processor(1).backend(Box::new(second)).unwrap();
-///     let message = transport.wait(Some(Duration::from_secs(10))).unwrap();
-///     assert_eq!(message.data(), b"by a backend of my own");
+///     transport.add_peer(addresses[0], 0).unwrap();
+///     assert_eq!(transport.receive(limit).unwrap().data(), b"by a backend of my own");
+///     // Acknowledges the message, and says goodbye.
+///     transport.close(limit).unwrap();
 /// });
 /// let mut transport = Transport::builder().processor(0).backend(Box::new(first)).unwrap();
-/// let peer = transport.add_peer(1, address).unwrap();
+/// let peer = transport.add_peer(addresses[1], 1).unwrap();
 /// transport.send(peer, b"by a backend of my own").unwrap();
-/// transport.flush(Some(Duration::from_secs(10))).unwrap();
+/// transport.flush(limit).unwrap();
+/// transport.close(limit).unwrap();
 /// receiver.join().unwrap();
 /// ```
 ///

@@ -44,7 +44,7 @@ pub(crate) struct Collective {
 
 /// A collective with its scratch memory: ready to be run once or repeatedly.
 pub(crate) struct Planned {
-    call: Collective,
+    pub(super) call: Collective,
     /// Owns the scratch memory that `call.scratch` names.
     _scratch: Vec<u64>,
     /// The collective that runs first, and the agreement that must come out of it.
@@ -64,10 +64,6 @@ impl Planned {
             _scratch: scratch,
             first,
         })
-    }
-
-    pub(super) fn call(&self) -> &Collective {
-        &self.call
     }
 
     /// The check to make when it has ended.

@@ -79,6 +79,6 @@ impl Running {
 
     fn will_connect(&self, process: u32) -> bool {
         let plan = self.plan.as_ref();
-        plan.is_some_and(|plan| plan.has_ahead(self.planned.call(), process))
+        plan.is_some_and(|plan| plan.has_ahead(&self.planned.call, process))
     }
 }

@@ -127,7 +127,8 @@ impl Unconnected {
         self.driver.local_addr()
     }
 
-    /// What the other processes must know besides the address ([`Neighbours::link_address`]); often nothing.
+    /// What the other processes must know besides the address; often nothing. See
+    /// [`Neighbours::link_address`](crate::backends::Neighbours::link_address).
     #[must_use]
     pub fn link_address(&mut self) -> Vec<u8> {
         let neighbours = self.driver.neighbours();
@@ -138,7 +139,8 @@ impl Unconnected {
     /// the network for it.
     ///
     /// # Errors
-    /// The process cannot be reached with that link address: [`Neighbours::introduce`].
+    /// The process cannot be reached with that link address. See
+    /// [`Neighbours::introduce`](crate::backends::Neighbours::introduce).
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
         match self.driver.neighbours() {
             Some(neighbours) => neighbours.introduce(address, link),

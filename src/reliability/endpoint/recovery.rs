@@ -44,7 +44,7 @@ impl Endpoint {
         let Some(Active { send, .. }) = self.actives.get(index as usize) else {
             return true;
         };
-        if send.una == state.send_next || ack.before(send.una) {
+        if send.una == state.send_next || ack.before(send.una) || send.settling {
             return true;
         }
         let mut released = self.release_up_to(index, ack);
@@ -69,7 +69,7 @@ impl Endpoint {
 
     /// Releases everything before `ack`.
     #[inline]
-    fn release_up_to(&mut self, index: u32, ack: Seq) -> Released {
+    pub(super) fn release_up_to(&mut self, index: u32, ack: Seq) -> Released {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let released = release(
@@ -96,7 +96,7 @@ impl Endpoint {
 
     /// Processes a selective acknowledgement. Returns the bytes that are newly delivered.
     #[cold]
-    fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>, ack: Seq) -> u32 {
+    pub(super) fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>, ack: Seq) -> u32 {
         let active = &mut self.actives[index as usize];
         let state = &self.flows[active.flow as usize];
         let (next, peer) = (state.send_next, PeerId(state.peer));
@@ -271,7 +271,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn after_ack(&mut self, index: u32, progress: bool) {
+    pub(super) fn after_ack(&mut self, index: u32, progress: bool) {
         let active = &self.actives[index as usize];
         let flow = active.flow;
         let send = &active.send;

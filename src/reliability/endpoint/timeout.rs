@@ -143,6 +143,14 @@ impl Endpoint {
         if self.give_up(index) {
             return false;
         }
+        if self.actives[index as usize].send.settling {
+            let at = self.now + self.rto(index);
+            let active = &mut self.actives[index as usize];
+            active.send.settle_due = true;
+            active.deadlines.set(Timer::Rto, at);
+            self.mark_ready(index);
+            return true;
+        }
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let send = &mut active.send;
@@ -169,6 +177,9 @@ impl Endpoint {
             self.stats.lost_by_timeout += lost;
             note_burst(flow, Cause::TimeOut, lost);
             note_window(send, flow);
+        }
+        if timeouts >= 2 {
+            self.ask_by_small(index);
         }
         if timeouts == BLACK_HOLE {
             self.leave_black_hole(index);
@@ -283,7 +294,8 @@ impl Endpoint {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
         let p = &mut self.peers[peer as usize];
-        if p.mtu > mtu {
+        // Others are asked by small packets whether that is so.
+        if p.mtu > mtu && !p.settles() {
             event!(
                 INFO, processor = self.processor, peer, address = %p.address, before = p.mtu, bytes = mtu,
                 "nothing is acknowledged: path MTU taken back"

@@ -2,7 +2,7 @@
 //!
 //! [`Flow`] is resident; [`Active`] exists only while something is going on.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 pub(crate) mod bits;
 pub mod congestion;
@@ -10,6 +10,7 @@ pub(crate) mod mtu;
 pub(crate) mod plan;
 pub(crate) mod recovery;
 pub(crate) mod rtt;
+mod settle;
 pub(crate) mod source;
 pub(crate) mod window;
 mod write;
@@ -24,7 +25,7 @@ use crate::{
     config::Config,
     prefetch::Locate,
     reliability::timers::Deadlines,
-    wire::{Flags, Seq, Timestamp},
+    wire::{Flags, MAX_SACK_WORDS, Seq, Timestamp},
 };
 
 /// The resident part.
@@ -212,6 +213,13 @@ pub(crate) struct Sender {
     pub(crate) probe: bool,
     /// What the last time-outs have changed, until it is known whether they were spurious.
     pub(crate) undo: Option<Undo>,
+    /// Ask for an acknowledgement by an empty packet before anything else goes.
+    pub(crate) ask_beside: bool,
+    /// The peer is asked to declare void what is in flight: nothing else goes, and acknowledgements do not count. The
+    /// number of the last request, and whether it is to be sent.
+    pub(crate) settling: bool,
+    pub(crate) settle_due: bool,
+    pub(crate) settlement: Seq,
     /// Ask for an acknowledgement with the next packet, or by an empty one.
     pub(crate) want_ack: bool,
     pub(crate) ask_alone: bool,
@@ -247,6 +255,10 @@ impl Sender {
             waiting: false,
             probe: false,
             undo: None,
+            ask_beside: false,
+            settling: false,
+            settle_due: false,
+            settlement: Seq(0),
             want_ack: false,
             ask_alone: false,
             went_back: (next, 0),
@@ -326,12 +338,26 @@ impl Sender {
     }
 }
 
+/// The answer to a request to settle. It is kept, because it may have to be given again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::reliability) struct Settlement {
+    /// Number of the request.
+    pub(in crate::reliability) number: Seq,
+    /// Numbers before this are void.
+    pub(in crate::reliability) until: Seq,
+    /// What had arrived before: the next number expected, and the bitmap of those beyond.
+    pub(in crate::reliability) expected: Seq,
+    pub(in crate::reliability) bitmap: ([u64; MAX_SACK_WORDS], usize),
+}
+
 /// The receiving half.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Receiver {
     /// Packets received beyond the next expected one.
     pub(crate) arrived: Bits,
+    /// Packets for processors that are not here, dropped once: what comes a second time was meant so.
+    pub(crate) doubted: Bits,
     /// One past the highest sequence number that has arrived.
     pub(crate) end: Seq,
     /// Arrived and not yet acknowledged.
@@ -343,6 +369,9 @@ pub(crate) struct Receiver {
     pub(crate) nack_now: bool,
     /// … in a packet of its own, to announce new credit.
     pub(crate) tell_credit: bool,
+    /// Answer the last request to settle.
+    pub(crate) tell_settled: bool,
+    pub(in crate::reliability) settlement: Option<Box<Settlement>>,
     /// The gap that was asked for last begins here, and has been asked for.
     pub(crate) nacked: Option<Seq>,
     /// Acknowledge when this packet or a later one has arrived: a new gap is then taken for a loss.
