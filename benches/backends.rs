@@ -1,4 +1,4 @@
-//! What moving datagrams costs, backend by backend: no protocol, both ends in one thread unless said otherwise.
+//! The cost of moving datagrams, backend by backend: no protocol, both ends in one thread unless said otherwise.
 
 use std::{hint::black_box, io::IoSlice, net::SocketAddr, time::Duration};
 
@@ -66,7 +66,7 @@ fn round_trip(c: &mut Criterion) {
         let echo = std::thread::spawn(move || {
             loop {
                 for index in 0..b.receive(NOW, 1).unwrap() {
-                    if b.received(index).data[0] == b'q' {
+                    if b.received(index).data.own().is_some_and(|data| data[0] == b'q') {
                         return;
                     }
                     send(&mut b, back, 8, &[b"pingpong"]);
@@ -105,7 +105,7 @@ fn burst(c: &mut Criterion) {
     }
 }
 
-/// What the wrappers add.
+/// The cost that the wrappers add.
 fn wrappers(c: &mut Criterion) {
     let mut group = c.benchmark_group("wrappers");
     let mut b = open("loopback");

@@ -47,13 +47,13 @@ fn open<const COUNT: usize>() -> [DpdkBackend; COUNT] {
     backends
 }
 
-/// What is counted of cases that send. Valgrind finds it by its name, so it must stay a function.
+/// The counted part of cases that send. Valgrind finds it by its name, so it must stay a function.
 #[inline(never)]
 fn measured_send(backend: &mut dyn Backend, transmit: &Transmit<'_>) {
     assert_eq!(backend.transmit(Instant::ZERO, transmit).ok(), Some(Sent::All));
 }
 
-/// What is counted of cases that receive; the buffers of the last call are given back in it.
+/// The counted part of cases that receive; it gives back the buffers of the last call.
 #[inline(never)]
 fn measured_receive(backend: &mut dyn Backend, burst: usize) -> (usize, u64) {
     let count = backend.receive(Instant::ZERO, burst).unwrap_or(0);
@@ -61,7 +61,7 @@ fn measured_receive(backend: &mut dyn Backend, burst: usize) -> (usize, u64) {
     (count, bytes.sum())
 }
 
-/// What is counted of datagrams that one backend finds and hands to the other one, which receives them.
+/// The counted part for datagrams that one backend finds and hands to the other one, which receives them.
 #[inline(never)]
 fn measured_hand_over(finder: &mut dyn Backend, owner: &mut dyn Backend, burst: usize) -> (usize, u64) {
     assert_eq!(finder.receive(Instant::ZERO, burst).ok(), Some(0));

@@ -1,4 +1,4 @@
-//! What it costs to find a receive among many, and a message: with 10,000 of them not more than twice as much as with one.
+//! The cost of finding a receive or a message among many: with 10,000 of them at most twice as much as with one.
 //!
 //! A side sends to itself, so that nothing but queues is measured: a receive is posted, its message comes, and the
 //! other way round. The one that matches is always the last that was put into the queue.
@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use hikyaku::{
     Config, Span,
     messaging::{
-        Landing, Messenger,
+        MemoryRegion, Messenger,
         tagged::{Selector, Tagged},
     },
     reliability::{Endpoint, Limits},
@@ -24,7 +24,7 @@ const LAST: u64 = 1 << 32;
 /// Eight bytes to receive into.
 struct Small([u8; 8]);
 
-impl Landing for Small {
+impl MemoryRegion for Small {
     fn capacity(&self) -> u64 {
         8
     }

@@ -1,4 +1,4 @@
-//! What it costs to get data of derived datatypes into messages and out of them, and to reduce them.
+//! The cost of packing, unpacking and reducing data of derived datatypes.
 
 use std::hint::black_box;
 

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "the engine takes pointers")]
-//! How fast the simulator is: packets of the full protocol per second of processor time, in one thread.
+//! How fast the simulator is: packets of the full protocol per second of CPU time, in one thread.
 //!
 //! `cargo bench --features sim --bench simulation [-- NAME…]`; names are those of the table, or parts of them. Sessions
 //! are open before anything is measured, but for the cases that say so.
@@ -8,7 +8,7 @@ use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use hikyaku::{
     mpi::{
-        collectives::Call,
+        collectives::{Call, Collective},
         datatype::{Datatype, Kind},
         engine::{Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
@@ -16,14 +16,14 @@ use hikyaku::{
     sim::{Heap, Simulation, compute},
 };
 
-/// What belongs to one rank lies together.
+/// The data of one rank lie together.
 #[global_allocator]
 static HEAP: Heap = Heap;
 
 /// Longer than anything takes before it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What each rank does again and again.
+/// The operation that each rank repeats.
 #[derive(Clone, Copy)]
 enum Talk {
     /// Each even rank sends a message of so many bytes to the next one: more than are sent eagerly, or senders would run
@@ -97,11 +97,7 @@ fn allreduce(world: &Communicator, own: i64) -> i64 {
         input: Region::Plain((&raw const own).cast_mut().cast(), &datatype),
         output: Region::Plain((&raw mut sum).cast(), &datatype),
     };
-    let call = Call::Allreduce {
-        count: 1,
-        commutative: true,
-        in_place: false,
-    };
+    let call = Call::of(Collective::Allreduce).with_count(1);
     let operation = Operation::predefined(Predefined::Sum);
     // SAFETY: both are borrowed until it has ended.
     let request = unsafe { world.collective("MPI_Allreduce", &call, &buffers, Some(&operation), None) };
@@ -109,7 +105,7 @@ fn allreduce(world: &Communicator, own: i64) -> i64 {
     sum
 }
 
-/// Processor time of this thread, s.
+/// CPU time of this thread, s.
 fn processor_time() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it writes to `time` only.

@@ -1,4 +1,4 @@
-//! What headers, bundles and checksums cost.
+//! The cost of headers, bundles and checksums.
 
 use std::hint::black_box;
 

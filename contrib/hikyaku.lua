@@ -91,8 +91,8 @@ define("none", "fragment", "Fragment")
 define("uint32", "fragment.offset", "Offset in the message")
 define("uint32", "fragment.total", "Length of the message")
 define("none", "placement", "Placement")
-define("uint32", "placement.landing", "Landing")
-define("uint64", "placement.offset", "Offset in the landing", base.DEC)
+define("uint32", "placement.region", "Memory region")
+define("uint64", "placement.offset", "Offset in the region", base.DEC)
 define("none", "timestamp", "Timestamp")
 define("uint32", "timestamp.value", "Value, ns")
 define("uint32", "timestamp.echo", "Echo, ns")
@@ -338,7 +338,7 @@ local function read(tvb)
     if packet.kind ~= DATA then
         local foreign = packet.kind == RETURN and OF_DATA - OF_RETURN or OF_DATA
         if band(packet.flags, foreign) ~= 0 or (packet.payload_len > 0 and packet.kind ~= PROBE) then
-            return packet, "payload or extension that this kind of packet can not carry"
+            return packet, "payload or extension that this kind of packet cannot carry"
         end
     else
         if has.fragment then
@@ -352,7 +352,7 @@ local function read(tvb)
         end
         if has.bundle then
             if has.match or has.immediate or has.placement then
-                return packet, "payload or extension that this kind of packet can not carry"
+                return packet, "payload or extension that this kind of packet cannot carry"
             end
             if captured == have and not has.seal then
                 packet.records = split_records(tvb, at, packet.message)
@@ -363,7 +363,7 @@ local function read(tvb)
         end
     end
     if has.key_phase and not has.seal then
-        return packet, "payload or extension that this kind of packet can not carry"
+        return packet, "payload or extension that this kind of packet cannot carry"
     end
     if has.checksum then
         if not all_zero(tvb(packet.at.checksum + 4, 4)) then
@@ -434,7 +434,7 @@ local function summary(tvb, packet, problem)
         add("frag", number(at.fragment) .. "/" .. number(at.fragment + 4))
     end
     if has.placement then
-        add("landing", number(at.placement), "at", tostring(tvb(at.placement + 8, 8):uint64()))
+        add("region", number(at.placement), "at", tostring(tvb(at.placement + 8, 8):uint64()))
     end
     if has.timestamp then
         add("time", number(at.timestamp), "echo", number(at.timestamp + 4))
@@ -503,7 +503,7 @@ end
 -- What extensions that are a row of fields consist of: name and length; reserved bytes have no name.
 local ROWS = {
     fragment = { { "offset", 4 }, { "total", 4 } },
-    placement = { { "landing", 4 }, { nil, 4 }, { "offset", 8 } },
+    placement = { { "region", 4 }, { nil, 4 }, { "offset", 8 } },
     timestamp = { { "value", 4 }, { "echo", 4 } },
     credit = { { "limit", 4 }, { "window", 4 } },
     open = {

@@ -115,7 +115,7 @@ fn tree(sender: &mut Sender<'_>, first: &[u8], turns: usize) -> Result<(), MpiEr
 
 type Pattern = fn(&mut Sender<'_>, &[u8], usize) -> Result<(), MpiError>;
 
-/// What one way took: its time, and how often arrays were asked for and copied to, and messages copied by the library.
+/// The cost of one way: its time, and how often arrays were asked for and copied to, and messages copied by the library.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     time: Duration,

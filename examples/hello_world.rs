@@ -1,4 +1,4 @@
-//! Who is where: each process publishes its address, and prints where all are. Run it under any launcher:
+//! Each process publishes its address and prints the addresses of all. Run it under any launcher:
 //!
 //! ```text
 //! cargo build --example hello_world

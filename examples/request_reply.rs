@@ -27,10 +27,10 @@ type Failure = Box<dyn Error + Send + Sync>;
 /// Processors. All clients have the same number: the server tells them apart by their sessions.
 const SERVER: u32 = 1;
 const CLIENT: u32 = 2;
-/// What a request is, as immediate data.
+/// The kinds of requests, as immediate data.
 const GET: u64 = 1;
 const PUT: u64 = 2;
-/// What an answer is.
+/// The kinds of answers.
 const NONE: u64 = 0;
 const SOME: u64 = 1;
 

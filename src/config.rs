@@ -48,7 +48,7 @@ impl Contact {
     /// No secret: the first opening from the address of a peer is believed.
     pub const NONE: Self = Self(0);
 
-    /// The contact of the job with this key. The key can not be computed from it.
+    /// The contact of the job with this key. The key cannot be computed from it.
     #[must_use]
     pub fn of_job(key: &[u8; 16]) -> Self {
         const FIRST_CONTACT: u64 = 1;
@@ -125,7 +125,8 @@ pub struct Config {
     pub initial_rto: Duration,
     /// Smallest retransmission time-out. 10 µs to 10 s; default 200 µs.
     pub min_rto: Duration,
-    /// Largest retransmission time-out after back-off. `min_rto` to 60 s; default 200 ms.
+    /// Largest retransmission time-out after back-off, unless twice the time-out that follows from the round trip is
+    /// more. `min_rto` to 60 s; default 200 ms.
     pub max_rto: Duration,
     /// A peer is dead only after this many unanswered resends in a row … 1 to 1,000; default 8.
     pub retry_limit: u16,
@@ -419,7 +420,7 @@ mod tests {
 
     #[test]
     fn ranges_are_as_documented() {
-        /// What other settings are bounded by is as far away as it can be.
+        /// Settings that bound others are as far away as possible.
         fn wide() -> Config {
             Config {
                 safe_datagram: 512,
@@ -435,7 +436,7 @@ mod tests {
         macro_rules! numbers {
             ($($field:ident: $min:expr, $max:expr;)*) => {$(
                 for (value, valid) in edges($min, $max) {
-                    // What the type can not hold can not be set.
+                    // What the type cannot hold cannot be set.
                     if let Ok($field) = value.try_into() {
                         check(stringify!($field), &Config { $field, ..wide() }, valid);
                     }

@@ -22,7 +22,7 @@ macro_rules! debug_as_display {
 /// Writes `error` as its `Display` does, followed by those of its sources that it does not quote itself.
 ///
 /// # Errors
-/// `f` can not be written to.
+/// `f` cannot be written to.
 pub fn describe_error(error: &dyn Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut said = error.to_string();
     f.write_str(&said)?;
@@ -51,8 +51,8 @@ pub enum AddPeerError {
 impl fmt::Display for AddPeerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooMany(max) => write!(f, "can not add a peer: there are {max} already (setting `max_peers`)"),
-            Self::Exists(peer) => write!(f, "can not add a peer: {peer} has this address already"),
+            Self::TooMany(max) => write!(f, "cannot add a peer: there are {max} already (setting `max_peers`)"),
+            Self::Exists(peer) => write!(f, "cannot add a peer: {peer} has this address already"),
         }
     }
 }
@@ -98,25 +98,25 @@ impl fmt::Display for SendError {
             Self::WouldBlock(peer) => {
                 write!(
                     f,
-                    "can not send to {peer} now: its send queue is full (make progress, then try again)"
+                    "cannot send to {peer} now: its send queue is full (make progress, then try again)"
                 )
             }
             Self::MessageTooLarge { len, max } => {
-                write!(f, "can not send {len} bytes: {max} are the most")
+                write!(f, "cannot send {len} bytes: {max} are the most")
             }
             Self::TooManyPairs { peer, max } => write!(
                 f,
-                "can not send to {peer}: its messages go between {max} pairs of processors already, which is the most"
+                "cannot send to {peer}: its messages go between {max} pairs of processors already, which is the most"
             ),
             Self::EventsWaiting(count) => {
                 write!(
                     f,
-                    "can not send by reference: {count} events of sent messages wait to be taken"
+                    "cannot send by reference: {count} events of sent messages wait to be taken"
                 )
             }
-            Self::UnknownPeer(peer) => write!(f, "can not send: no {peer} was added"),
-            Self::Closed(peer) => write!(f, "can not send to {peer}: this side has closed the session"),
-            Self::Peer(peer, error) => write!(f, "can not send to {peer}: {error}"),
+            Self::UnknownPeer(peer) => write!(f, "cannot send: no {peer} was added"),
+            Self::Closed(peer) => write!(f, "cannot send to {peer}: this side has closed the session"),
+            Self::Peer(peer, error) => write!(f, "cannot send to {peer}: {error}"),
         }
     }
 }
@@ -152,7 +152,7 @@ pub enum PeerError {
     Restarted,
     /// The peer has said goodbye.
     Closed,
-    /// The peer sent packets that a correct peer can not send.
+    /// The peer sent packets that a correct peer cannot send.
     Misbehaved,
     /// One side requires features of the protocol that the other does not know: they are of different releases.
     Incompatible {

@@ -13,7 +13,7 @@ macro_rules! event {
 
 pub(crate) use event;
 
-/// Anybody may listen to events of the level `DEBUG`: worth looking for some on the data path.
+/// Whether any subscriber listens to events of the level `DEBUG`: then the data path looks for some.
 #[cfg(feature = "tracing")]
 #[inline(always)]
 pub(crate) fn are_debugged() -> bool {

@@ -33,7 +33,7 @@ pub(crate) fn ask_for_short_slice() {
 }
 
 /// Lets the timers of this thread fire later by so much, where the system can (Linux). The thread that waits with a time
-/// limit then sets no timer of the hardware as long as its processor ticks at least as often, which in a virtual machine
+/// limit then sets no timer of the hardware as long as its CPU ticks at least as often, which in a virtual machine
 /// costs some 20 us a wait.
 #[cfg(feature = "mpi")]
 pub(crate) fn allow_late_timers(by: std::time::Duration) {

@@ -1,4 +1,4 @@
-//! A small pseudo-random generator, so that whoever needs chance can be replayed from a seed.
+//! A small pseudo-random generator, so that everything random can be replayed from a seed.
 
 /// Step of SplitMix64: 2^64 divided by the golden ratio.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -35,8 +35,12 @@ pub struct Stats {
     pub lost_by_nack: u64,
     /// Packets found lost by time-out.
     pub lost_by_timeout: u64,
+    /// Time-outs undone: what had been sent before was acknowledged, and not what was sent again.
+    pub spurious_timeouts: u64,
     /// Tail-loss probes sent.
     pub probes: u64,
+    /// Times that packets in flight were cut anew, since the path took no such large ones any more.
+    pub flows_settled: u64,
     /// Acknowledgements sent alone.
     pub acks_alone: u64,
     /// Negative acknowledgements sent.
@@ -53,7 +57,7 @@ pub struct Stats {
     pub peers_lost: u64,
     /// Times that sending paused because the peer's credit was used up.
     pub blocked_on_credit: u64,
-    /// Times that the network has said that nobody listens where packets of ours have gone, and that was not believed.
+    /// Reports of the network that no process listens at a peer's address, which were not believed.
     pub refusals_ignored: u64,
     /// Packets received and dropped, by reason.
     pub dropped: Dropped,
@@ -86,7 +90,9 @@ impl Stats {
             lost_by_order,
             lost_by_nack,
             lost_by_timeout,
+            spurious_timeouts,
             probes,
+            flows_settled,
             acks_alone,
             nacks_sent,
             messages_bundled,

@@ -44,7 +44,7 @@ const FIELDS: &[&str] = &[
     "immediate",
     "fragment.offset",
     "fragment.total",
-    "placement.landing",
+    "placement.region",
     "placement.offset",
     "timestamp.value",
     "timestamp.echo",
@@ -103,7 +103,7 @@ fn capture(test: &str, port: u16) -> (Vec<Vector>, PathBuf) {
     (vectors, path)
 }
 
-/// What tshark prints, line by line.
+/// The output of tshark, line by line.
 fn tshark(capture: &Path, args: &[&str]) -> Vec<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/hikyaku.lua");
     let output = Command::new("tshark")
@@ -126,7 +126,7 @@ fn tshark(capture: &Path, args: &[&str]) -> Vec<String> {
     lines.lines().map(str::to_owned).collect()
 }
 
-/// What tshark prints of fields, frame by frame.
+/// The fields that tshark prints, frame by frame.
 fn tshark_fields(capture: &Path, args: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
     let mut args = args.to_vec();
     args.extend([
@@ -268,7 +268,7 @@ fn cut_short_by_the_capture() {
                     .map(str::to_owned)
             };
             let not_captured = format!("header not captured, {kept} bytes of {}", vector.bytes.len());
-            // The contents of a bundle that is not there can not be found wrong.
+            // The contents of a bundle that is not there cannot be found wrong.
             let unknown = vector.error.as_deref() == Some("Bundle");
             let summary = &frame[0];
             assert!(

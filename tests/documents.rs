@@ -1,4 +1,4 @@
-//! What holds for the documents: pages are wrapped, links lead somewhere, and the page that follows a message through
+//! Checks of the documents: pages are wrapped, links lead somewhere, and the page that follows a message through
 //! the code names functions that exist.
 
 use std::{

@@ -368,6 +368,6 @@ fn a_variable_prints_them_to_standard_error() {
         assert_eq!(printed(level), (true, String::new()), "{level:?}");
     }
     let (success, text) = printed(Some("loud"));
-    let says = "HIKYAKU_LOG=loud, which can not be understood; it takes off, error, warn, info, debug or trace";
+    let says = "HIKYAKU_LOG=loud, which cannot be understood; it takes off, error, warn, info, debug or trace";
     assert!(!success && text.contains(says), "{text}");
 }

@@ -86,7 +86,7 @@ fn part() {
         "outage" => play_outage(),
         "death" => play_death(),
         "forgery" => play_forgery(),
-        "patience" => play_patience(),
+        "timeout" => play_timeout(),
         "restart" => play_restart(),
         other => panic!("unknown part {other}"),
     }
@@ -322,7 +322,7 @@ fn play_forgery() {
 }
 
 /// Asks until a peer that is stopped for a while has answered; nobody may be lost.
-fn play_patience() {
+fn play_timeout() {
     let (mut transport, peers) = open_with_peers();
     let [peer] = peers[..] else { panic!("one peer") };
     wait_until_here(&mut transport, peer);
@@ -471,7 +471,7 @@ fn a_path_narrower_than_both_ends_is_found() {
 #[ignore = "needs root and iproute2: cargo xtask ci"]
 fn a_path_that_becomes_narrower_is_noticed() {
     // Not IPv6 with a silent router: no router fragments it, and the kernel fragments only for what it has been told,
-    // so what is in flight can not arrive, and the session ends by time-out.
+    // so what is in flight cannot arrive, and the session ends by time-out.
     for (mute, ipv6) in [(false, false), (true, false), (false, true)] {
         let Some(path) = Routed::new(9_000) else { return };
         if mute {
@@ -522,7 +522,7 @@ fn the_death_of_a_peer_is_told_and_does_not_touch_another() {
     }
 }
 
-/// What an attacker off the path can say about a session, while the peer does not answer for a second.
+/// Messages of an attacker off the path about a session, while the peer does not answer for a second.
 #[test]
 #[ignore = "needs root and iproute2: cargo xtask ci"]
 fn forged_refusals_lose_nobody() {
@@ -531,7 +531,7 @@ fn forged_refusals_lose_nobody() {
         println!("IPv6: {ipv6}, {len} bytes quoted");
         let server = answers(&path.a, &path.b, ipv6, PORT + 1);
         let len = len.to_string();
-        let mut process = asks(&path.a, &path.b, ipv6, "patience", 1, &[("NETNS_LEN", &len)]);
+        let mut process = asks(&path.a, &path.b, ipv6, "timeout", 1, &[("NETNS_LEN", &len)]);
         process.wait_for("talks", LONG);
         let [from, to] = [at(&path.b, ipv6, PORT + 1), at(&path.a, ipv6, PORT)];
         let envs = [("NETNS_AT", &*from), ("NETNS_TO", &to), ("NETNS_LEN", &len)];

@@ -84,7 +84,7 @@ fn statistics() {
     assert_eq!(stats.dropped.of(DropReason::Malformed), 1);
 }
 
-/// What a program prints with `{stats}`.
+/// The output of a program that prints `{stats}`.
 #[test]
 fn statistics_are_tables() {
     let mut value = to_value(Stats::default()).unwrap();

@@ -6,7 +6,7 @@ use std::{io, os::fd::AsFd, thread, time::Duration};
 use hikyaku::{
     Config, PeerId,
     transport::{
-        Assisted, BackendError, BuildError, Builder, Event, FlushError, Guard, Incoming, Message, NoDescriptor,
+        BackendError, BuildError, Builder, Event, FlushError, Guard, Incoming, Message, NoDescriptor, SharedTransport,
         Transport, WaitError,
     },
 };
@@ -38,7 +38,7 @@ mod threads {
         can_move::<Box<dyn Backend>>();
         can_move::<Message<'static>>();
         can_move::<Incoming<'static>>();
-        can_share::<Assisted>();
+        can_share::<SharedTransport>();
         can_share::<Builder>();
         can_share::<Config>();
         can_share::<PeerId>();
@@ -116,7 +116,7 @@ fn a_message_of_one_peer_does_not_wait_for_those_of_others() {
     assert_eq!(hub.ready(), 0);
 }
 
-/// What is set aside holds its credit: its sender is stopped, and goes on when it is received.
+/// A message set aside holds its credit: its sender is stopped, and goes on when the message is received.
 #[test]
 fn messages_that_are_set_aside_are_bounded() {
     const LIMIT: u32 = 64 << 10;
@@ -266,9 +266,9 @@ fn constructors_by_type_open_what_they_name() {
 
 #[test]
 fn a_guard_is_a_transport() {
-    let assisted = Transport::bind_loopback().unwrap().assisted(SHORT);
-    let guard: Guard<'_> = assisted.lock().unwrap();
+    let shared = Transport::bind_loopback().unwrap().with_progress_thread(SHORT);
+    let guard: Guard<'_> = shared.lock().unwrap();
     assert_eq!(guard.backend_name(), "loopback");
     drop(guard);
-    assisted.close(SHORT).unwrap();
+    shared.close(SHORT).unwrap();
 }

@@ -177,7 +177,7 @@ async fn a_message_by_reference_returns_its_token() {
     }
 }
 
-/// A flush that is cancelled changes nothing; one that can not end because the peer is lost says so.
+/// A flush that is cancelled changes nothing; one that cannot end because the peer is lost says so.
 #[tokio::test]
 async fn a_flush_tells_of_a_lost_peer() {
     let config = Config {

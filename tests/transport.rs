@@ -132,7 +132,7 @@ fn messages_of_all_sizes_between_threads_over_ipv6() {
 
 // ---- processes
 
-/// What a child process does. Not a test by itself: it is run by those that are.
+/// The part of a child process. Not a test by itself: tests run it.
 #[test]
 fn child() {
     let Ok(role) = env::var(ROLE) else { return };
@@ -563,7 +563,7 @@ fn many_peers_on_one_socket() {
 #[test]
 fn a_helper_answers_while_the_application_computes() {
     let (a, _, mut b, to_a) = pair("127.0.0.1:0", &Config::default());
-    let a = a.assisted(Duration::from_millis(1));
+    let a = a.with_progress_thread(Duration::from_millis(1));
     // Nobody calls anything of a meanwhile.
     b.send_blocking(to_a, &content(1, 2 << 20)).unwrap();
     b.send(to_a, b"done").unwrap();
@@ -585,7 +585,7 @@ fn a_helper_answers_while_the_application_computes() {
 fn a_helper_ends_with_its_handle() {
     let (a, _, _b, _) = pair("127.0.0.1:0", &Config::default());
     let address = a.local_addr();
-    let a = a.assisted(Duration::from_secs(3_600));
+    let a = a.with_progress_thread(Duration::from_secs(3_600));
     assert_eq!(a.lock().unwrap().local_addr(), address);
     drop(a);
     // The port is free: the thread has let go of the transport.

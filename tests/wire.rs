@@ -230,7 +230,7 @@ fn any_header() -> impl Strategy<Value = (Header, Vec<u8>)> {
             match_bits: of_data.0,
             immediate: of_data.1,
             fragment: of_data.2.map(|[offset, total]| Fragment { offset, total }),
-            placement: of_data.3.map(|(landing, offset)| Placement { landing, offset }),
+            placement: of_data.3.map(|(region, offset)| Placement { region, offset }),
             timestamp: of_any.0.map(|[value, echo]| Timestamp { value, echo }),
             credit: of_any.1.map(|[limit, window]| Credit { limit, window }),
             checksum: of_any.2,
@@ -357,7 +357,7 @@ fn longest_header_is_as_long_as_promised() {
     header.match_bits = Some(1);
     header.immediate = Some(2);
     header.fragment = Some(Fragment { offset: 3, total: 4 });
-    header.placement = Some(Placement { landing: 5, offset: 6 });
+    header.placement = Some(Placement { region: 5, offset: 6 });
     header.timestamp = Some(Timestamp { value: 7, echo: 8 });
     header.credit = Some(Credit { limit: 9, window: 10 });
     header.checksum = Some(11);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command in a virtual machine with Debian's kernel, for what the kernel of this machine can not do. The command
-# sees this machine's files and can not change them; /run is its own. Needs neither root nor KVM.
+# Runs a command in a virtual machine with Debian's kernel, for what the kernel of this machine cannot do. The command
+# sees this machine's files and cannot change them; /run is its own. Needs neither root nor KVM.
 #
 #   xtask/guest.sh FOLDER [COMMAND]    FOLDER: where the kernel is kept, once it has been downloaded (70 MB)
 set -euo pipefail

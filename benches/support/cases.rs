@@ -8,7 +8,7 @@ pub(crate) type Work = Box<dyn FnMut() -> u64>;
 /// Name, and what prepares it.
 pub(crate) type Case = (&'static str, fn() -> Work);
 
-/// What is counted. Valgrind finds it by its name, so it must stay a function.
+/// The counted part. Valgrind finds it by its name, so it must stay a function.
 #[inline(never)]
 fn measured(work: &mut Work) -> u64 {
     black_box(work())

@@ -49,7 +49,7 @@ pub(crate) struct Pair {
     wire: Vec<u8>,
     now: u64,
     next: u32,
-    /// What has arrived.
+    /// The messages that have arrived.
     pub(crate) got: Count,
 }
 

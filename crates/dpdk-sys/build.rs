@@ -50,7 +50,7 @@ mod bindings {
         ("rte_telemetry", false),
     ];
     const STATIC_LAST: [&str; 1] = ["rte_kvargs"];
-    /// What those need of the system.
+    /// The system libraries that those need.
     const STATIC_SYSTEM: [&str; 5] = ["numa", "dl", "m", "pthread", "bsd"];
 
     const FUNCTIONS: [&str; 41] = [
@@ -115,7 +115,7 @@ mod bindings {
         "rte_eth_dev_portconf",
     ];
 
-    /// What the bindings are where documentation is made, which has no DPDK: those for x86-64, as of Debian 12.
+    /// The bindings for a host without DPDK that builds documentation: those for x86-64, as of Debian 12.
     const DOCUMENTED: &str = "bindings/22.11-x86_64.rs";
 
     pub(super) fn build() -> Result<(), String> {
@@ -135,7 +135,7 @@ mod bindings {
             .cargo_metadata(false)
             .probe("libdpdk")
             .map_err(|error| format!("{INSTALL}\n\n{error}"))?;
-        // `-include rte_config.h` and the processor for which the inline functions are written.
+        // `-include rte_config.h` and the CPU for which the inline functions are written.
         let flags = other_flags();
 
         let mut shim = cc::Build::new();
@@ -170,7 +170,7 @@ mod bindings {
         builder = OPAQUE.iter().fold(builder, |builder, name| builder.opaque_type(name));
         builder
             .generate()
-            .map_err(|error| format!("{INSTALL}\n\nThe headers can not be read: {error}"))?
+            .map_err(|error| format!("{INSTALL}\n\nThe headers cannot be read: {error}"))?
             .write_to_file(bindings)
             .map_err(|error| format!("writing the bindings: {error}"))?;
 

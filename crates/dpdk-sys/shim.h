@@ -1,4 +1,4 @@
-/* What bindgen reads: the headers, and the inline functions and macros of DPDK that Rust can not call, as functions. */
+/* What bindgen reads: the headers, and the inline functions and macros of DPDK that Rust cannot call, as functions. */
 #ifndef HIKYAKU_DPDK_SHIM_H
 #define HIKYAKU_DPDK_SHIM_H
 

@@ -115,7 +115,7 @@ impl fmt::Display for BindError {
                 f,
                 "{name} is not a backend alone, but has a packet layer of its own: only a transport opens it"
             ),
-            Self::Io { name, addr, source } => write!(f, "the backend {name} can not be opened at {addr}: {source}"),
+            Self::Io { name, addr, source } => write!(f, "the backend {name} cannot be opened at {addr}: {source}"),
         }
     }
 }

@@ -11,7 +11,7 @@ pub use crate::environment::Environment;
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Environment {
-    /// The parsed value of a variable; an error if it can not be parsed.
+    /// The parsed value of a variable; an error if it cannot be parsed.
     pub(super) fn parse<T: FromStr>(&self, name: &str, expected: &'static str) -> Result<Option<T>, Cause> {
         let Some(value) = self.get(name) else { return Ok(None) };
         value.trim().parse().map(Some).map_err(|_| Cause::Variable {

@@ -14,7 +14,7 @@ pub struct BootstrapError {
 /// Why a step failed.
 #[non_exhaustive]
 pub enum Cause {
-    /// An environment variable has a value that can not be used, or is missing.
+    /// An environment variable has a value that cannot be used, or is missing.
     Variable {
         /// Its name.
         name: String,

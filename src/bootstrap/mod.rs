@@ -95,7 +95,7 @@ fn recognise(environment: &Environment) -> Result<Launcher, BootstrapError> {
     })
 }
 
-/// Several processes that each take themselves for a world of one would be a trap: a hint at a launcher that can not be
+/// Several processes that each take themselves for a world of one would be a trap: a hint at a launcher that cannot be
 /// used is an error.
 fn not_alone(environment: &Environment) -> Result<(), BootstrapError> {
     /// In a job of one, the launcher does not matter.
@@ -127,7 +127,7 @@ fn not_alone(environment: &Environment) -> Result<(), BootstrapError> {
 /// Recognises the launcher of this process, and joins its job. Meets all other processes once.
 ///
 /// # Errors
-/// The launcher can not be recognised or reached, or other processes do not come within the time-out.
+/// The launcher cannot be recognised or reached, or other processes do not come within the time-out.
 pub fn discover(environment: &Environment) -> Result<World, BootstrapError> {
     let launcher = recognise(environment)?;
     let fail = |cause| BootstrapError::new(launcher, "the environment", cause);

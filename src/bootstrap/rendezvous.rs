@@ -17,7 +17,7 @@ use super::{
     identity::Identity,
     news::{CONTINUE, News},
     pmi::{self, Pmi},
-    server::{Gate, GateEvent, GateLimit, Outcome, Store},
+    server::{ListenerEvent, ListenerLimit, Outcome, Store, WireUpListener},
 };
 use crate::helper;
 
@@ -237,11 +237,12 @@ impl Host {
         } else {
             SocketAddr::from(([127, 0, 0, 1], port))
         };
-        let mut gate = Gate::new(listener, &meeting.ticket, 0..size).map_err(|error| fail(error.into()))?;
+        let mut wire_up =
+            WireUpListener::new(listener, &meeting.ticket, 0..size).map_err(|error| fail(error.into()))?;
         // Before others are admitted, which may use up the descriptors of this process.
         let stream = TcpStream::connect(here).map_err(|error| fail(error.into()))?;
         stream.set_nodelay(true).map_err(|error| fail(error.into()))?;
-        let server = helper::spawn("hikyaku rendezvous", move || serve(&mut gate, size, timeout))
+        let server = helper::spawn("hikyaku rendezvous", move || serve(&mut wire_up, size, timeout))
             .map_err(|error| fail(error.into()))?;
         let client = Pmi::join_hikyaku(launcher, stream, &meeting.ticket, 0, timeout)?;
         Ok(Self {
@@ -279,26 +280,26 @@ impl Exchange for Host {
 }
 
 /// Answers until no rank is left, or, once rank 0 has said goodbye, for `timeout` at most.
-fn serve(gate: &mut Gate, size: u32, timeout: Duration) {
+fn serve(wire_up: &mut WireUpListener, size: u32, timeout: Duration) {
     let mut store = Store::new(size);
     let mut farewell = None;
     while !store.is_over() && !farewell.as_ref().is_some_and(Deadline::is_over) {
-        wait(gate);
-        for event in gate.pump() {
+        wait(wire_up);
+        for event in wire_up.pump() {
             let outcome = match event {
-                GateEvent::Joined(rank) => {
+                ListenerEvent::Joined(rank) => {
                     store.joined(rank);
                     Outcome::default()
                 }
-                GateEvent::Line(rank, line) => store.handle(rank, &line),
-                GateEvent::Left(rank) => store.left(rank),
-                GateEvent::Limit(limit @ GateLimit::Descriptors { .. }) => {
+                ListenerEvent::Line(rank, line) => store.handle(rank, &line),
+                ListenerEvent::Left(rank) => store.left(rank),
+                ListenerEvent::Limit(limit @ ListenerLimit::Descriptors { .. }) => {
                     store.give_up(limit.to_string().replace(char::is_whitespace, "_"))
                 }
-                GateEvent::Limit(GateLimit::Strangers { .. }) | GateEvent::Dropped(_) => Outcome::default(),
+                ListenerEvent::Limit(ListenerLimit::Strangers { .. }) | ListenerEvent::Dropped(_) => Outcome::default(),
             };
             for (rank, line) in outcome.replies {
-                gate.send(rank, &line);
+                wire_up.send(rank, &line);
             }
         }
         if farewell.is_none() && store.has_finalized(0) {
@@ -307,11 +308,11 @@ fn serve(gate: &mut Gate, size: u32, timeout: Duration) {
     }
 }
 
-/// Waits until a connection is ready, or a time-out of the gate is due.
-fn wait(gate: &Gate) {
-    let limit = Duration::from_millis(if gate.has_strangers() { 100 } else { 1000 });
+/// Waits until a connection is ready, or a time-out of the listener is due.
+fn wait(wire_up: &WireUpListener) {
+    let limit = Duration::from_millis(if wire_up.has_strangers() { 100 } else { 1000 });
     let limit = Timespec::try_from(limit).unwrap_or_default();
-    let _ = poll(&mut [PollFd::new(gate, PollFlags::IN)], Some(&limit));
+    let _ = poll(&mut [PollFd::new(wire_up, PollFlags::IN)], Some(&limit));
 }
 
 #[cfg(test)]

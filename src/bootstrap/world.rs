@@ -218,7 +218,7 @@ impl World {
     /// ends with the first failure. Can be called once.
     ///
     /// # Errors
-    /// The launcher can not be reached.
+    /// The launcher cannot be reached.
     pub fn failures(&self) -> Result<Option<Failures>, BootstrapError> {
         self.exchange.news().map(Failures::listen).transpose()
     }

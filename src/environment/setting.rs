@@ -43,7 +43,7 @@ impl fmt::Display for EnvironmentError {
             Self::Value { name, value, expected } => {
                 write!(
                     f,
-                    "the environment has {name}={value}, which can not be understood; it takes {expected}"
+                    "the environment has {name}={value}, which cannot be understood; it takes {expected}"
                 )
             }
             Self::Feature { name, feature } => {

@@ -6,7 +6,7 @@ use Part::{Algorithms, Dpdk, Job, Mpi, Poller, Protocol, Rank, Tests, Transport}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// What a transport stands on, and how it waits.
+    /// The backend of a transport, and how it waits.
     Transport,
     /// Fields of [`Config`](crate::Config).
     Protocol,
@@ -71,7 +71,7 @@ pub struct Variable {
     pub part: Part,
     /// Its name.
     pub name: &'static str,
-    /// What it sets.
+    /// The setting that it changes.
     pub meaning: &'static str,
     /// The values that it takes, with units.
     pub takes: &'static str,
@@ -187,6 +187,9 @@ pub const VARIABLES: &[Variable] = &[
     of(Mpi, "HIKYAKU_EAGER_LIMIT", "the largest message that is sent without asking", "bytes, 0 to 1M"),
     of(Mpi, "HIKYAKU_CHECK", "compare the calls of ranks, to find mistakes", SWITCH),
     of(Mpi, "HIKYAKU_CONNECT_AHEAD", "collectives open their sessions before they need them", SWITCH),
+    of(Mpi, "HIKYAKU_ROUTES",
+        "how processes of one host reach each other",
+        "network, memory (an error where that fails) or auto (memory, else the network)"),
     of(Mpi, "HIKYAKU_TRACE", "each rank writes a trace of its calls there", "a directory").or(NONE),
     of(Mpi, "HIKYAKU_MODEL_ALPHA", "cost of a message, by which algorithms are chosen", "a time: 8us"),
     of(Mpi, "HIKYAKU_MODEL_BETA", "cost of a byte that is sent", "a time: 0.5ns"),

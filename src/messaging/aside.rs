@@ -9,7 +9,7 @@ use super::{
 use crate::reliability::PeerId;
 
 /// A message that was passed over. It keeps its credit, so a peer cannot fill more memory with such messages than with
-/// those that nobody has received.
+/// those that were not received.
 #[derive(Debug)]
 struct Passed {
     kept: Kept,

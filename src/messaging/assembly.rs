@@ -37,7 +37,7 @@ impl From<NoMemory> for Refusal {
 enum Body {
     /// In one buffer, at their final place. The buffer grows with the bytes that land, so the length that a message
     /// *claims* costs no memory.
-    Landing(Vec<u8>),
+    Whole(Vec<u8>),
     /// By offset, as they arrived: about as much memory as bytes. A fragment that follows a piece is appended to it.
     Pieces(BTreeMap<u32, Vec<u8>>),
 }
@@ -95,7 +95,7 @@ impl Assembly {
     /// Number of pieces to track, each begun by a fragment that did not follow another.
     pub(super) fn scattered(&self) -> usize {
         match &self.body {
-            Body::Landing(_) => self.covered.scattered(),
+            Body::Whole(_) => self.covered.scattered(),
             Body::Pieces(pieces) => pieces.len() - usize::from(self.covered.prefix() > 0),
         }
     }
@@ -131,7 +131,7 @@ impl Assembly {
             for (offset, piece) in pieces {
                 put(&mut buffer, *offset as usize, Span::new(piece));
             }
-            self.body = Body::Landing(buffer);
+            self.body = Body::Whole(buffer);
         }
     }
 
@@ -141,7 +141,7 @@ impl Assembly {
     pub(super) fn append(&mut self, fragment: Fragment, payload: Span<'_>) -> bool {
         let start = fragment.offset as usize;
         let end = start + payload.len();
-        let Body::Landing(buffer) = &mut self.body else {
+        let Body::Whole(buffer) = &mut self.body else {
             return false;
         };
         let has_room = end <= buffer.len() || buffer.len() == start && end <= buffer.capacity();
@@ -174,7 +174,7 @@ impl Assembly {
         }
         self.covered.cover(at as u64, end as u64);
         match &mut self.body {
-            Body::Landing(buffer) => put(buffer, at, payload),
+            Body::Whole(buffer) => put(buffer, at, payload),
             Body::Pieces(pieces) => {
                 if let Some((_, piece)) = pieces.range_mut(..=offset).next_back() {
                     payload.append_to(piece);
@@ -191,9 +191,9 @@ impl Assembly {
         let size = if self.reserved > 0 { Pool::size(total) } else { total };
         let most = size.min(self.claim.saturating_add(landed.saturating_mul(GROWTH)));
         match &mut self.body {
-            Body::Landing(buffer) if end <= buffer.capacity().max(buffer.len()) => Ok(()),
-            Body::Landing(_) if end > most => Err(Refusal::FarAhead),
-            Body::Landing(buffer) => Ok(pool.grow(buffer, most)?),
+            Body::Whole(buffer) if end <= buffer.capacity().max(buffer.len()) => Ok(()),
+            Body::Whole(_) if end > most => Err(Refusal::FarAhead),
+            Body::Whole(buffer) => Ok(pool.grow(buffer, most)?),
             Body::Pieces(pieces) => {
                 let last = pieces.last_key_value();
                 let reach = last.map_or(0, |(&at, piece)| at as usize + piece.len()).max(end);
@@ -217,7 +217,7 @@ impl Assembly {
                 for (&offset, piece) in &*pieces {
                     put(&mut buffer, offset as usize, Span::new(piece));
                 }
-                self.body = Body::Landing(buffer);
+                self.body = Body::Whole(buffer);
                 Ok(())
             }
         }
@@ -226,7 +226,7 @@ impl Assembly {
     /// The buffer of a complete message; it may be longer than the message.
     pub(super) fn into_buffer(self) -> Vec<u8> {
         match self.body {
-            Body::Landing(mut buffer) => {
+            Body::Whole(mut buffer) => {
                 // To be used again for messages that are a little longer.
                 let size = Pool::size(self.total as usize).min(buffer.capacity());
                 if buffer.len() < size {
@@ -234,14 +234,14 @@ impl Assembly {
                 }
                 buffer
             }
-            // It became a landing before it was complete.
+            // It became a region before it was complete.
             Body::Pieces(_) => Vec::new(),
         }
     }
 
     /// Gives its memory back.
     pub(super) fn discard(self, pool: &mut Pool) {
-        if let Body::Landing(buffer) = self.body {
+        if let Body::Whole(buffer) = self.body {
             pool.give(buffer);
         }
     }
@@ -263,7 +263,7 @@ fn put(buffer: &mut Vec<u8>, at: usize, payload: Span<'_>) {
 impl Assembly {
     pub(super) fn memory(&self) -> u64 {
         match &self.body {
-            Body::Landing(buffer) => buffer.capacity() as u64,
+            Body::Whole(buffer) => buffer.capacity() as u64,
             Body::Pieces(pieces) => pieces.values().map(|piece| piece.len() as u64).sum(),
         }
     }
@@ -278,9 +278,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The bytes are right whenever the landing is made.
+        /// The bytes are right whenever the region is made.
         #[test]
-        fn pieces_become_a_landing(cuts in prop::collection::btree_set(1_usize..999, 0..20), when in 0_usize..22, seed: u64, claims in 0_usize..2_000) {
+        fn pieces_become_a_region(cuts in prop::collection::btree_set(1_usize..999, 0..20), when in 0_usize..22, seed: u64, claims in 0_usize..2_000) {
             let data: Vec<u8> = (0..1_000_u32).map(|i| (i * 7 + i / 256) as u8).collect();
             let mut edges = vec![0];
             edges.extend(cuts);

@@ -10,7 +10,7 @@ use super::ready::Next;
 use super::{
     arena::Pool,
     assembly::{Assembly, CLAIMS, Refusal},
-    landing::Landings,
+    memory_region::MemoryRegions,
     message::Message,
     pair::{Busy, Candidate, Current, IDLE, Inbound, MAX_PAIRS, NOBODY, Pair, Slab, reach},
     ready::{Head, Ready},
@@ -41,7 +41,7 @@ struct Arrived<'a> {
     open: Option<&'a [u8]>,
 }
 
-/// A packet or message that can not be admitted yet.
+/// A packet or message that cannot be admitted yet.
 enum Wait {
     /// A packet that came before its turn: a message, or a bundle of so many.
     Packet {
@@ -64,7 +64,7 @@ pub(super) struct Inbox {
     others: Vec<u32>,
     max_message: u64,
     /// Most bytes of buffers per peer that credit does not cover.
-    max_landing: u64,
+    max_region: u64,
     /// A message that holds more credit than this, and is the oldest, gets it back as it lands.
     half: u64,
     unexpected: u64,
@@ -80,7 +80,7 @@ pub(super) struct Inbox {
     pool: Pool,
     candidates: VecDeque<Candidate>,
     releases: Vec<Release>,
-    pub(super) landings: Landings,
+    pub(super) regions: MemoryRegions,
 }
 
 impl Locate<PeerId> for Inbox {
@@ -103,7 +103,7 @@ impl Inbox {
             processor,
             others,
             max_message: config.max_message.into(),
-            max_landing: Pool::size(config.max_message as usize) as u64,
+            max_region: Pool::size(config.max_message as usize) as u64,
             half: unexpected / 2,
             unexpected,
             peers: Vec::new(),
@@ -116,7 +116,7 @@ impl Inbox {
             pool: Pool::default(),
             candidates: VecDeque::new(),
             releases: Vec::new(),
-            landings: Landings::default(),
+            regions: MemoryRegions::default(),
         }
     }
 
@@ -151,8 +151,8 @@ impl Inbox {
     }
 
     /// Copies the message in place, at the end of `datagram`.
-    pub(super) fn settle(&mut self, datagram: &[u8]) {
-        self.ready.settle(datagram, &mut self.pool);
+    pub(super) fn copy_out(&mut self, datagram: &[u8]) {
+        self.ready.copy_out(datagram, &mut self.pool);
     }
 
     /// There is something to [retire](Self::retire).
@@ -182,7 +182,7 @@ impl Inbox {
             return;
         };
         if session == inbound.session {
-            busy.landing = busy.landing.saturating_sub(promoted);
+            busy.region = busy.region.saturating_sub(promoted);
             self.feed_starved(peer);
         } else {
             busy.stale = busy.stale.saturating_sub(u64::from(cost) + promoted);
@@ -271,7 +271,7 @@ impl Inbox {
         if let Some(busy) = self.busy.get_mut(busy) {
             busy.pairs.clear();
             // Its admitted messages are counted as stale when the next session begins.
-            busy.landing = 0;
+            busy.region = 0;
             busy.claimed = 0;
             busy.scattered = 0;
             busy.starved.clear();
@@ -487,7 +487,7 @@ impl Inbox {
             let of = (peer, origin.session, pair, base.message);
             self.current = Some(Current { of, index });
         }
-        let (landing, promoted, total) = (assembly.reserved() as u64, assembly.promoted, assembly.total);
+        let (region, promoted, total) = (assembly.reserved() as u64, assembly.promoted, assembly.total);
         let earned = if assembly.has_earned() {
             core::mem::take(&mut assembly.claim)
         } else {
@@ -499,7 +499,7 @@ impl Inbox {
         if complete {
             // From now on its credit covers it, or its length if the credit was given back.
             let covered = if promoted { u64::from(total) } else { 0 };
-            busy.landing = busy.landing.saturating_sub(landing) + covered;
+            busy.region = busy.region.saturating_sub(region) + covered;
         }
         self.release(peer, origin.session, give_back);
         if base.message == next {
@@ -524,7 +524,7 @@ impl Inbox {
             self.current = None;
             let busy = self.busy_of(peer);
             busy.waiting.remove(pair, number);
-            busy.landing = busy.landing.saturating_sub(reserved);
+            busy.region = busy.region.saturating_sub(reserved);
             busy.claimed -= claim;
         }
         match refusal {
@@ -631,13 +631,13 @@ impl Inbox {
         let Some(busy) = self.busy.get_mut(self.peers[peer.index()].busy) else {
             return;
         };
-        let room = self.max_landing.saturating_sub(busy.landing);
+        let room = self.max_region.saturating_sub(busy.region);
         if Pool::size(assembly.total as usize) as u64 <= room {
             busy.scattered -= assembly.scattered();
             let max = usize::try_from(room).unwrap_or(usize::MAX);
             assembly.reserve(&mut self.pool, max, CLAIMS - busy.claimed);
             busy.scattered += assembly.scattered();
-            busy.landing += assembly.reserved() as u64;
+            busy.region += assembly.reserved() as u64;
             busy.claimed += assembly.claim;
         }
     }
@@ -747,7 +747,7 @@ impl Inbox {
         let base = of.base();
         let flags = of.flags();
         if let Some(placement) = of.placement() {
-            return self.landings.deliver(origin.peer, placement, base.message.0, payload);
+            return self.regions.deliver(origin.peer, placement, base.message.0, payload);
         }
         // The short way: whole messages that are next in order, of a peer from which nothing waits.
         if let Some(inbound) = self.peers.get(origin.peer.index())
@@ -779,7 +779,7 @@ impl Inbox {
         self.deliver_slowly(arrived, &base)
     }
 
-    /// Takes a bundle that can not be looked at where it lies: it is copied to where it stays, and looked at there.
+    /// Takes a bundle that cannot be looked at where it lies: it is copied to where it stays, and looked at there.
     #[inline]
     fn take_bundle(&mut self, arrived: &Arrived<'_>, base: &Base) -> Verdict {
         let most = usize::try_from(self.max_message).unwrap_or(usize::MAX);

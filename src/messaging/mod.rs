@@ -13,7 +13,7 @@
 //! # Memory
 //!
 //! - A packet that holds whole messages which are next in order is copied once, to where the application reads it; or
-//!   not at all, if there is only one and whoever hands it in keeps it until it is taken.
+//!   not at all, if there is only one and the caller that hands it in keeps it until it is taken.
 //!   Fragments are copied once, to their place in the message, in any order. Buffers are used again.
 //! - What a peer has sent and the application has not taken holds *credit*
 //!   ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)); it is given back when the memory is free again.
@@ -27,7 +27,7 @@ mod aside;
 mod assembly;
 mod coverage;
 mod inbox;
-mod landing;
+mod memory_region;
 mod message;
 mod pair;
 mod ready;
@@ -45,13 +45,15 @@ use bytes::Bytes;
 pub(crate) use self::aside::Aside;
 use self::{inbox::Inbox, message::Kept, pair::Numbers};
 pub use self::{
-    landing::{Access, Landing, LandingId},
+    memory_region::{Access, MemoryRegion, RegionId},
     message::Message,
 };
 use crate::{
     error::{AddPeerError, SendError},
     prefetch::Locate,
-    reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Short, Target},
+    reliability::{
+        Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, Route, SendToken, Short, Target,
+    },
     span::Span,
     time::Instant,
     wire::Seq,
@@ -128,12 +130,12 @@ impl Messenger {
         self.inbox.processor()
     }
 
-    /// Messages that [`receive`](Self::receive) would give now, and landings that
+    /// Messages that [`receive`](Self::receive) would give now, and regions that
     /// [`poll_landed`](Self::poll_landed) would.
     #[must_use]
     #[inline]
     pub fn ready(&self) -> usize {
-        self.inbox.messages() + self.inbox.landings.has_landed() + usize::from(self.layer.has_short())
+        self.inbox.messages() + self.inbox.regions.has_landed() + usize::from(self.layer.has_short())
     }
 }
 
@@ -289,55 +291,55 @@ impl Messenger {
         !self.layer.has_short()
     }
 
-    /// Registers memory that a peer, or every peer, may write to. `None`: there are too many landings (2^20).
+    /// Registers memory that a peer, or every peer, may write to. `None`: there are too many regions (2^20).
     ///
-    /// [`poll_landed`](Self::poll_landed) reports the landings that are complete; a landing lasts until it is revoked.
-    pub fn grant(&mut self, access: Access, memory: Box<dyn Landing>) -> Option<LandingId> {
-        self.inbox.landings.grant(access, memory)
+    /// [`poll_landed`](Self::poll_landed) reports the regions that are complete; a region lasts until it is deregistered.
+    pub fn register(&mut self, access: Access, memory: Box<dyn MemoryRegion>) -> Option<RegionId> {
+        self.inbox.regions.register(access, memory)
     }
 
-    /// [`grant`](Self::grant) would give one.
-    fn has_landings(&self) -> bool {
-        self.inbox.landings.has_room()
+    /// [`register`](Self::register) would give one.
+    fn has_regions(&self) -> bool {
+        self.inbox.regions.has_room()
     }
 
-    /// Ends a landing and returns its memory. Placements that arrive for it later are dropped and counted.
-    pub fn revoke(&mut self, id: LandingId) -> Option<Box<dyn Landing>> {
-        self.inbox.landings.revoke(id)
+    /// Ends a region and returns its memory. Placements that arrive for it later are dropped and counted.
+    pub fn deregister(&mut self, id: RegionId) -> Option<Box<dyn MemoryRegion>> {
+        self.inbox.regions.deregister(id)
     }
 
-    /// Allows writes to a landing of [`Access::Once`] only before `until`; without this call, to all of it. A peer that
+    /// Allows writes to a region of [`Access::Once`] only before `until`; without this call, to all of it. A peer that
     /// writes elsewhere, or twice to the same place, is given up
     /// ([`PeerError::Misbehaved`](crate::PeerError::Misbehaved)).
-    pub fn allow(&mut self, id: LandingId, until: u64) {
-        self.inbox.landings.allow(id, until);
+    pub fn allow(&mut self, id: RegionId, until: u64) {
+        self.inbox.regions.allow(id, until);
     }
 
-    /// Sets the secret `seed` from which the keys of landings are derived, and those of hash tables whose entries peers
+    /// Sets the secret `seed` from which the keys of regions are derived, and those of hash tables whose entries peers
     /// choose ([`tagged::Tagged`] made after this). Without one they are the same in each run.
     pub fn seed_keys(&mut self, seed: u64) {
         self.seed = seed;
-        self.inbox.landings.seed(seed);
+        self.inbox.regions.seed(seed);
     }
 
-    /// Bytes that have landed so far in a landing of [`Access::Once`].
-    pub fn landed(&mut self, id: LandingId) -> u64 {
-        self.inbox.landings.progress(id)
+    /// Bytes that have landed so far in a region of [`Access::Once`].
+    pub fn landed(&mut self, id: RegionId) -> u64 {
+        self.inbox.regions.progress(id)
     }
 
-    /// A landing of [`Access::Once`] in which all bytes have landed.
+    /// A region of [`Access::Once`] in which all bytes have landed.
     #[inline]
-    pub fn poll_landed(&mut self) -> Option<LandingId> {
-        self.inbox.landings.poll_landed()
+    pub fn poll_landed(&mut self) -> Option<RegionId> {
+        self.inbox.regions.poll_landed()
     }
 
-    /// Packets for landings that were not there (any more), or from peers that may not write to them.
+    /// Packets for regions that were not there (any more), or from peers that may not write to them.
     #[must_use]
-    pub fn strays(&self) -> u64 {
-        self.inbox.landings.strays()
+    pub fn unmatched_placements(&self) -> u64 {
+        self.inbox.regions.unmatched_placements()
     }
 
-    /// Places bytes at `offset` of a landing of the peer, on `channel`. They take no credit and have no order;
+    /// Places bytes at `offset` of a region of the peer, on `channel`. They take no credit and have no order;
     /// [`Event::Sent`] reports that they have landed.
     ///
     /// # Errors
@@ -347,7 +349,7 @@ impl Messenger {
         now: Instant,
         peer: PeerId,
         channel: u8,
-        to: LandingId,
+        to: RegionId,
         offset: u64,
         data: Bytes,
     ) -> Result<SendToken, SendError> {
@@ -358,7 +360,7 @@ impl Messenger {
         let target = Target {
             source: self.inbox.processor(),
             destination: processor,
-            landing: to.landing,
+            region: to.region,
             key: to.key,
             offset,
         };
@@ -418,12 +420,12 @@ impl Messenger {
         self.apply_releases();
     }
 
-    /// Handles a record of a link to another process, which has the endpoint. It may be in memory that
-    /// another process writes, so nothing of it is read twice.
+    /// Handles one datagram, or one record of a link, from memory where another process may be writing: no byte is read
+    /// twice.
     #[inline]
-    pub fn handle_record(&mut self, now: Instant, record: Span<'_>) {
+    pub fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>) {
         self.finish();
-        self.layer.handle_record(now, record, &mut self.inbox);
+        self.layer.handle_shared(now, source, data, &mut self.inbox);
         self.apply_releases();
     }
 
@@ -437,7 +439,7 @@ impl Messenger {
     }
 
     /// A message is ready that was not copied: it is at the end of the datagram that was handed in last. It must be
-    /// [received](Self::receive_in_place) or [copied](Self::settle) before the datagram's memory is reused and before
+    /// [received](Self::receive_in_place) or [copied](Self::copy_out) before the datagram's memory is reused and before
     /// other datagrams are handed in; [`receive`](Self::receive) does not return it.
     #[must_use]
     #[inline]
@@ -446,8 +448,8 @@ impl Messenger {
     }
 
     /// Copies the message that is in place, at the end of `datagram`.
-    pub fn settle(&mut self, datagram: &[u8]) {
-        self.inbox.settle(datagram);
+    pub fn copy_out(&mut self, datagram: &[u8]) {
+        self.inbox.copy_out(datagram);
     }
 
     /// The layer that takes messages wants its turn then, whether some come or not.
@@ -560,14 +562,14 @@ fn number<'a>(
     peer: PeerId,
     options: &SendOptions,
 ) -> Result<(Outgoing, &'a mut Seq), SendError> {
-    let Some(processor) = layer.processor(peer) else {
+    let Some(Route { processor, session }) = layer.route(peer) else {
         return Err(SendError::UnknownPeer(peer));
     };
     let source = options.source.unwrap_or_else(|| inbox.processor());
     let destination = options.destination.unwrap_or(processor);
     let usual = source == inbox.processor() && destination == processor;
     let other = if usual { None } else { Some((source, destination)) };
-    let Some(number) = numbers.next(peer, layer.session(peer), other) else {
+    let Some(number) = numbers.next(peer, session, other) else {
         return Err(SendError::TooManyPairs {
             peer,
             max: pair::MAX_PAIRS as u32,

@@ -164,24 +164,24 @@ const _: () = assert!(size_of::<Inbound>() + size_of::<Next>() <= 24, "idle peer
 pub(super) struct Busy {
     /// Number of the next message to admit, of pairs other than the usual one.
     pub(super) pairs: BTreeMap<Pair, Seq>,
-    /// The messages that can not be admitted yet: indices into [`Waits`].
+    /// The messages that cannot be admitted yet: indices into [`Waits`].
     pub(super) waiting: Waiting,
     /// Bytes of buffers that their packets' credit does not cover: messages that are not complete, and messages whose
     /// credit was returned before they were taken.
-    pub(super) landing: u64,
+    pub(super) region: u64,
     /// Bytes of memory that messages have claimed before they have landed.
     pub(super) claimed: usize,
     /// Credit of messages of former sessions that have not been taken, and the bytes of those without credit.
     pub(super) stale: u64,
     /// Fragments that arrived before the ones they follow, and are tracked one by one.
     pub(super) scattered: usize,
-    /// Large messages, each the first of its pair, which wait for `landing` to become smaller.
+    /// Large messages, each the first of its pair, which wait for `region` to become smaller.
     pub(super) starved: VecDeque<(Pair, Seq)>,
 }
 
 impl Busy {
     pub(super) fn is_idle(&self) -> bool {
-        self.pairs.is_empty() && self.waiting.is_empty() && self.landing == 0 && self.stale == 0
+        self.pairs.is_empty() && self.waiting.is_empty() && self.region == 0 && self.stale == 0
     }
 }
 

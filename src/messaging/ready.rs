@@ -115,7 +115,7 @@ impl Entry {
     }
 }
 
-/// What is known of the next message before it is taken.
+/// A description of the next message, before it is taken.
 #[cfg(feature = "std")]
 pub(super) struct Next {
     pub(super) peer: PeerId,
@@ -198,7 +198,7 @@ impl Ready {
         self.messages = 1;
     }
 
-    /// A message is ready in place. It must be [taken](Self::take) or [copied](Self::settle) before another becomes
+    /// A message is ready in place. It must be [taken](Self::take) or [copied](Self::copy_out) before another becomes
     /// ready and before the datagram's memory is reused.
     #[inline(always)]
     pub(super) fn is_in_place(&self) -> bool {
@@ -206,7 +206,7 @@ impl Ready {
     }
 
     /// Copies the message in place, at the end of `datagram`.
-    pub(super) fn settle(&mut self, datagram: &[u8], pool: &mut Pool) {
+    pub(super) fn copy_out(&mut self, datagram: &[u8], pool: &mut Pool) {
         if !mem::take(&mut self.in_place) {
             return;
         }

@@ -151,7 +151,7 @@ struct Receiver {
 
 impl Receiver {
     fn deliver(&mut self, inbox: &mut Inbox, sent: &Sent) -> Verdict {
-        inbox.settle(&self.place);
+        inbox.copy_out(&self.place);
         assert!(!inbox.is_in_place());
         self.place.clone_from(&sent.bytes);
         let verdict = sent.deliver(inbox);
@@ -334,7 +334,7 @@ proptest! {
         prop_assert!(receiver.held.values().all(|&held| held == 0));
     }
 
-    /// A peer that sends anything that parses, within its credit, can not make us panic nor fill more memory than its
+    /// A peer that sends anything that parses, within its credit, cannot make us panic nor fill more memory than its
     /// credit and one message; and it gets its credit back when its session ends and the rest is taken.
     #[test]
     fn attackers_are_bounded(seed: u64, sessions in 1_u32..4, take in 0_u64..3) {
@@ -427,7 +427,7 @@ fn a_lone_message_stays_where_it_is() {
             let message = inbox.take(&first.bytes).unwrap();
             assert_eq!(message.data().as_ptr(), first.bytes[first.bytes.len() - len..].as_ptr());
         }
-        inbox.settle(&first.bytes);
+        inbox.copy_out(&first.bytes);
         assert!(!inbox.is_in_place());
         assert_eq!(second.deliver(&mut inbox), Verdict::Taken);
         assert!(!inbox.is_in_place(), "not the only one");

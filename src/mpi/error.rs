@@ -8,7 +8,7 @@ use super::{
     topology::TopologyError,
 };
 pub use super::{
-    called::{Called, Mismatch},
+    call_description::{CallDescription, Mismatch},
     class::ErrorClass,
 };
 
@@ -136,13 +136,13 @@ impl Error {
         Self::new(error.class(), call).with_detail(Detail::Operation(error))
     }
 
-    /// A group can not be made.
+    /// A group cannot be made.
     #[must_use]
     pub const fn group(call: &'static str, error: GroupError) -> Self {
         Self::new(error.class(), call).with_detail(Detail::Group(error))
     }
 
-    /// A topology can not be made, or does not have what was asked for.
+    /// A topology cannot be made, or does not have what was asked for.
     #[must_use]
     pub const fn topology(call: &'static str, error: TopologyError) -> Self {
         Self::new(error.class(), call).with_detail(Detail::Topology(error))

@@ -14,7 +14,7 @@
 //!
 //! Sections cited as "MPI 5.1" are those of the MPI standard, version 4.1.
 
-mod called;
+mod call_description;
 mod class;
 pub mod collectives;
 pub mod datatype;

@@ -64,7 +64,7 @@ struct Idle {
     looks: u64,
 }
 
-/// A trace can not be started.
+/// A trace cannot be started.
 pub struct TraceError {
     /// The directory.
     pub directory: PathBuf,
@@ -110,7 +110,7 @@ impl Tracer {
     /// Writes to `rank-N.jsonl` in `directory`, for process `N`; creates the directory if there is none.
     ///
     /// # Errors
-    /// The directory or the file can not be created.
+    /// The directory or the file cannot be created.
     pub fn create(directory: &Path, process: u32) -> io::Result<Arc<Self>> {
         Self::begin(directory, process, false)
     }

@@ -30,7 +30,7 @@ pub enum PollerError {
         /// The number of our user.
         own: u32,
     },
-    /// The process that answers is no poller of this release, or its memory can not be used.
+    /// The process that answers is no poller of this release, or its memory cannot be used.
     Strange {
         /// The socket.
         path: PathBuf,

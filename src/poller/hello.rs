@@ -1,4 +1,4 @@
-//! What a process and a poller say to each other when they meet. The poller's answer hands over memory and eventfds.
+//! The first messages between a process and a poller. The poller's answer hands over memory and eventfds.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

@@ -10,7 +10,7 @@ impl Driver {
     /// Passes over messages until the next one is of `peer`; returns whether there is one, or which other peer's message
     /// cannot be set aside.
     pub(crate) fn set_aside(&mut self, aside: &mut Aside, peer: PeerId) -> Result<bool, PeerId> {
-        self.settle();
+        self.copy_out();
         self.messenger.set_aside(aside, peer)
     }
 

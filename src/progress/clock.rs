@@ -24,7 +24,7 @@ impl Clock {
         Instant::from_nanos(elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()))
     }
 
-    /// The same point in time on the system's clock; `None` if that can not express it.
+    /// The same point in time on the system's clock; `None` if that cannot express it.
     pub(crate) fn to_std(self, at: Instant) -> Option<time::Instant> {
         self.origin.checked_add(at.saturating_since(Instant::ZERO))
     }
@@ -39,7 +39,7 @@ const SHORTEST: u64 = 1_000_000;
 /// After this interval, ns, the measurement starts anew: the speed may change.
 const LONGEST: u64 = 1_000_000_000;
 
-/// A clock for callers that read it all the time. For some microseconds after a reading, the processor's counter tells
+/// A clock for callers that read it all the time. For some microseconds after a reading, the counter of the CPU tells
 /// how much time has passed since, which takes a third of the time of a reading.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
@@ -123,7 +123,7 @@ impl Stopwatch {
     }
 }
 
-/// A processor counter of nearly constant speed; 0 on processors without one that is cheap to read.
+/// A CPU counter of nearly constant speed; 0 on CPUs without one that is cheap to read.
 #[inline]
 fn counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -44,7 +44,7 @@ impl Driver {
         self.report = Some(report);
     }
 
-    /// Writes the counters if somebody has asked for them: once, when nothing more is sent. `more` are those of the
+    /// Writes the counters if a variable asks for them: once, when nothing more is sent. `more` are those of the
     /// layer above, if it has any.
     pub(crate) fn write_report(&mut self, more: Option<(&str, &[(&'static str, u64)])>) {
         let Some(mut report) = self.report.take() else { return };
@@ -67,7 +67,7 @@ impl Driver {
         }
         line.push_str("}\n");
         if let Err(error) = report.write(&line) {
-            // There is nobody left to return it to, and a file that silently ends short would be worse.
+            // There is no caller left to return it to, and a file that silently ends short would be worse.
             eprintln!("hikyaku: HIKYAKU_STATS: {error}");
         }
     }

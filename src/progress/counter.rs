@@ -1,10 +1,10 @@
-//! Instructions that only this processor architecture has.
+//! Instructions that only this CPU architecture has.
 #![expect(unsafe_code, reason = "intrinsics are not safe")]
 
-/// The processor's time-stamp counter. It runs at nearly constant speed on all current processors.
+/// The time-stamp counter of the CPU. It runs at nearly constant speed on all current CPUs.
 #[inline]
 pub(super) fn ticks() -> u64 {
-    // SAFETY: every processor of this architecture has the instruction, and it only reads the counter.
+    // SAFETY: every CPU of this architecture has the instruction, and it only reads the counter.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -13,6 +13,6 @@ pub(super) fn ticks() -> u64 {
 /// longer than a poll (measured over memif).
 #[inline]
 pub(super) fn relax() {
-    // SAFETY: every processor of this architecture has the instruction, and it has no effect on memory.
+    // SAFETY: every CPU of this architecture has the instruction, and it has no effect on memory.
     unsafe { core::arch::x86_64::_mm_lfence() }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 pub enum WaitPolicy {
     /// Poll without a break: the lowest latency, for a thread that has a core of its own.
     Spin,
-    /// Sleep until something arrives: the least processor time.
+    /// Sleep until something arrives: the least CPU time.
     Block,
     /// Spin for a while, then sleep.
     Adaptive {
         /// How long to spin.
         spin: Duration,
     },
-    /// Poll, and yield the processor between two polls; after a while, sleep. For more processes than processors: a
+    /// Poll, and yield the core between two polls; after a while, sleep. For more processes than processors: a
     /// turn of all processes costs less than putting one to sleep and waking it up.
     Yield {
         /// How long to poll before sleeping.
@@ -37,7 +37,7 @@ impl WaitPolicy {
         }
     }
 
-    /// Whether to yield the processor between two polls.
+    /// Whether to yield the core between two polls.
     pub(crate) fn yields(self) -> bool {
         matches!(self, Self::Yield { .. })
     }

@@ -251,9 +251,9 @@ impl PacketLayer for Beside {
         of_peer!(self, peer, reconnect(peer));
     }
 
+    /// Those of the network: what the memory takes does not change.
     fn set_limits(&mut self, limits: Limits) {
         self.network.set_limits(limits);
-        self.memory.set_limits(limits);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -317,9 +317,13 @@ impl PacketLayer for Beside {
         }
     }
 
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        self.network.handle_record(now, record, &mut { sink });
-        self.follow();
+    fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+        if self.memory.reaches(source) {
+            PacketLayer::handle_shared(&mut self.memory, now, source, data, sink);
+        } else {
+            self.network.handle_shared(now, source, data, &mut { sink });
+            self.follow();
+        }
     }
 
     #[inline]

@@ -31,7 +31,7 @@ pub(crate) use endpoint::Source;
 pub use endpoint::{Endpoint, LostMessages};
 pub use flow::congestion;
 pub(crate) use flow::source::Sources;
-pub use layer::{Layer, PacketLayer};
+pub use layer::{Layer, PacketLayer, Route};
 pub use memory::MemoryLayer;
 
 pub use crate::id::{PeerId, SendToken};
@@ -77,18 +77,18 @@ pub struct Outgoing {
     pub immediate: Option<u64>,
 }
 
-/// The place in the peer's memory for a payload: an offset in a landing, a region that the peer has granted.
+/// The place in the peer's memory for a payload: an offset in a memory region that the peer has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Processor that sends.
     pub source: u32,
     /// Processor that is meant.
     pub destination: u32,
-    /// The landing, as the peer named it.
-    pub landing: u32,
+    /// The region, as the peer named it.
+    pub region: u32,
     /// Its key, as the peer named it.
     pub key: u32,
-    /// Offset in the landing, bytes.
+    /// Offset in the region, bytes.
     pub offset: u64,
 }
 
@@ -115,7 +115,7 @@ pub enum Verdict {
     Misaddressed,
     /// No room for it at the moment: dropped and counted; the peer hears that we live and will send it again.
     NoRoom,
-    /// The same because the process can not get the memory.
+    /// The same because the process cannot get the memory.
     NoMemory,
     /// Impossible (it contradicts earlier packets, or is too large): the session ends with [`PeerError::Misbehaved`].
     Impossible,

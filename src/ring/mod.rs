@@ -19,9 +19,11 @@ use core::fmt;
 
 #[cfg(feature = "std")]
 pub use self::exchange::Exchange;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub(crate) use self::lines::Place;
 pub use self::lines::{Consumer, Producer, ROOM, Record, ring};
 
-/// What the ring is made of: the same as its models, which have another checker's.
+/// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {
     pub(super) use alloc::sync::Arc;
     pub(super) use core::sync::atomic;

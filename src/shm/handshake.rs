@@ -43,7 +43,7 @@ pub(crate) fn is_ours(bytes: &Message) -> bool {
     bytes[..MAGIC.len()] == MAGIC
 }
 
-/// What both processes must agree on before they share memory.
+/// The parameters on which both processes must agree before they share memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     /// The layout of the memory.

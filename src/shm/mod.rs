@@ -10,8 +10,9 @@
 //!
 //! The other process may be broken, and write anything at any time. So nothing here makes a reference to bytes of a
 //! segment: numbers are read once, as atomics, and bytes are copied. Positions in a ring are checked against what is
-//! possible: a broken process can not make this one read or write outside the segment.
+//! possible: a broken process cannot make this one read or write outside the segment.
 
+#[cfg(feature = "poller")]
 mod extents;
 pub(crate) mod handshake;
 #[cfg_attr(
@@ -28,10 +29,13 @@ mod segment;
 mod tests;
 mod trust;
 
-#[cfg(test)]
+#[cfg(feature = "poller")]
+pub(crate) use self::extents::Extents;
+#[cfg(feature = "shm")]
+pub(crate) use self::ring::taken;
+#[cfg(all(test, feature = "poller"))]
 pub(crate) use self::trust::{NOBODY, as_nobody};
 pub(crate) use self::{
-    extents::Extents,
     ring::{CONTROL, Consumer, Corrupt, Found, Place, Producer},
     segment::{Access, Segment},
     trust::Credentials,

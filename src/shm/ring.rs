@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Positions count the bytes since the ring was made. Each side keeps its own position, and accepts the other side's
-//! only if it is possible. A broken process thus can not make the other one read or write outside the ring.
+//! only if it is possible. A broken process thus cannot make the other one read or write outside the ring.
 
 use std::{fmt, io::IoSlice};
 

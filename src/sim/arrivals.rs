@@ -1,4 +1,4 @@
-//! Packets that arrive: where they wait, who takes them, and what becomes of those that nobody takes.
+//! Packets that arrive: where they wait, which process takes them, and what becomes of those that no process takes.
 
 use super::{
     heap,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{prefetch::named_peer, prng::mix};
 
-/// Whether a packet has no token of the receiver: its sender may not be the receiver's peer yet.
+/// Whether a packet carries no token of the receiver: its sender may not be the receiver's peer yet.
 fn opens(data: &[u8]) -> bool {
     data.get(12..16).is_none_or(|token| token == [0; 4])
 }
@@ -90,8 +90,8 @@ impl Scheduler {
     /// Whether the path that a packet needs has been cut.
     #[inline(always)]
     fn is_dark(&self, source: u32, destination: u32) -> bool {
-        let paths = self.paths.as_ref();
-        paths.is_some_and(|paths| !paths.carries(source, destination))
+        let circuits = self.circuits.as_ref();
+        circuits.is_some_and(|circuits| !circuits.carries(source, destination))
     }
 
     /// Hands a packet to the protocol.

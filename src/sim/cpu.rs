@@ -1,4 +1,4 @@
-//! What packets cost where they are sent and received.
+//! The CPU time that a packet costs its sender and its receiver.
 
 use super::network::RangeError;
 
@@ -55,7 +55,7 @@ impl Cpu {
     }
 }
 
-/// Rounds a number that is not negative, halves up; not by a library call, since not every processor has an instruction
+/// Rounds a number that is not negative, halves up; not by a library call, since not every CPU has an instruction
 /// for it.
 fn round(number: f64) -> u64 {
     // By way of signed integers, for which there are instructions.

@@ -1,6 +1,6 @@
 #![expect(
     unsafe_code,
-    reason = "whoever waits says for what by a pointer to its stack; one thread needs no lock"
+    reason = "a waiting program says what it waits for by a pointer to its stack; one thread needs no lock"
 )]
 //! The fabric of a simulated process: a process that waits lets the others run.
 
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Called, Core, Fabric, FabricError},
+    mpi::engine::{CallNote, Fabric, FabricError, Process},
     time::{Instant, nanos},
 };
 
@@ -300,7 +300,7 @@ impl Simulated {
 }
 
 impl Fabric for Simulated {
-    fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant)) {
+    fn access(&self, f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant)) {
         let mut scheduler = self.shared.lock();
         let failed = scheduler.failure.is_some();
         let node = self.node(&mut scheduler);
@@ -332,7 +332,7 @@ impl Fabric for Simulated {
         Ok(())
     }
 
-    fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError> {
+    fn wait(&self, done: &mut dyn FnMut(&mut Process, &mut Messenger, Instant) -> bool) -> Result<(), FabricError> {
         self.wait_until(None, &mut |node| {
             let now = node.now();
             let messenger = &mut node.messenger;
@@ -357,7 +357,7 @@ impl Fabric for Simulated {
         true
     }
 
-    fn note(&self, call: Option<Called>) {
+    fn note(&self, call: Option<CallNote>) {
         let mut scheduler = self.shared.lock();
         let node = self.node(&mut scheduler);
         node.call = call.map(|call| (node.local, call));

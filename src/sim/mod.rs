@@ -46,6 +46,7 @@
 //! which process waits for which.
 
 mod arrivals;
+mod circuits;
 mod condition;
 mod coroutine;
 mod cpu;
@@ -56,7 +57,6 @@ mod heap;
 mod network;
 mod node;
 mod optics;
-mod paths;
 mod polling;
 mod prefetch;
 mod queue;
@@ -69,7 +69,7 @@ pub use self::{
     cpu::Cpu,
     faults::{Fault, FaultStats, Faults, Impairment},
     heap::Heap,
-    network::{Network, NetworkStats, RangeError, Relays, Topology},
+    network::{Network, NetworkStats, RangeError, Routing, Topology},
     optics::{Available, Change, Handling, Optics, OpticsStats, Unconnected},
     polling::{Polling, Queues},
     simulation::{Outcome, Simulation, SimulationError, Waiting, compute},

@@ -12,7 +12,7 @@ const MAX_WIRES: u64 = 1 << 28;
 pub enum Topology {
     /// All on one switch, which has a queue for each of its outputs.
     Switch,
-    /// A wire from each host straight to the destination of a packet: nothing lies in between (light paths).
+    /// A wire from each host straight to the destination of a packet: nothing lies in between (circuits).
     Direct,
     /// One medium for all, one packet at a time: 10BASE-T with a hub, as in the experiments of the DSE paper (section
     /// 4). A host begins to send when it hears no other. Hosts that begin within `delay` of each other (or have waited
@@ -38,9 +38,9 @@ pub enum Topology {
 }
 
 /// Processes that pass packets on where not all may talk to all: the meshes of the DSE paper (section 4.2). Each of
-/// them receives the packet and sends it again, at its processor's cost.
+/// them receives the packet and sends it again, at the cost of its core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relays {
+pub enum Routing {
     /// Each process is connected to the next and to the one before.
     Chain,
     /// A binary tree, numbered from left to right. Process 0 is a leaf, so the mean distance to process 0 lies between
@@ -52,7 +52,7 @@ pub enum Relays {
     Torus,
 }
 
-impl Relays {
+impl Routing {
     /// The next process on the way from `at` to `to`, in a job of `size` processes.
     #[must_use]
     pub fn next(self, at: u32, to: u32, size: u32) -> u32 {
@@ -130,7 +130,7 @@ pub struct Network {
     /// Wires between a host and its switch, or each of its switches. A packet takes the wire that is free first. 1 to
     /// 64; default 1.
     pub rails: u32,
-    /// Processes on each host, in the order of their ranks; each has a processor of its own. At least 1; default 1.
+    /// Processes on each host, in the order of their ranks; each has a core of its own. At least 1; default 1.
     pub per_host: u32,
     /// Time from one process to another on the same host. Up to 1 s; default 500 ns.
     pub local_delay: Duration,
@@ -138,7 +138,7 @@ pub struct Network {
     /// µs.
     pub forward: Duration,
     /// Processes that pass packets on. Default: packets go straight to their destination.
-    pub relays: Option<Relays>,
+    pub routing: Option<Routing>,
     /// Share of packets that each wire loses at random, drawn from the seed, in addition to full queues. A packet
     /// between two hosts on one switch takes two wires. 0 to 1; default 0.
     pub loss: f64,
@@ -160,7 +160,7 @@ impl Default for Network {
             per_host: 1,
             local_delay: Duration::from_nanos(500),
             forward: Duration::from_micros(2),
-            relays: None,
+            routing: None,
             loss: 0.0,
         }
     }
@@ -321,7 +321,7 @@ pub struct NetworkStats {
     pub unread: u64,
     /// Packets lost at random.
     pub lost: u64,
-    /// Packets lost because their light path was torn down or cut while they were on it.
+    /// Packets lost because their circuit was torn down or cut while they were on it.
     pub dark: u64,
     /// Packets that found a long queue.
     pub marked: u64,
@@ -352,12 +352,12 @@ mod tests {
     use super::*;
 
     /// Number of relays between two processes.
-    fn hops(relays: Relays, from: u32, to: u32, size: u32) -> u32 {
+    fn hops(routing: Routing, from: u32, to: u32, size: u32) -> u32 {
         let (mut at, mut hops) = (from, 0);
         while at != to {
-            at = relays.next(at, to, size);
+            at = routing.next(at, to, size);
             hops += 1;
-            assert!(at < size && hops <= size, "{relays:?} from {from} to {to} of {size}");
+            assert!(at < size && hops <= size, "{routing:?} from {from} to {to} of {size}");
         }
         hops
     }
@@ -365,14 +365,14 @@ mod tests {
     #[test]
     fn relays_lead_everywhere() {
         for size in 1..20 {
-            for relays in [Relays::Chain, Relays::Tree, Relays::Ring, Relays::Torus] {
+            for routing in [Routing::Chain, Routing::Tree, Routing::Ring, Routing::Torus] {
                 for pair in 0..size * size {
-                    hops(relays, pair / size, pair % size, size);
+                    hops(routing, pair / size, pair % size, size);
                 }
             }
         }
-        let to_first = |relays| (1..8).map(|from| hops(relays, from, 0, 8)).sum::<u32>();
-        let sums = [Relays::Torus, Relays::Ring, Relays::Tree, Relays::Chain].map(to_first);
+        let to_first = |routing| (1..8).map(|from| hops(routing, from, 0, 8)).sum::<u32>();
+        let sums = [Routing::Torus, Routing::Ring, Routing::Tree, Routing::Chain].map(to_first);
         assert_eq!(sums, [12, 16, 19, 28]);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use super::condition::Condition;
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Called, Core},
+    mpi::engine::{CallNote, Process},
     reliability::{Event, PeerId},
     time::Instant,
 };
@@ -74,18 +74,18 @@ pub(super) struct Node {
     /// Packets that have arrived and were not taken at once: when each will be taken, and its bytes.
     unread: VecDeque<(u64, u32)>,
     pub(super) messenger: Messenger,
-    pub(super) core: Core,
+    pub(super) core: Process,
     unread_bytes: u32,
     /// Packets that wait until the program has computed, where processes poll for themselves.
     pub(super) left: VecDeque<u32>,
     pub(super) ended_sessions: usize,
     pub(super) habit: Habit,
     /// The call that its program is in, and since when, to be reported in case it waits for ever.
-    pub(super) call: Option<(u64, Called)>,
+    pub(super) call: Option<(u64, CallNote)>,
 }
 
 impl Node {
-    pub(super) fn new(messenger: Messenger, core: Core) -> Self {
+    pub(super) fn new(messenger: Messenger, core: Process) -> Self {
         Self {
             messenger,
             core,

@@ -1,4 +1,4 @@
-//! Circuit-switched optics: a light path must be set up before packets can take it, and there are only a few (the
+//! Circuit-switched optics: a circuit must be set up before packets can take it, and there are only a few (the
 //! optics paper, sections 2 and 6; `docs/papers.md`).
 
 use std::time::Duration;
@@ -7,66 +7,66 @@ use super::network::RangeError;
 use crate::mpi::collectives::Planning;
 
 /// Optical circuit switches between all hosts. Best with [`Topology::Direct`](super::Topology::Direct): nothing lies
-/// between the ends of a light path.
+/// between the ends of a circuit.
 ///
-/// A collective announces its peers in advance ([`handling`](Self::handling)). Its paths are set up when both ends want
-/// them, and torn down after their last use. The path of any other message is set up when the message is there to be
+/// A collective announces its peers in advance ([`handling`](Self::handling)). Its circuits are set up when both ends want
+/// them, and torn down after their last use. The circuit of any other message is set up when the message is there to be
 /// sent, and stays until its port or wavelength is needed.
 ///
 /// No message starves. A message that has waited for twice the set-up time (100 times, if a collective has planned its
-/// path) may take the port of a path that has been idle for twice that time. It may do so even if one end wants to keep
-/// that path, or waits on it for room or for an acknowledgement.
+/// circuit) may take the port of a circuit that has been idle for twice that time. It may do so even if one end wants to keep
+/// that circuit, or waits on it for room or for an acknowledgement.
 ///
 /// A simulation ends as a [deadlock](super::SimulationError::Deadlock), before the protocol gives peers up, when all
-/// programs that still run wait for paths that can never be set up: an end has no ports, or there are no wavelengths,
+/// programs that still run wait for circuits that can never be set up: an end has no ports, or there are no wavelengths,
 /// and no change is to come. With [`Faults::watch`](super::Faults::watch) it does not: programs are told of silent
 /// peers instead.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optics {
-    /// Paths that a host can have at a time: `k`. 0 to 65,536; default 4.
+    /// Circuits that a host can have at a time: `k`. 0 to 65,536; default 4.
     pub ports: u32,
-    /// Time to set up a path, the tear-down included: γ. Up to 10 s; default 10 ms.
+    /// Time to set up a circuit, the tear-down included: γ. Up to 10 s; default 10 ms.
     pub setup: Duration,
-    /// Time by which each collective is longer, to release its paths; its host sets up no path meanwhile. Up to 10 s;
+    /// Time by which each collective is longer, to release its circuits; its host sets up no circuit meanwhile. Up to 10 s;
     /// default 0. (Table 4 of the optics paper agrees with one γ: `docs/papers.md`.)
     pub release: Duration,
-    /// How collectives open their paths. Default: planned.
+    /// How collectives open their circuits. Default: planned.
     pub handling: Handling,
-    /// Paths that the whole network can have at a time; the next ones wait. Default: as many as wanted.
+    /// Circuits that the whole network can have at a time; the next ones wait. Default: as many as wanted.
     pub wavelengths: Option<u32>,
     /// Share of set-ups that fail when their time is over, drawn from the seed; they are tried again. 0 to 0.99;
     /// default 0.
     pub failure: f64,
-    /// Fate of a packet that has no path yet. Default: up to 16 MiB of each pair wait.
+    /// Fate of a packet that has no circuit yet. Default: up to 16 MiB of each pair wait.
     pub unconnected: Unconnected,
-    /// Paths of collectives stay after their last use as well, until their ports or wavelengths are needed. Default:
+    /// Circuits of collectives stay after their last use as well, until their ports or wavelengths are needed. Default:
     /// no.
     pub keep: bool,
     /// Changes of ports and wavelengths while programs run, in any order. Default: none.
     pub changes: Vec<Change>,
 }
 
-/// How the paths of collectives are opened (the optics paper, section 3).
+/// How the circuits of collectives are opened (the optics paper, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// One path for each exchange with a peer, when it is due, one after the other.
+    /// One circuit for each exchange with a peer, when it is due, one after the other.
     Naive,
-    /// Paths are opened ahead, as many as the host has ports, and each is kept until its last use.
+    /// Circuits are opened ahead, as many as the host has ports, and each is kept until its last use.
     Planned,
-    /// A path is opened when a message is there to be sent: nothing is known in advance.
+    /// A circuit is opened when a message is there to be sent: nothing is known in advance.
     Unplanned,
 }
 
-/// Fate of a packet that has no path.
+/// Fate of a packet that has no circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unconnected {
-    /// The packet waits for a path, with others of its pair, up to this many bytes; further packets are lost.
+    /// The packet waits for a circuit, with others of its pair, up to this many bytes; further packets are lost.
     Hold(u32),
-    /// The packet is lost, and its loss requests a path.
+    /// The packet is lost, and its loss requests a circuit.
     Drop,
 }
 
-/// A change of the number of ports or wavelengths at some time. If the number falls, surplus paths are cut, and the
+/// A change of the number of ports or wavelengths at some time. If the number falls, surplus circuits are cut, and the
 /// packets on them are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -142,13 +142,13 @@ impl Optics {
         }
     }
 
-    /// Time, ns, after which a held message takes a port from an idle path.
-    pub(super) fn patience(&self) -> u64 {
+    /// Time, ns, after which a held message takes a port from an idle circuit.
+    pub(super) fn timeout(&self) -> u64 {
         (2 * self.setup).max(Duration::from_millis(1)).as_nanos() as u64
     }
 }
 
-/// Counts light paths by their fate.
+/// Counts circuits by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -157,17 +157,17 @@ pub struct OpticsStats {
     pub set_up: u64,
     /// Set-ups that failed.
     pub failed: u64,
-    /// Paths that were torn down after their last use, or that gave way to others after it.
+    /// Circuits that were torn down after their last use, or that gave way to others after it.
     pub torn_down: u64,
-    /// Idle paths that gave way to others although collectives still wanted them.
+    /// Idle circuits that gave way to others although collectives still wanted them.
     pub displaced: u64,
-    /// Paths that were cut, and set-ups that were ended, because a port or wavelength was gone.
+    /// Circuits that were cut, and set-ups that were ended, because a port or wavelength was gone.
     pub cut: u64,
-    /// Packets that had to wait for a path.
+    /// Packets that had to wait for a circuit.
     pub held: u64,
-    /// Packets lost because they had no path.
+    /// Packets lost because they had no circuit.
     pub dropped: u64,
-    /// Largest number of paths at a time.
+    /// Largest number of circuits at a time.
     pub most: u32,
 }
 

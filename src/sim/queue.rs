@@ -13,7 +13,7 @@ pub(super) enum Event {
     Wake(u32),
     /// An event of the shared medium, for this host.
     Medium(u32),
-    /// An event of the light paths.
+    /// An event of the circuits.
     Optics,
     /// The fault with this index in the plan.
     Fault(u32),

@@ -3,12 +3,12 @@
 use std::{task::Waker, time::Duration};
 
 use super::{
+    circuits::{Circuits, Surroundings},
     condition::Condition,
     cpu::Cpu,
     faults::{Fault, Trouble},
     heap,
     node::{Doing, Node, process_at},
-    paths::{Paths, Surroundings},
     polling::{Poller, Polling, Queues},
     prefetch::{ask_ahead, ask_part, turn},
     queue::{Event, Queue},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Core, FabricError},
+    mpi::engine::{FabricError, Process},
     prefetch::Part,
     prng::mix,
     reliability::{Burst, PeerId},
@@ -45,8 +45,8 @@ pub(super) struct Scheduler {
     pub(super) now: u64,
     pub(super) queue: Queue,
     pub(super) wires: Wires,
-    /// Light paths, where packets need them.
-    pub(super) paths: Option<Paths>,
+    /// Circuits, where packets need them.
+    pub(super) circuits: Option<Circuits>,
     #[expect(clippy::vec_box, reason = "each lies with what else its process has")]
     pub(super) nodes: Vec<Box<Node>>,
     pub(super) cpu: Cpu,
@@ -55,7 +55,7 @@ pub(super) struct Scheduler {
     plan: Vec<Fault>,
     /// Number of planned faults still to come.
     planned: usize,
-    /// No light path can ever be set up again, and all programs wait for one.
+    /// No circuit can ever be set up again, and all programs wait for one.
     pub(super) stuck: bool,
     /// A process that was waited for outside of its own program.
     pub(super) misplaced: Option<u32>,
@@ -96,7 +96,7 @@ impl Scheduler {
             now: 0,
             queue,
             wires,
-            paths: None,
+            circuits: None,
             nodes: Vec::new(),
             cpu,
             trouble,
@@ -205,7 +205,7 @@ impl Scheduler {
                 left.into_iter().for_each(|packet| self.wires.drop_packet(packet));
                 node.core.abandon(&node.messenger);
                 self.trouble.stats.crashes += 1;
-                self.with_paths(|paths, around, now| paths.forget(around, process, now));
+                self.with_circuits(|circuits, around, now| circuits.forget(around, process, now));
                 self.digest = mix(self.digest ^ self.now ^ u64::from(process) << 40);
                 match was {
                     Doing::Over => Next::Nothing,
@@ -221,11 +221,11 @@ impl Scheduler {
     }
 
     /// Replaces a crashed process by a new incarnation.
-    pub(super) fn replace(&mut self, index: u32, messenger: Messenger, core: Core) {
+    pub(super) fn replace(&mut self, index: u32, messenger: Messenger, core: Process) {
         let mut node = Node::new(messenger, core);
         node.local = self.now;
-        if let Some(paths) = &self.paths {
-            paths.tell_ports(index as usize, &mut node);
+        if let Some(circuits) = &self.circuits {
+            circuits.tell_ports(index as usize, &mut node);
         }
         *self.nodes[index as usize] = node;
     }
@@ -236,9 +236,9 @@ impl Scheduler {
         self.wires.clear();
     }
 
-    /// An event of the light paths is due.
+    /// An event of the circuits is due.
     fn handle_paths(&mut self) -> Option<u32> {
-        let index = self.with_paths(|paths, around, now| paths.handle(around, now))?;
+        let index = self.with_circuits(|circuits, around, now| circuits.handle(around, now))?;
         let Some(index) = index else {
             self.give_up_if_stuck();
             return None;
@@ -251,43 +251,43 @@ impl Scheduler {
         self.settle(index)
     }
 
-    /// If all programs wait, and everything that was sent waits for paths that can never be, nothing will go on: the
+    /// If all programs wait, and everything that was sent waits for circuits that can never be, nothing will go on: the
     /// protocol would only retry as long as it may. (With watched peers, silence is noticed instead.)
     fn give_up_if_stuck(&mut self) {
         let doubt = self
-            .paths
+            .circuits
             .as_mut()
-            .is_some_and(|paths| std::mem::take(&mut paths.doubt));
+            .is_some_and(|circuits| std::mem::take(&mut circuits.doubt));
         let waits = |node: &Node| matches!(node.doing, Doing::Waiting | Doing::Over | Doing::Crashed { .. });
         if doubt
             && !self.trouble.watch
             && self.planned == 0
             && self.nodes.iter().all(|node| waits(node))
-            && self.with_paths(|paths, around, _| paths.is_stuck(around)) == Some(true)
+            && self.with_circuits(|circuits, around, _| circuits.is_stuck(around)) == Some(true)
         {
             self.stuck = true;
             self.queue.clear();
         }
     }
 
-    fn with_paths<R>(&mut self, f: impl FnOnce(&mut Paths, &mut Surroundings<'_>, u64) -> R) -> Option<R> {
+    fn with_circuits<R>(&mut self, f: impl FnOnce(&mut Circuits, &mut Surroundings<'_>, u64) -> R) -> Option<R> {
         let Self {
             now,
             queue,
             wires,
-            paths,
+            circuits,
             nodes,
             trouble,
             ..
         } = self;
-        let paths = paths.as_mut()?;
+        let circuits = circuits.as_mut()?;
         let mut around = Surroundings {
             queue,
             wires,
             nodes,
             trouble,
         };
-        Some(f(paths, &mut around, *now))
+        Some(f(circuits, &mut around, *now))
     }
 
     /// Resumes the program of a node.
@@ -359,12 +359,12 @@ impl Scheduler {
             // Queued messages may be in memory that was given back.
             return;
         }
-        // Paths that are not needed any more carry no new packets.
-        self.settle_paths(index);
+        // Circuits that are not needed any more carry no new packets.
+        self.settle_circuits(index);
         let Self {
             queue,
             wires,
-            paths,
+            circuits,
             nodes,
             cpu,
             trouble,
@@ -392,37 +392,37 @@ impl Scheduler {
             node.messenger.gather(burst, |bytes| data.extend_from_slice(bytes));
             node.local += cpu.cost(cpu.send, data.len());
             let local = node.local;
-            match paths {
+            match circuits {
                 None if *shared_memory && wires.host(index) == wires.host(destination) => {
                     wires.send(queue, local, packet, index, destination);
                 }
                 None => trouble.depart(queue, wires, local, packet, (index, destination)),
-                Some(paths) => {
+                Some(circuits) => {
                     let around = &mut Surroundings {
                         queue,
                         wires,
                         nodes,
                         trouble,
                     };
-                    paths.send(around, local, packet, (index, destination));
+                    circuits.send(around, local, packet, (index, destination));
                 }
             }
         };
-        self.settle_paths(index);
+        self.settle_circuits(index);
         self.arm(index, blocked);
     }
 
     #[inline(always)]
-    fn settle_paths(&mut self, index: u32) {
-        if self.paths.is_some() {
-            self.settle_all_paths(index);
+    fn settle_circuits(&mut self, index: u32) {
+        if self.circuits.is_some() {
+            self.settle_all_circuits(index);
         }
     }
 
     #[cold]
-    fn settle_all_paths(&mut self, index: u32) {
+    fn settle_all_circuits(&mut self, index: u32) {
         let local = self.nodes[index as usize].local;
-        self.with_paths(|paths, around, _| paths.settle(around, index, local));
+        self.with_circuits(|circuits, around, _| circuits.settle(around, index, local));
     }
 
     /// Schedules the node's next deadline, but not before it may send again.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    circuits::Circuits,
     coroutine::{Computes, Place, Program, Rank},
     cpu::Cpu,
     fabric::{Shared, Simulated},
@@ -19,7 +20,6 @@ use super::{
     network::{Network, NetworkStats, RangeError},
     node::{Doing, Node, address_of},
     optics::{Optics, OpticsStats},
-    paths::Paths,
     polling::{Polling, Queues},
     scheduler::{Next, Scheduler},
     wires::{LATEST, Wires},
@@ -29,7 +29,7 @@ use crate::{
     messaging::Messenger,
     mpi::{
         engine::{
-            ANY_SOURCE, ANY_TAG, Core, Engine, Entry, Fabric, FabricError, Links, Options, Peers, Profiler,
+            ANY_SOURCE, ANY_TAG, ConnectionPlan, Engine, Entry, Fabric, FabricError, Options, Peers, Process, Profiler,
             simulated::Met,
         },
         trace::Tracer,
@@ -52,7 +52,7 @@ pub struct Simulation {
     pub seed: u64,
     /// The network between the hosts.
     pub network: Network,
-    /// Optical circuit switches, if packets need light paths; then with one process on each host. Default: none.
+    /// Optical circuit switches, if packets need circuits; then with one process on each host. Default: none.
     pub optics: Option<Optics>,
     /// The cost of packets at the hosts.
     pub cpu: Cpu,
@@ -132,7 +132,7 @@ impl Simulation {
             (
                 self.optics.is_none() || self.network.per_host == 1,
                 "per_host",
-                "1 where there are light paths",
+                "1 where there are circuits",
             ),
             (
                 !self.shared_memory || self.polling == Polling::Helper && !self.faults.has_crashes(),
@@ -222,7 +222,11 @@ impl Simulation {
             results,
             time,
             network: world.wires.stats,
-            optics: world.paths.as_ref().map(|paths| paths.stats).unwrap_or_default(),
+            optics: world
+                .circuits
+                .as_ref()
+                .map(|circuits| circuits.stats)
+                .unwrap_or_default(),
             faults: world.trouble.stats,
             events: world.queue.entered(),
             digest: world.digest,
@@ -241,7 +245,7 @@ pub struct Outcome<R> {
     pub time: Duration,
     /// Fates of packets.
     pub network: NetworkStats,
-    /// Fates of light paths.
+    /// Fates of circuits.
     pub optics: OpticsStats,
     /// Effects of faults.
     pub faults: FaultStats,
@@ -261,7 +265,7 @@ pub enum SimulationError {
     Config(ConfigError),
     /// There was no memory for the programs' stacks.
     Stack(io::Error),
-    /// [`Simulation::capture`] or [`Simulation::trace`] can not be written.
+    /// [`Simulation::capture`] or [`Simulation::trace`] cannot be written.
     File {
         /// Path of the file.
         path: PathBuf,
@@ -272,7 +276,7 @@ pub enum SimulationError {
     Deadlock {
         /// Time of the last event.
         time: Duration,
-        /// Packets wait for light paths, and none can ever be set up.
+        /// Packets wait for circuits, and none can ever be set up.
         dark: bool,
         /// The processes that wait, and in which call.
         waiting: Vec<Waiting>,
@@ -363,7 +367,7 @@ impl fmt::Display for SimulationError {
             ),
             Self::File { path, source } => write!(f, "writing what is simulated to {}: {source}", path.display()),
             Self::Deadlock { time, dark, waiting } => {
-                let why = if *dark { ", as no light path can be set up" } else { "" };
+                let why = if *dark { ", as no circuit can be set up" } else { "" };
                 match waiting.len() {
                     1 => write!(f, "deadlock at {time:?}: 1 process waits for ever{why}")?,
                     more => write!(f, "deadlock at {time:?}: {more} processes wait for ever{why}")?,
@@ -481,7 +485,7 @@ impl<'a> Job<'a> {
     }
 
     /// Messenger and core of a new incarnation.
-    fn node(&mut self, process: u32) -> Result<(Messenger, Core), SimulationError> {
+    fn node(&mut self, process: u32) -> Result<(Messenger, Process), SimulationError> {
         let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
         let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed.into());
         let mut layer = Layer::from(endpoint.map_err(SimulationError::Config)?);
@@ -493,8 +497,8 @@ impl<'a> Job<'a> {
         }
         let messenger = Messenger::new(layer, &[process]);
         let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
-        let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
-        core.links = Links::of(&self.simulation.options);
+        let mut core = Process::new(&messenger, peers, self.simulation.options.eager_limit);
+        core.set_connection_plan(ConnectionPlan::ahead(self.simulation.options.connect_ahead));
         Ok((messenger, core))
     }
 
@@ -536,7 +540,7 @@ impl<'a> Job<'a> {
         if let Some(optics) = &self.simulation.optics {
             let (seed, mut world) = (self.rng.next_u64(), self.shared.lock());
             let world = &mut *world;
-            world.paths = Some(Paths::new(optics.clone(), &mut world.queue, &mut world.nodes, seed));
+            world.circuits = Some(Circuits::new(optics.clone(), &mut world.queue, &mut world.nodes, seed));
         }
         for process in 0..self.simulation.processes {
             heap::turn(Some(process));

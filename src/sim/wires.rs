@@ -3,7 +3,7 @@
 use super::{
     ethernet::Medium,
     heap,
-    network::{Network, NetworkStats, Relays, Topology, UDP_IPV4},
+    network::{Network, NetworkStats, Routing, Topology, UDP_IPV4},
     queue::{Event, Queue},
 };
 use crate::{
@@ -53,7 +53,7 @@ pub(super) struct Packet {
     wire: u32,
 }
 
-/// What a packet has reached.
+/// The place that a packet has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// A switch; the packet goes on.
@@ -250,12 +250,12 @@ impl Wires {
 
     /// A packet leaves process `at`.
     fn leave(&mut self, queue: &mut Queue, now: u64, packet: u32, at: u32) {
-        let next = |relays: Relays, to| relays.next(at, to, self.processes);
+        let next = |routing: Routing, to| routing.next(at, to, self.processes);
         let p = &mut self.packets[packet as usize];
         p.hop = self
             .network
-            .relays
-            .map_or(p.destination, |relays| next(relays, p.destination));
+            .routing
+            .map_or(p.destination, |routing| next(routing, p.destination));
         let hop = p.hop;
         let (from, to) = (self.host(at), self.host(hop));
         let p = &mut self.packets[packet as usize];

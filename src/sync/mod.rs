@@ -4,7 +4,7 @@
 
 #[cfg(feature = "loopback")]
 mod bell;
-mod loans;
+mod pins;
 #[cfg(feature = "mpi")]
 mod sleepers;
 
@@ -13,6 +13,6 @@ pub(crate) use std::sync as primitives;
 
 #[cfg(feature = "loopback")]
 pub(crate) use self::bell::Bell;
-pub(crate) use self::loans::{Lease, Loans};
+pub(crate) use self::pins::{Pin, Pins};
 #[cfg(feature = "mpi")]
 pub(crate) use self::sleepers::{Sleepers, Ticket};

@@ -10,23 +10,23 @@ use std::{ops::Deref, process, slice};
 
 use bytes::Bytes;
 
-use crate::sync::{Lease, Loans};
+use crate::sync::{Pin, Pins};
 
 /// A slice that is lent out. It stays borrowed for as long as the loan lives, and a loan ends only when every reference
 /// that was made from it is gone.
 ///
-/// The guard of a loan must not be forgotten; so [`lend`] alone makes loans, and shows them to a closure.
+/// The guard of a loan must not be forgotten; so [`lend`] alone makes pins, and shows them to a closure.
 pub(super) struct Loan<'a> {
     data: &'a [u8],
     /// [`Lent`]s that exist.
-    loans: Loans,
+    pins: Pins,
 }
 
 /// The owner inside the `Bytes`: the slice without its lifetime.
 struct Lent {
     start: *const u8,
     len: usize,
-    _lease: Lease,
+    _pin: Pin,
 }
 
 // SAFETY: a `Lent` stands for a `&[u8]`, which may be sent to and dropped on any thread.
@@ -36,7 +36,7 @@ impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: `start` and `len` come from one `&'a [u8]` in `Loan::bytes`. `'a` outlives this value: `lend` does
         // not return or unwind, so nothing that `'a` borrows from can end, before all leases are back, of which this value
-        // has one until it is dropped. Nobody writes to the bytes meanwhile, since they are borrowed for `'a`.
+        // has one until it is dropped. No code writes to the bytes meanwhile, since they are borrowed for `'a`.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -47,13 +47,13 @@ impl Loan<'_> {
         Bytes::from_owner(Lent {
             start: self.data.as_ptr(),
             len: self.data.len(),
-            _lease: self.loans.lend(),
+            _pin: self.pins.lend(),
         })
     }
 
     /// Every reference to the slice is gone.
     pub(super) fn is_returned(&self) -> bool {
-        self.loans.are_back()
+        self.pins.are_released()
     }
 }
 
@@ -92,7 +92,7 @@ impl<'a, S, R: FnMut(&mut S, &Loan<'a>)> Drop for Barrier<'_, 'a, S, R> {
 }
 
 /// Calls `using` with `data` as a [`Loan`], whose bytes may be sent by reference. Before this function returns or
-/// unwinds, every reference to them is gone: if some are left after `using`, `recall` must make them go. If it can not,
+/// unwinds, every reference to them is gone: if some are left after `using`, `recall` must make them go. If it cannot,
 /// the process aborts, because memory that other code may free or write would still be read.
 pub(super) fn lend<'a, S, T>(
     state: &mut S,
@@ -102,7 +102,7 @@ pub(super) fn lend<'a, S, T>(
 ) -> T {
     let loan = Loan {
         data,
-        loans: Loans::default(),
+        pins: Pins::default(),
     };
     let barrier = Barrier { state, loan, recall };
     using(&mut *barrier.state, &barrier.loan)

@@ -9,12 +9,14 @@ use std::{
 
 use super::{
     Transport, descriptor,
-    environment::{Settings, refuse_stats},
+    environment::{Routes, Settings, refuse_stats},
     error::BuildError,
     resolve::resolve,
 };
 #[cfg(all(feature = "poller", target_os = "linux"))]
 use crate::poller::{self, Path};
+#[cfg(all(feature = "shm", target_os = "linux"))]
+use crate::routes::Routed;
 use crate::{
     backends::{self, Backend, BindError, BindOptions},
     config::{Config, ConfigError},
@@ -49,6 +51,7 @@ pub struct Builder {
     options: BindOptions,
     layer: Option<MakeLayer>,
     environment: Option<Environment>,
+    routes: Routes,
     /// Where the environment wants counters to be written at the end.
     stats: Option<PathBuf>,
 }
@@ -62,6 +65,7 @@ impl Builder {
             options: BindOptions::default(),
             layer: None,
             environment: None,
+            routes: Routes::default(),
             stats: None,
         }
     }
@@ -119,6 +123,14 @@ impl Builder {
         self.layer = Some(MakeLayer(Arc::new(move |config, limits, processors| {
             path.layer(config, limits, processors)
         })));
+        self
+    }
+
+    /// How processes of one host reach each other, if they are those of a job: see
+    /// [`Engine::bind`](crate::mpi::engine::Engine::bind). Default: [`Routes::Network`].
+    #[cfg(feature = "mpi")]
+    pub fn routes(mut self, routes: Routes) -> Self {
+        self.routes = routes;
         self
     }
 
@@ -204,7 +216,35 @@ impl Builder {
             return self.behind_poller(path).driver(backend);
         }
         let backend = backends::bind(name, address, &self.options)?;
-        self.driver(backend)
+        self.routed_driver(backend)
+    }
+
+    /// Puts memory beside a backend of the network, if that is asked for.
+    #[cfg(all(feature = "shm", target_os = "linux"))]
+    fn routed_driver(mut self, backend: Box<dyn Backend>) -> Result<Driver, BuildError> {
+        if self.routes == Routes::Network {
+            return self.driver(backend);
+        }
+        let (name, addr) = (backend.name(), backend.local_addr());
+        let routed = Routed::new(backend, self.options.place.process, self.routes == Routes::Memory);
+        let routed = routed.map_err(|source| BindError::Io { name, addr, source })?;
+        let make = routed.layer();
+        self.layer = Some(MakeLayer(Arc::new(move |config, limits, _| {
+            Ok(Box::new(make(endpoint(config.clone(), limits)?, config)?).into())
+        })));
+        self.driver(Box::new(routed))
+    }
+
+    #[cfg(not(all(feature = "shm", target_os = "linux")))]
+    fn routed_driver(self, backend: Box<dyn Backend>) -> Result<Driver, BuildError> {
+        match self.routes {
+            Routes::Network | Routes::Auto => self.driver(backend),
+            Routes::Memory => Err(BindError::Disabled {
+                name: "memory",
+                feature: "shm",
+            }
+            .into()),
+        }
     }
 
     /// Makes the driver that [`backend`](Self::backend) puts into a transport.
@@ -216,7 +256,8 @@ impl Builder {
     /// Uses a backend that is open already.
     ///
     /// # Errors
-    /// A setting is out of its range, or a variable of the environment has no valid value.
+    /// A setting is out of its range, a variable of the environment has no valid value, or the backend needs a packet
+    /// layer that the builder has not been given ([`layer`](Self::layer), `behind_poller`).
     pub fn backend(self, backend: Box<dyn Backend>) -> Result<Transport, BuildError> {
         let processors = self.processors.clone();
         Ok(Transport::new(self.driver_on(backend)?, &processors))
@@ -238,6 +279,9 @@ impl Builder {
         }
         if self.processors.contains(&ANY_PROCESSOR) {
             return Err(BuildError::ReservedProcessor);
+        }
+        if backend.capabilities().layered && self.layer.is_none() {
+            return Err(BuildError::Layered(backend.name()));
         }
         let messenger = messenger(self.config, &*backend, &self.processors, self.layer.as_ref())?;
         event!(
@@ -312,12 +356,12 @@ mod tests {
         messenger(Config::default(), &*backend, &[0], None).unwrap()
     }
 
-    /// What peers must not guess differs from one transport to the next: the keys of landings, and so those of tables.
+    /// Secrets differ from one transport to the next: the keys of regions, and so those of tables.
     #[test]
     fn each_transport_has_keys_of_its_own() {
         let key = || {
             let memory = Box::new(vec![0; 8]);
-            own_messenger().grant(Access::Lasting, memory).unwrap().key
+            own_messenger().register(Access::Lasting, memory).unwrap().key
         };
         // 2^-64 is the chance that three are alike.
         let keys = [key(), key(), key()];

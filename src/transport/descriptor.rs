@@ -8,7 +8,7 @@ use std::{
 
 use super::{NoDescriptor, Transport};
 
-/// A pipe that nobody can write to any more: always readable.
+/// A pipe whose writing end is closed: always readable.
 static END: OnceLock<PipeReader> = OnceLock::new();
 
 /// Makes the descriptor that stands in for that of a backend without one.
@@ -27,7 +27,7 @@ impl Transport {
     ///
     /// # Errors
     /// The backend has no descriptor: DPDK, whose cards are polled, and the in-process one. The program can poll, or
-    /// share a thread with the transport by [`assisted`](Self::assisted).
+    /// share a thread with the transport by [`with_progress_thread`](Self::with_progress_thread).
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>, NoDescriptor> {
         let none = NoDescriptor(self.backend_name());
         self.driver.backend().as_fd().ok_or(none)

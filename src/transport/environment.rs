@@ -57,11 +57,28 @@ words! {
         "sliding" => Self::Sliding,
         "burst-then-wait" => Self::BurstThenWait,
     }
+    Routes: "network, memory or auto" {
+        "network" => Self::Network,
+        "memory" => Self::Memory,
+        "auto" => Self::Auto,
+    }
     Congestion: "fixed, aimd or delay" {
         "fixed" => Self::Fixed,
         "aimd" => Self::Aimd,
         "delay" => Self::Delay,
     }
+}
+
+/// How the processes of one host reach each other. Those of different hosts use the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Routes {
+    /// Over the network, too.
+    #[default]
+    Network,
+    /// Through memory; where that fails, over the network.
+    Auto,
+    /// Through memory; where that fails, the job does not begin.
+    Memory,
 }
 
 impl Setting for WaitPolicy {
@@ -157,7 +174,7 @@ pub fn wait_policy(environment: &Environment) -> Result<Option<WaitPolicy>, Envi
 
 /// Prints events to standard error from now on, if `HIKYAKU_LOG` asks for that: those of the level that it names, and
 /// more important ones. A program that has a subscriber of the crate `tracing` keeps it, and nothing is printed; one that
-/// installs its own later can not. `Builder::environment` and the start of MPI do this, too.
+/// installs its own later cannot. `Builder::environment` and the start of MPI do this, too.
 ///
 /// # Errors
 /// The value of the variable is not valid, or it asks for events and this program was built without the feature `events`.
@@ -209,7 +226,7 @@ pub fn apply(environment: &Environment, config: &mut Config) -> Result<(), Envir
     Ok(())
 }
 
-/// The counters can not be written to this file.
+/// The counters cannot be written to this file.
 pub(super) fn refuse_stats(path: &Path, error: &io::Error) -> EnvironmentError {
     let expected = format!("a file that can be written, or - for standard error ({error})");
     refuse(STATS, &path.to_string_lossy(), expected)

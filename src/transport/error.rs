@@ -25,6 +25,10 @@ pub enum BuildError {
     NoProcessor,
     /// A processor of this transport was to have the number [`ANY_PROCESSOR`](crate::wire::ANY_PROCESSOR).
     ReservedProcessor,
+    /// The backend of this name carries what a packet layer of its own says
+    /// ([`Capabilities::layered`](crate::backends::Capabilities::layered)), and the transport was to be built without
+    /// that layer.
+    Layered(&'static str),
 }
 
 impl fmt::Display for BuildError {
@@ -48,6 +52,11 @@ impl fmt::Display for BuildError {
             }
             Self::NoProcessor => f.write_str("it needs the number of at least one processor"),
             Self::ReservedProcessor => f.write_str("no processor can have the number 0xffffffff, which means any"),
+            Self::Layered(name) => write!(
+                f,
+                "the backend {name} has a packet layer of its own: open it with `Builder::bind`, or give the layer to the \
+                 builder (`Builder::behind_poller`)"
+            ),
         }
     }
 }
@@ -61,7 +70,7 @@ impl Error for BuildError {
             Self::Environment(error) => Some(error),
             Self::Resolve(error) => Some(error),
             Self::Bind(error) => Some(error),
-            Self::NoProcessor | Self::ReservedProcessor => None,
+            Self::NoProcessor | Self::ReservedProcessor | Self::Layered(_) => None,
         }
     }
 }
@@ -118,7 +127,7 @@ impl fmt::Display for NoDescriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the backend {} has no descriptor to watch: use the backend udp, or share a Transport::assisted with a \
+            "the backend {} has no descriptor to watch: use the backend udp, or share a Transport::with_progress_thread with a \
              thread of its own",
             self.0
         )
@@ -179,7 +188,7 @@ impl BackendError {
         self.backend
     }
 
-    /// What the backend said.
+    /// The backend's error.
     #[must_use]
     pub fn io_error(&self) -> &io::Error {
         &self.source
@@ -210,16 +219,16 @@ impl From<BackendError> for io::Error {
     }
 }
 
-/// Why the helper of an [`super::Assisted`] had to stop.
+/// Why the helper of an [`super::SharedTransport`] had to stop.
 #[non_exhaustive]
-pub enum AssistedError {
+pub enum ProgressThreadError {
     /// Its thread could not be started.
     Thread(io::Error),
     /// The backend has failed: the transport cannot be used any more.
     Backend(BackendError),
 }
 
-impl fmt::Display for AssistedError {
+impl fmt::Display for ProgressThreadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread(error) => write!(f, "the helper thread cannot be started: {error}"),
@@ -228,9 +237,9 @@ impl fmt::Display for AssistedError {
     }
 }
 
-crate::debug_as_display!(AssistedError);
+crate::debug_as_display!(ProgressThreadError);
 
-impl Error for AssistedError {
+impl Error for ProgressThreadError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Thread(error) => Some(error),

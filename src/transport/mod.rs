@@ -53,12 +53,12 @@
 //! A transport has no thread of its own: it sends and receives, acknowledges and resends only while one of its methods
 //! runs. Methods that receive, flush, or wait to send make progress. A program that computes for longer than a peer
 //! waits ([`Config::death_timeout`](crate::Config::death_timeout)) calls [`Transport::progress`] now and then, or lets
-//! a helper thread do it: [`Transport::assisted`].
+//! a helper thread do it: [`Transport::with_progress_thread`].
 //!
 //! # Threads, processes, signals
 //!
 //! - A transport is `Send` and not `Sync`: one thread uses it at a time. Several threads each take a transport of their
-//!   own, or share an [`Assisted`].
+//!   own, or share an [`SharedTransport`].
 //! - After `fork`, the transport belongs to the parent, because both processes would write to one socket with the same
 //!   numbers. The child must not use it; dropping it there only closes the descriptor. (`Command` is no problem:
 //!   sockets are closed on exec.)
@@ -66,7 +66,6 @@
 //!   from a signal handler.
 //! - No input from the network makes a method panic. If a method unwinds all the same (a bug), drop the transport.
 
-mod assisted;
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod borrow;
@@ -74,6 +73,7 @@ mod builder;
 mod descriptor;
 pub mod environment;
 mod error;
+mod progress_thread;
 mod resolve;
 
 use std::{
@@ -87,16 +87,17 @@ use std::{
 use bytes::Bytes;
 
 use self::resolve::resolve;
-pub use self::{
-    assisted::{Assisted, Guard},
-    builder::Builder,
-    error::{
-        AssistedError, BackendError, BuildError, CloseError, FlushError, NoDescriptor, ResolveError, SendBlockingError,
-        WaitError,
-    },
-};
 #[cfg(feature = "tokio")]
 pub use self::{asynchronous::AsyncTransport, error::AsyncError};
+pub use self::{
+    builder::Builder,
+    environment::Routes,
+    error::{
+        BackendError, BuildError, CloseError, FlushError, NoDescriptor, ProgressThreadError, ResolveError,
+        SendBlockingError, WaitError,
+    },
+    progress_thread::{Guard, SharedTransport},
+};
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
     error::{AddPeerError, PeerError, SendError},
@@ -374,7 +375,7 @@ impl Transport {
             |transport, loan| {
                 let bytes = loan.bytes();
                 let token = transport.send_waiting(peer, options, move || Payload::Shared(bytes.clone()))?;
-                // Nobody else waits for this acknowledgement, so it would come late.
+                // No other call waits for this acknowledgement, so it would come late.
                 transport.driver.request_acks();
                 let returned = transport.driver.run(None, Acks::Now, |_| loan.is_returned());
                 returned.map_err(|error| transport.failed(error))?;
@@ -737,14 +738,8 @@ impl Backend for Gone {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            max_datagram: 512,
-            max_segments: 1,
-            max_batch: 512,
             receive_buffer: 0,
-            checksummed: true,
-            holds_references: false,
-            ack_bytes: usize::MAX,
-            receive_port: 0,
+            ..Capabilities::new(512)
         }
     }
 
@@ -761,10 +756,6 @@ impl Backend for Gone {
     }
 
     fn received(&mut self, _: usize) -> Received<'_> {
-        unreachable!("nothing is ever received")
-    }
-
-    fn take(&mut self, _: usize) -> Bytes {
         unreachable!("nothing is ever received")
     }
 

@@ -80,7 +80,7 @@ impl<'a> Builder<'a> {
     #[inline]
     pub fn placement(&mut self, placement: Placement) -> &mut Self {
         let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&placement.landing.to_be_bytes());
+        bytes[..4].copy_from_slice(&placement.region.to_be_bytes());
         bytes[8..].copy_from_slice(&placement.offset.to_be_bytes());
         self.put(Flags::PLACEMENT, bytes);
         self

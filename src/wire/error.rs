@@ -52,7 +52,7 @@ impl core::fmt::Display for Error {
             Self::SackWords(n) => write!(f, "acknowledgement bitmap of {n} words (1 to {MAX_SACK_WORDS})"),
             Self::Fragment => f.write_str("fragment does not lie inside its message"),
             Self::Bundle => f.write_str("records do not fill the bundle"),
-            Self::Unexpected => f.write_str("payload or extension that this kind of packet can not carry"),
+            Self::Unexpected => f.write_str("payload or extension that this kind of packet cannot carry"),
             Self::Checksum => f.write_str("checksum does not match"),
         }
     }

@@ -244,9 +244,9 @@ pub struct Fragment {
 /// The place of the payload in memory that the receiver has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The landing that the receiver granted.
-    pub landing: u32,
-    /// Offset in the landing, bytes.
+    /// The region that the receiver granted.
+    pub region: u32,
+    /// Offset in the region, bytes.
     pub offset: u64,
 }
 
@@ -271,7 +271,7 @@ pub struct Credit {
 }
 
 bitflags! {
-    /// What a side announces in its opening, beyond version 2. The bits of the upper half are
+    /// Features that a side announces in its opening, beyond version 2. The bits of the upper half are
     /// [`REQUIRED`](Self::REQUIRED).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct Features: u32 {
@@ -308,7 +308,7 @@ impl Features {
     pub const REQUIRED: Self = Self::from_bits_retain(0xffff_0000);
 
     /// The features that this release supports. (The other named features are not in use yet.)
-    pub const SUPPORTED: Self = Self::CHECKSUM;
+    pub const SUPPORTED: Self = Self::CHECKSUM.union(Self::SETTLE);
 
     /// The features in this set that this side does not support.
     #[must_use]

@@ -352,7 +352,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.flags().contains(Flags::PLACEMENT).then(|| {
             let both = u128::from_be_bytes(self.field(Flags::PLACEMENT));
             Placement {
-                landing: (both >> 96) as u32,
+                region: (both >> 96) as u32,
                 offset: both as u64,
             }
         })

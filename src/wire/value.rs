@@ -280,8 +280,8 @@ impl fmt::Display for Header {
         if let Some(Fragment { offset, total }) = self.fragment {
             write!(f, " frag {offset}/{total}")?;
         }
-        if let Some(Placement { landing, offset }) = self.placement {
-            write!(f, " landing {landing} at {offset}")?;
+        if let Some(Placement { region, offset }) = self.placement {
+            write!(f, " region {region} at {offset}")?;
         }
         if let Some(Timestamp { value, echo }) = self.timestamp {
             write!(f, " time {value} echo {echo}")?;

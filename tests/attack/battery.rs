@@ -159,7 +159,7 @@ impl Attacker {
     }
 }
 
-/// What an attack may do without having done harm.
+/// The limits within which an attack counts as harmless.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowed {
     /// Bytes that the process may grow by.
@@ -281,7 +281,7 @@ impl Battery {
         });
     }
 
-    /// What knows no session, from both addresses.
+    /// Packets that know no session, from both addresses.
     fn first_contact(&mut self, form: Form) {
         let name = format!("{form:?} of no session");
         self.attack(&name, &Setup::default(), Allowed::default(), |attacker| {
@@ -489,7 +489,7 @@ impl Battery {
     }
 }
 
-/// What an attack has changed that it must not change.
+/// The damage of an attack.
 fn harm(before: &Report, after: &Report, allowed: Allowed) -> Vec<String> {
     let mut trouble = after.trouble.clone();
     if !after.complete {

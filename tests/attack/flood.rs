@@ -1,4 +1,4 @@
-//! What a flood costs the honest pair: its goodput while the flood goes to it, against that while the same flood goes
+//! The cost of a flood for the honest pair: its goodput while the flood goes to it, against that while the same flood goes
 //! to another socket of the host, in turns.
 
 use std::{
@@ -32,7 +32,7 @@ const PART: Duration = Duration::from_millis(150);
 /// Between two looks at how much is due.
 const STEP: Duration = Duration::from_micros(50);
 
-/// What the flood is made of.
+/// The packets of the flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flood {
     RandomBytes,

@@ -4,7 +4,7 @@ use hikyaku::wire::{Base, Credit, Features, Flags, Header, Kind, Open, Sack, Seq
 
 use crate::honest::{chance, processor};
 
-/// What the packets of an attacker pretend to be.
+/// The forms of an attacker's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Opens a session, and brings data.
@@ -15,7 +15,7 @@ pub(crate) enum Form {
     Reset,
     /// "Your opening is of a session that is over."
     Refuse,
-    /// "I can not do what your opening requires."
+    /// "I cannot do what your opening requires."
     Incompatible,
     /// Credit without end, and a window of one byte.
     Credit,
@@ -79,7 +79,7 @@ fn first_sequence(open: &Open) -> Seq {
     Seq((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32)
 }
 
-/// What is in all forged messages.
+/// The payload of all forged messages.
 const PAYLOAD: &[u8] = b"this was forged by somebody who saw nothing at all";
 
 /// Writes packets.

@@ -29,7 +29,7 @@ const STREAMED: u64 = 4;
 /// For messages on their way to arrive, after an attack.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the pair does.
+/// The traffic of the pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Task {
@@ -90,7 +90,7 @@ pub(crate) struct Report {
     pub(crate) sides: [Stats; 2],
     /// Messages that have arrived, of both.
     pub(crate) messages: u64,
-    /// What should not have happened.
+    /// The error of a failed check.
     pub(crate) trouble: Vec<String>,
     /// Every message that was sent has arrived.
     pub(crate) complete: bool,

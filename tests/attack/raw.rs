@@ -1,4 +1,4 @@
-//! What an attacker needs of the kernel: packets with any source address, ICMP errors, a listener on the wire, a
+//! The attacker's means: packets with any source address, ICMP errors, a listener on the wire, a
 //! network namespace and a CPU of his own.
 #![expect(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! What a schedule must not do, whoever runs it: found by looking at it, so that no lucky order hides it.
+//! Hazards of a schedule. The test looks at the schedule itself, so that no lucky order hides one.
 
 use hikyaku::mpi::collectives::{Region, Schedule, Span, Step};
 

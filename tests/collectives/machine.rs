@@ -7,12 +7,12 @@ use hikyaku::{
     mpi::collectives::{Region, Schedule, Span, Step},
 };
 
-/// What data is made of. An element of a datatype is a few of these.
+/// The unit of data. An element of a datatype is a few of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Atom {
     /// Which place of the vector, or of whose block.
     pub(crate) key: u64,
-    /// Whose operands were reduced, in this order.
+    /// The ranks whose operands were reduced, in this order.
     pub(crate) ranks: Vec<usize>,
 }
 

@@ -97,7 +97,7 @@ fn end(pools: Option<Pools>) {
     println!("all buffers are back");
     let device = var("NETNS_DEVICE");
     if device.contains("zero-copy=yes") {
-        // The driver has closed the file of the memory: it can not be shown to another end, nor become larger.
+        // The driver has closed the file of the memory: it cannot be shown to another end, nor become larger.
         refused(&device, "one such link");
         refused("ring", "zero-copy=yes");
     }

@@ -9,7 +9,7 @@ use hikyaku::{
         error::Error,
     },
     sim::{
-        Cpu, Fault, Impairment, Network, Outcome, Polling, Queues, Rank, Relays, Simulation, SimulationError, Topology,
+        Cpu, Fault, Impairment, Network, Outcome, Polling, Queues, Rank, Routing, Simulation, SimulationError, Topology,
     },
 };
 
@@ -82,7 +82,7 @@ fn draw_shape(rng: &mut Prng, simulation: &mut Simulation, wild: Wild) {
     }
     // A relay that has crashed would cut off the processes behind it.
     if wild == Wild::All && rng.chance(300) {
-        network.relays = Some(rng.pick(&[Relays::Chain, Relays::Tree, Relays::Ring, Relays::Torus]));
+        network.routing = Some(rng.pick(&[Routing::Chain, Routing::Tree, Routing::Ring, Routing::Torus]));
     }
     simulation.polling = rng.pick(&[Polling::Helper, Polling::Process, Polling::Dedicated, Polling::Combined]);
     simulation.queues = Queues {

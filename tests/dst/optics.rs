@@ -71,7 +71,7 @@ fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
     simulation.network.per_host = 1;
     if rng.chance(700) {
         let network = &mut simulation.network;
-        (network.topology, network.relays) = (Topology::Direct, None);
+        (network.topology, network.routing) = (Topology::Direct, None);
     }
     let config = &mut simulation.config;
     if rng.chance(500) {

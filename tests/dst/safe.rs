@@ -22,9 +22,9 @@ pub(crate) fn i64s() -> Datatype {
 
 /// Polls at growing intervals, so that long faults do not take many polls.
 #[derive(Default)]
-pub(crate) struct Patience(u32);
+pub(crate) struct Timeout(u32);
 
-impl Patience {
+impl Timeout {
     pub(crate) fn wait(&mut self) {
         self.0 = (self.0 + 1).min(10);
         if let Err(error) = sim::compute(Duration::from_micros(1 << self.0)) {

@@ -10,7 +10,7 @@ use hikyaku::mpi::{
 
 use super::{
     prng::Prng,
-    safe::{Kept, Patience, ireceive, isend, receive, receive_matched},
+    safe::{Kept, Timeout, ireceive, isend, receive, receive_matched},
     script::Limits,
 };
 
@@ -193,12 +193,12 @@ pub(crate) fn talk(comm: &Communicator, talk: &Talk, incarnation: u32) -> Result
                 (status, selector)
             }
             2 => {
-                let mut patience = Patience::default();
+                let mut timeout = Timeout::default();
                 let message = loop {
                     if let Some(message) = comm.improbe(source, tag)? {
                         break message;
                     }
-                    patience.wait();
+                    timeout.wait();
                 };
                 (receive_matched(message, &mut room)?, selector)
             }
@@ -223,12 +223,12 @@ pub(crate) fn talk(comm: &Communicator, talk: &Talk, incarnation: u32) -> Result
     }
     for (number, selector, memory, mut request) in posted {
         let status = if rng.chance(300) {
-            let mut patience = Patience::default();
+            let mut timeout = Timeout::default();
             loop {
                 if let Some(status) = request.test()? {
                     break status;
                 }
-                patience.wait();
+                timeout.wait();
             }
         } else {
             request.wait()?

@@ -14,7 +14,7 @@ const BYTES: usize = (1 << 32) + 12_345;
 /// Where the sender has written something; the rest is zeros, of which the kernel has one page for all.
 const MARKS: [usize; 5] = [0, (1 << 31) + 1, (1 << 32) - 1, 1 << 32, BYTES - 1];
 
-/// What this machine can give us, bytes.
+/// The memory of this machine, bytes.
 fn available() -> usize {
     let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

@@ -59,7 +59,7 @@ fn packet_sockets_in_hugepages() {
     ));
 }
 
-/// What goes from a rank of the poller to another one never gets to the port.
+/// Messages between two ranks of a poller never reach the port.
 #[test]
 fn a_ring() {
     let nodes = Nodes::without_pollers(Link::Memif(vec![NO_HUGE]), "ring");

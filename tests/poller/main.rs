@@ -293,7 +293,7 @@ fn finish(process: Process) -> String {
     part::finish(process, PART_LIMIT)
 }
 
-/// What joins two pollers.
+/// The link between two pollers.
 enum Link {
     /// Memory, with these settings of DPDK.
     Memif(Vec<(&'static str, &'static str)>),
@@ -460,7 +460,7 @@ fn ranks_that_are_killed_cost_the_others_nothing() {
     }
 }
 
-/// What the processes of a job know, and others do not, is asked for by the poller, which has their endpoints.
+/// The poller, which has their endpoints, demands the secret that only processes of the job know.
 #[test]
 fn an_opening_must_know_the_job() {
     let nodes = Nodes::new("contact", 8_192);

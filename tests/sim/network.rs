@@ -1,11 +1,11 @@
-//! What networks do to messages.
+//! The effects of networks on messages.
 
 use std::{sync::Arc, time::Duration};
 
 use hikyaku::{
     Config,
     mpi::engine::{Communicator, Engine, Mode},
-    sim::{Cpu, Network, Outcome, Relays, Simulation, Topology},
+    sim::{Cpu, Network, Outcome, Routing, Simulation, Topology},
 };
 
 use super::support::{byte, pattern};
@@ -246,9 +246,9 @@ fn a_grid_of_crossbars_carries_everything() {
 
 #[test]
 fn relays_take_their_time() {
-    let sum = |relays| {
+    let sum = |routing| {
         let network = Network {
-            relays,
+            routing,
             ..Network::default()
         };
         let mut simulation = on(8, network);
@@ -256,7 +256,7 @@ fn relays_take_their_time() {
         let outcome = converge(&simulation, 100);
         (outcome.time, outcome.network.relayed)
     };
-    let ways = [None, Some(Relays::Torus), Some(Relays::Ring), Some(Relays::Chain)].map(sum);
+    let ways = [None, Some(Routing::Torus), Some(Routing::Ring), Some(Routing::Chain)].map(sum);
     assert_eq!(ways[0].1, 0);
     assert!(ways.windows(2).all(|pair| pair[0] < pair[1]), "{ways:?}");
 }

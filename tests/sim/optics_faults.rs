@@ -1,4 +1,4 @@
-//! What goes wrong on light paths, beside the paths.
+//! Faults on optical circuits.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -89,7 +89,7 @@ fn packets_on_light_paths_are_spoilt_and_written_down() {
         let written = fs::read(&file).unwrap();
         let notes = |note: &[u8]| written.windows(note.len()).filter(|window| *window == note).count() as u64;
         assert_eq!(notes(b"lost by chance"), faults.lost);
-        assert_eq!(notes(b"lost: no light path"), optics.dropped);
+        assert_eq!(notes(b"lost: no circuit"), optics.dropped);
         assert_eq!(
             simulation.run(program).unwrap(),
             outcome,

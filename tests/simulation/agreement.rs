@@ -1,4 +1,4 @@
-//! What two sides agree on when a session opens.
+//! The features that two sides agree on when a session opens.
 
 use std::time::Duration;
 

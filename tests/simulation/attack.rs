@@ -1,4 +1,4 @@
-//! What comes from the network may be anything: it is counted and dropped, and nobody else is harmed.
+//! Any bytes may come from the network: they are counted and dropped, and no other peer is harmed.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -229,7 +229,7 @@ fn forged_from_the_peers_address() {
     });
 }
 
-/// Resets quote a token; who does not know it can not end a session, and who replays an old reset neither.
+/// Resets quote a token; who does not know it cannot end a session, and who replays an old reset neither.
 #[test]
 fn forged_resets() {
     scenario("attack::forged_resets", 2, |seed| {
@@ -290,7 +290,7 @@ fn forged_opens_do_not_keep_a_restarted_peer_out() {
     });
 }
 
-/// Who opens in the name of a peer that has not called yet gets a session until that peer calls, and no longer.
+/// A stranger that opens in the name of a peer that has not called yet has a session only until that peer calls.
 #[test]
 fn a_forged_first_open_gives_way_to_the_peer() {
     scenario("attack::a_forged_first_open_gives_way_to_the_peer", 4, |seed| {
@@ -318,7 +318,7 @@ fn a_forged_first_open_gives_way_to_the_peer() {
     });
 }
 
-/// The processes of a job know what an opening must say: who does not can not come before the peer.
+/// The processes of a job know what an opening must say: who does not cannot come before the peer.
 #[test]
 fn a_forged_first_open_does_nothing_in_a_job() {
     scenario("attack::a_forged_first_open_does_nothing_in_a_job", 4, |seed| {

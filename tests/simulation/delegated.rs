@@ -108,7 +108,7 @@ fn split_pair(seed: u64) -> World {
     World::pair(seed, &options)
 }
 
-/// What a process says before its goodbye arrives, whichever of the two ways is the slower one.
+/// Messages sent before a goodbye arrive, whichever of the two ways is the slower one.
 #[test]
 fn a_goodbye_by_two_ways() {
     scenario("delegated::a_goodbye_by_two_ways", 40, |seed| {

@@ -132,7 +132,7 @@ fn one_way_stream_has_few_acks() {
     });
 }
 
-/// What arrives in one receive burst is acknowledged by at most one packet of its own.
+/// One receive burst is acknowledged by at most one packet of its own.
 #[test]
 fn one_ack_per_receive_burst() {
     scenario("discipline::one_ack_per_receive_burst", 2, |seed| {

@@ -57,7 +57,7 @@ fn misaddressed() {
     bystander_is_unharmed(&mut world);
 }
 
-/// With checksums on, a packet can not do without by having the flag that announces it flipped.
+/// With checksums on, a packet cannot do without by having the flag that announces it flipped.
 #[test]
 fn checksum_can_not_be_flipped_away() {
     let options = NodeOptions {

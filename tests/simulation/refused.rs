@@ -10,7 +10,7 @@ use crate::{
 };
 
 const MS: Duration = Duration::from_millis(1);
-/// What Linux quotes of a packet.
+/// The bytes of a packet that Linux quotes.
 const QUOTE: usize = 520;
 
 #[test]
@@ -37,7 +37,7 @@ fn dead_process_is_noticed_at_once() {
     });
 }
 
-/// What was under way uses up all that the dead one's host may say in a second.
+/// Packets under way use up all refusals that the dead peer's host may send in a second.
 #[test]
 fn dead_process_is_noticed_soon_under_load() {
     scenario("refused::dead_process_is_noticed_soon_under_load", 4, |seed| {
@@ -147,7 +147,7 @@ fn peer_that_has_moved_survives() {
     });
 }
 
-/// Who has never been heard may start later, where that is allowed; where all listen from the start, it is gone.
+/// A peer that was never heard may start later, where that is allowed; where all listen from the start, it is gone.
 #[test]
 fn refused_before_it_was_heard() {
     for late_peers in [false, true] {
@@ -197,7 +197,7 @@ fn forged_refusals_before_it_was_heard() {
     });
 }
 
-/// Who has said goodbye does not wait for the answer of somebody who has gone.
+/// A side that has said goodbye does not wait for the answer of a peer that has gone.
 #[test]
 fn goodbye_to_a_dead_process_ends() {
     scenario("refused::goodbye_to_a_dead_process_ends", 2, |seed| {

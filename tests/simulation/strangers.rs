@@ -29,7 +29,7 @@ const REST: Duration = Duration::from_secs(70);
 const QUIET: Duration = Duration::from_secs(60);
 const MAX_LEN: u64 = 5_000;
 
-/// What a stranger that is a process does after its first message.
+/// The behaviour of a stranger that is a process after its first message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Idles,

@@ -1,4 +1,4 @@
-//! What must hold for any datatype. A fuzz target is this function, too.
+//! Checks any datatype. A fuzz target calls this function, too.
 
 use hikyaku::mpi::datatype::{Datatype, Kind, Order};
 

@@ -1,4 +1,4 @@
-//! What must hold for any bytes. The fuzz targets are these functions too.
+//! Checks any bytes. The fuzz targets call these functions, too.
 
 use hikyaku::wire::{Error, Header, MAX_HEADER_LEN, Packet, Record, Records, checksum, pretty::Pretty};
 

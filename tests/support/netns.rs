@@ -52,7 +52,7 @@ impl Veth {
     ///
     /// # Panics
     ///
-    /// If root can not make it, which is a failure and no missing permission.
+    /// If root cannot make it, which is a failure and no missing permission.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         if let Some(why) = obstacle() {
             static SAID: Once = Once::new();
@@ -67,7 +67,7 @@ impl Veth {
         let id = unique_name();
         let a = Namespace::new(format!("{id}-a"), 1);
         let b = Namespace::new(format!("{id}-b"), 2);
-        // Made inside the namespaces: the names can not clash with the host's, and go when the namespaces go.
+        // Made inside the namespaces: the names cannot clash with the host's, and go when the namespaces go.
         ip(&format!(
             "link add {INTERFACE} mtu {mtu} netns {} type veth peer name {INTERFACE} mtu {mtu} netns {}",
             a.name, b.name
@@ -242,7 +242,7 @@ impl Namespace {
 ///         fd77::1                 veth1 10.78.0.254  ── path MTU, 9000 ── veth0 10.78.0.2, fd78::2
 /// ```
 ///
-/// What is too large is answered by ICMP on the way from `a` to `b`, and silently lost on the way back.
+/// A datagram that is too large is answered by ICMP on the way from `a` to `b`, and silently lost on the way back.
 #[derive(Debug)]
 pub(crate) struct Routed {
     /// One end.
@@ -257,7 +257,7 @@ impl Routed {
     ///
     /// # Panics
     ///
-    /// If root can not make it.
+    /// If root cannot make it.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         let Veth { a, b: mut router } = Veth::new(9000)?;
         let mut b = Namespace::new(format!("{}-b2", router.name.trim_end_matches("-b")), 2);
@@ -307,7 +307,7 @@ impl Routed {
         }
     }
 
-    /// The router says nothing any more about what it can not forward.
+    /// The router says nothing any more about what it cannot forward.
     pub(crate) fn block_icmp(&self) {
         self.router.block_icmp("output");
     }
@@ -464,7 +464,7 @@ fn unique_name() -> String {
     format!("{PREFIX}{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Why namespaces can not be made here.
+/// Why namespaces cannot be made here.
 fn obstacle() -> Option<String> {
     for (program, args) in [("ip", ["-V"]), ("nft", ["-v"])] {
         if let Err(error) = Command::new(program).args(args).output() {

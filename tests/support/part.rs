@@ -4,7 +4,7 @@ use std::{env, process::Command, time::Duration};
 
 use super::netns::{Process, ROLE};
 
-/// What starts the part `role` here, and not in a namespace.
+/// The command that starts the part `role` here, and not in a namespace.
 pub(crate) fn command(role: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env::current_exe().expect("a test knows its binary"));
     command

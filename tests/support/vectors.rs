@@ -13,7 +13,7 @@ pub(crate) struct Vector {
     /// File name without extension.
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// What the lines say, from first to last.
+    /// The meanings of the lines, from first to last.
     pub(crate) fields: Vec<Field>,
     /// Why it is not a packet, if it is none.
     pub(crate) error: Option<String>,
@@ -74,7 +74,7 @@ fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a packet says, in the order of its bytes.
+/// The fields of a packet, in the order of its bytes.
 pub(crate) fn fields(bytes: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
     let mut fields = Vec::new();
     let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
@@ -104,7 +104,7 @@ pub(crate) fn fields(bytes: &[u8], packet: &Packet<&[u8]>) -> Vec<Field> {
         add("fragment.total", fragment.total.to_string());
     }
     if let Some(placement) = header.placement {
-        add("placement.landing", placement.landing.to_string());
+        add("placement.region", placement.region.to_string());
         add("placement.offset", placement.offset.to_string());
     }
     if let Some(timestamp) = header.timestamp {

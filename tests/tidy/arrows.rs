@@ -30,14 +30,14 @@ struct Source {
     module: Module,
     /// Without comments, strings, tests and imports.
     code: String,
-    /// What it defines, methods and parts of implementations included.
+    /// The names that it defines, methods and parts of implementations included.
     defined: BTreeSet<String>,
     imports: Vec<Import>,
     /// Modules written within it.
     inline: Vec<(std::ops::Range<usize>, Module)>,
 }
 
-/// What a path leads to.
+/// The item that a path leads to.
 #[derive(Clone, PartialEq)]
 enum Found {
     Item(usize),
@@ -277,7 +277,7 @@ fn use_statements(code: &str) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// What stands between the end of the statement before and `at`.
+/// The text between the end of the previous statement and `at`.
 fn statement_before(code: &str, at: usize) -> &str {
     let start = code[..at].rfind([';', '{', '}', ']']).map_or(0, |end| end + 1);
     &code[start..at]

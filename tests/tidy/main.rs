@@ -13,7 +13,7 @@ use source::{climbs_out, code_of, crate_paths, root, rust_files, squeezed, witho
 
 /// A room (a folder or a file directly under `src`) and those that it may name by `crate::`. Itself is understood.
 ///
-/// What both the core and others use comes first, then the layers, lowest first.
+/// The rooms: those that both the core and others use come first, then the layers, lowest first.
 const ROOMS: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("prng", &[]),
@@ -101,6 +101,20 @@ const ROOMS: &[(&str, &[&str])] = &[
             "table",
         ],
     ),
+    // Memory beside the network, between processes of one host.
+    (
+        "routes",
+        &[
+            "backends",
+            "config",
+            "events",
+            "progress",
+            "reliability",
+            "ring",
+            "shm",
+            "time",
+        ],
+    ),
     (
         "transport",
         &[
@@ -109,6 +123,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "helper",
             "progress",
             "poller",
+            "routes",
             "messaging",
             "reliability",
             "wire",
@@ -381,7 +396,7 @@ const PACKAGES: [(&str, &[&str]); 7] = [
     ("crates/mpi-derive", &["src/"]),
     ("crates/papers", &["src/"]),
 ];
-/// What every package has: ours, then what cargo adds.
+/// The files of every package: ours, then those that cargo adds.
 const IN_EACH: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 const ADDED: [&str; 4] = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig"];
 /// Fields by which a package is found and judged.

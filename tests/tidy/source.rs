@@ -110,7 +110,7 @@ pub(crate) fn code_of(text: &str) -> String {
     String::from_utf8(code).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// What follows a `'` is one character and a `'`: no lifetime.
+/// Whether a `'` is followed by one character and a `'`: then it is no lifetime.
 fn closes_soon(after: &str) -> bool {
     let mut characters = after.chars();
     characters.next().is_some() && characters.next() == Some('\'')

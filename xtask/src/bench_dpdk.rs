@@ -15,7 +15,7 @@ const TURNS: usize = 11;
 const TCP: &str = "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo";
 const USAGE: &str = "bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE] (default: memif)";
 
-/// What is run: arguments of the program in Rust and of that in C, what the time is of, and what stands before it in the
+/// A case: arguments of the program in Rust and of that in C, the time that is measured, and the text before it in the
 /// output.
 struct Program {
     name: &'static str,

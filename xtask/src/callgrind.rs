@@ -53,7 +53,7 @@ fn dpdk_is_here() -> bool {
 /// A program whose cases are counted.
 struct Bench {
     name: &'static str,
-    /// What comes between `cargo bench -p hikyaku` and the name.
+    /// The arguments between `cargo bench -p hikyaku` and the name.
     features: &'static str,
     /// The function of a case inside which is counted, with all that it calls.
     measured: fn(&str) -> &'static str,

@@ -1,6 +1,6 @@
 //! Goodput over a veth pair between two namespaces, without loss and with it: `hikyaku bench bandwidth`.
 //!
-//! Runs without and with loss take turns, so that a ratio is of the same minute of a shared machine. Loss is a rule of nftables at each end's input. A rule costs processor time for each
+//! Runs without and with loss take turns, so that a ratio is of the same minute of a shared machine. Loss is a rule of nftables at each end's input. A rule costs CPU time for each
 //! datagram whether it drops any or not (a tenth of the goodput here), so the run without loss has one too, which never
 //! drops: what is compared is loss, not the firewall. A third run without any rule shows that cost. The rule sees what
 //! the driver hands up, and a burst that the sender's kernel has not split (GSO, TSO) crosses a veth pair as one packet: one drop would be up to
@@ -15,7 +15,7 @@ use crate::shell::{self, Cmd};
 
 const TURNS: usize = 10;
 const PERCENT: f64 = 1.0;
-/// What is done to datagrams that come in: nothing; a rule that drops none; the same rule dropping 1 %.
+/// The treatment of incoming datagrams: no rule; a rule that drops none; the same rule dropping 1 %.
 const RULES: [Option<&str>; 3] = [
     None,
     Some("numgen random mod 100 > 99 drop"),

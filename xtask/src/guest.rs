@@ -16,7 +16,7 @@ pub(crate) fn rules(steps: &mut Steps) -> Result<(), String> {
     let guest = Cmd::new(SCRIPT).args([folder.display().to_string()]);
     let obstacle = match shell::missing(&["qemu-system-x86_64", "apt-get", "dpkg-deb"]) {
         Some(missing) => Some(missing),
-        None if ARCH != "x86_64" => Some(format!("the guest has another processor than {ARCH}")),
+        None if ARCH != "x86_64" => Some(format!("the guest has another CPU than {ARCH}")),
         None => guest
             .run()
             .err()

@@ -8,7 +8,7 @@ use crate::{
     steps::Steps,
 };
 
-/// What is to be published; `tests/tidy` says what belongs in each.
+/// The packages to publish; `tests/tidy` says what belongs in each.
 const PACKAGES: [&str; 7] = [
     "hikyaku",
     "hikyaku-bench",
@@ -24,7 +24,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const DOCUMENTED: &str = "-p hikyaku -p hikyaku-mpi -p hikyaku-mpi-derive -p hikyaku-dpdk-sys -p hikyaku-bench \
                           -p hikyaku-papers --all-features";
 
-/// What the chore `packages` does.
+/// Runs the chore `packages`.
 pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     build(steps)?;
     document(steps)

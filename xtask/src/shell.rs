@@ -104,7 +104,7 @@ impl Cmd {
         self.command().output()
     }
 
-    /// What it prints on standard output, if it succeeds.
+    /// Its standard output, if it succeeds.
     pub(crate) fn stdout(&self) -> Option<String> {
         let output = self.output().ok()?;
         output
@@ -191,7 +191,7 @@ pub(crate) fn rustc_version() -> String {
         .map_or_else(|| "unknown".to_owned(), |version| version.trim().to_owned())
 }
 
-/// What of `tools` is missing, as the end of a sentence, or `None`.
+/// The missing ones of `tools`, as the end of a sentence, or `None`.
 pub(crate) fn missing(tools: &[&str]) -> Option<String> {
     let missing: Vec<&str> = tools.iter().copied().filter(|tool| which(tool).is_none()).collect();
     (!missing.is_empty()).then(|| format!("{} not installed (cargo xtask setup)", missing.join(", ")))

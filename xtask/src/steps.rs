@@ -10,7 +10,7 @@ enum Outcome {
     Skipped(String),
 }
 
-/// What ran so far.
+/// The steps that have run so far.
 #[derive(Default)]
 pub(crate) struct Steps {
     done: Vec<(String, Duration, Outcome)>,

@@ -18,7 +18,7 @@ const MIRI: [&str; 5] = [
     "messaging::arena",
 ];
 
-/// What `setup` installs: a name with the purpose, whether it is here, and the command that installs it.
+/// A tool that `setup` installs: a name with the purpose, whether it is here, and the command that installs it.
 pub(crate) fn wanted() -> Result<Vec<(String, bool, String)>, String> {
     let oldest = rust_version()?;
     Ok(vec![
@@ -60,7 +60,7 @@ pub(crate) fn miri(steps: &mut Steps) -> Result<(), String> {
     steps.run_unless(obstacle, "miri", &command)
 }
 
-/// What threads use without the compiler's help, in all orders: `tests/loom`, a workspace of its own.
+/// Tries all orders of threads in code that they use without the compiler's help: `tests/loom`, a workspace of its own.
 pub(crate) fn loom(steps: &mut Steps) -> Result<(), String> {
     let command = Cmd::parse("cargo test --manifest-path tests/loom/Cargo.toml --target-dir")
         .args([&*shell::target_dir().join("loom").to_string_lossy()])

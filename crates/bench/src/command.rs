@@ -36,7 +36,7 @@ pub struct BenchArgs {
 pub struct WorkerArgs {
     /// Control socket of the driver.
     address: String,
-    /// What to say to it.
+    /// The command for it.
     key: String,
 }
 
@@ -79,7 +79,7 @@ enum Bench {
     /// Many senders, one receiver
     #[command(after_help = incast::EXAMPLES)]
     Incast(IncastArgs),
-    /// What is lost while a process computes, with and without a poller (feature dpdk)
+    /// Packets that are lost while a process computes, with and without a poller (feature dpdk)
     #[command(after_help = overflow::EXAMPLES)]
     Overflow(OverflowArgs),
     /// The protocol alone: two endpoints in one thread
@@ -149,7 +149,7 @@ pub fn work(args: &WorkerArgs) -> Result<(), Failure> {
     // The kernel sends this process away when its driver goes, however the driver goes.
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     let stream = TcpStream::connect(address)
-        .map_err(|error| Failure::usage(format!("bench-worker: can not reach a driver at {address}: {error}")))?;
+        .map_err(|error| Failure::usage(format!("bench-worker: cannot reach a driver at {address}: {error}")))?;
     worker::run(stream, key).map_err(|failure| match failure {
         // The driver says what happened; twice is once too often.
         Failure::Run(_) => Failure::run("the worker ends: its driver has gone"),

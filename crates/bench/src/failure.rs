@@ -7,7 +7,7 @@ use crate::machine::interrupt;
 /// The kinds of failure that a caller can tell apart by the exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// What was asked for can not be done: exit code 2.
+    /// The request cannot be carried out: exit code 2.
     Usage(String),
     /// It could have been done, and went wrong: exit code 1.
     Run(String),

@@ -2,7 +2,7 @@
 //! shown.
 //!
 //! This is a part of the command line, in a crate of its own because what it compares with (QUIC, KCP, memif) and what
-//! draws its figures is nobody's dependency but its own. Commands own their arguments: [`BenchArgs`] goes to [`run`],
+//! draws its figures are dependencies of this crate alone. Commands own their arguments: [`BenchArgs`] goes to [`run`],
 //! [`TuneArgs`](tune::TuneArgs) to [`tune::run`].
 //!
 //! | room | holds |

@@ -9,7 +9,7 @@ use crate::{
     transports::settings::{Preset, Wait},
 };
 
-/// What hikyaku is compared with.
+/// The transports that hikyaku is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Opponent {
     /// Kernel TCP with `TCP_NODELAY`.
@@ -24,7 +24,7 @@ pub(crate) enum Opponent {
     Quinn,
 }
 
-/// What is measured.
+/// The level or operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
     /// Messages of the transport.
@@ -36,7 +36,7 @@ pub(crate) enum Level {
 /// Options of benchmarks between the ranks of an MPI job.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct World {
-    /// What is measured: only mpi has these operations
+    /// The level to measure: only mpi has these operations
     #[arg(
         long,
         value_enum,
@@ -74,7 +74,7 @@ pub(crate) struct Turns {
     /// Bytes of an IP packet [default: the interface's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(576..=65_536))]
     pub mtu: Option<u32>,
-    /// What comes out.
+    /// The output.
     #[command(flatten)]
     pub output: Output,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Common {
     /// Device of the backend dpdk: memif, af_packet:iface=NAME, …; `A+B`: of the driver and of the worker
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// What is measured: transport, mpi (sends and receives of MPI over it), or both
+    /// The level to measure: transport, mpi (sends and receives of MPI over it), or both
     #[arg(
         long,
         value_enum,
@@ -113,7 +113,7 @@ pub(crate) struct Common {
     /// Rounds in which all transports take turns; fewer than 20 are for trying out [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
-    /// What to compare with
+    /// Transports to compare with
     #[arg(
         long,
         value_enum,
@@ -128,7 +128,7 @@ pub(crate) struct Common {
     /// Settings of hikyaku's protocol
     #[arg(long, value_enum, default_value = "default", value_name = "PRESET")]
     pub config: Preset,
-    /// What comes out.
+    /// The output.
     #[command(flatten)]
     pub output: Output,
     /// Be the answering host: wait here for one driver. Options of the measurement are the driver's

@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// The first line.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Header {
-    /// What it is a trace of: `hikyaku`.
+    /// The program that wrote it: `hikyaku`.
     trace: String,
     version: u32,
     /// The rank.
@@ -118,7 +118,7 @@ pub struct Call {
     pub requests: Vec<u64>,
     /// The number of what it has begun.
     pub request: Option<u64>,
-    /// What has ended with it.
+    /// The requests that ended with it.
     pub ended: Vec<Status>,
     /// The communicator that it made.
     pub made: Option<Made>,
@@ -162,7 +162,7 @@ struct Footer {
     time: u64,
 }
 
-/// What one rank has written.
+/// The trace of one rank.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// The file.
@@ -190,7 +190,7 @@ impl Trace {
 /// Why there is nothing to show.
 #[derive(Debug)]
 pub enum TraceError {
-    /// A file or directory can not be read.
+    /// A file or directory cannot be read.
     Read(PathBuf, io::Error),
     /// A directory without traces.
     Nothing(PathBuf),

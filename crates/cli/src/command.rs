@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "hikyaku", version, about, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }

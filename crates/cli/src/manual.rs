@@ -25,7 +25,7 @@ Examples:
   hikyaku man | man -l -                                the page of the whole command, here
   hikyaku man ~/.local/share/man/man1                   all pages; then: man hikyaku-bench-latency";
 
-/// What a paragraph of `--help` begins with that is to be printed line by line.
+/// The beginning of a paragraph of `--help` that is printed line by line.
 const EXAMPLES: &str = "Examples:\n";
 
 /// Options of `completions`.
@@ -148,7 +148,7 @@ mod tests {
         command
     }
 
-    /// What the root of the command line has is said again in `shown`.
+    /// `shown` repeats the options of the root of the command line.
     #[test]
     fn the_root_is_that_of_the_command_line() {
         let (mut all, shown) = (Cli::command(), built());

@@ -19,11 +19,11 @@ Examples:
                                                         two of them on one host, to try it out
 
 The address is the port's own: no interface of the kernel may have it. It ends by Ctrl-C or SIGTERM, with a table of what \
-it has done; its processes then fail with an error that says so. Give it a processor of its own (taskset -c 1 hikyaku \
-poller …) and --wait spin; with fewer processors than that --wait nap. HIKYAKU_DPDK_* are described by `hikyaku doctor` \
+it has done; its processes then fail with an error that says so. Give it a core of its own (taskset -c 1 hikyaku \
+poller …) and --wait spin; with fewer cores than that --wait nap. HIKYAKU_DPDK_* are described by `hikyaku doctor` \
 and in docs/dpdk.md.";
 
-/// What a poller does while there is nothing to do.
+/// The behaviour of an idle poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Wait {
     /// Looks again and again.
@@ -54,7 +54,7 @@ pub(crate) struct PollerArgs {
     /// Buffers for received packets
     #[arg(long, value_name = "N", default_value_t = 8_192)]
     buffers: u32,
-    /// What to do while there is nothing to do
+    /// How to wait while there is nothing to do
     #[arg(long, value_enum, default_value_t = Wait::Adaptive)]
     wait: Wait,
 }
@@ -123,7 +123,7 @@ fn spin(wait: Wait) -> Option<Duration> {
     }
 }
 
-/// What it has done.
+/// Statistics of the poller.
 #[cfg(feature = "dpdk")]
 fn table(poller: &hikyaku::poller::Poller) -> String {
     let (stats, port, pools) = (poller.stats(), poller.dpdk_stats(), poller.pools());

@@ -159,7 +159,7 @@ fn tuning_gives_settings_that_can_be_used() {
     }
     let settings = document["settings"].as_object().expect("settings");
     assert_eq!(settings.len(), 4, "{document}");
-    // Whoever reads them refuses what can not be understood.
+    // The reader refuses options that it does not understand.
     let mut with = command("bench barrier --np 2 --iterations 2 --rounds 1 --format json --wait adaptive");
     with.envs(
         settings
@@ -174,7 +174,7 @@ fn tuning_gives_settings_that_can_be_used() {
     }
 }
 
-/// What is found can be given to the simulator, and stands beside what was measured.
+/// The found costs can be given to the simulator, and stand beside the measured times.
 #[cfg(feature = "sim")]
 #[test]
 fn a_simulated_host_is_fitted_to_this_one() {
@@ -378,9 +378,9 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench latency --wait patiently", "adaptive"),
         ("bench latency --mtu 70000", "65536"),
         ("bench latency --plot figure.png", ".svg"),
-        ("bench latency --connect no.such.host.invalid:1", "can not resolve"),
-        ("bench latency --listen no.such.host.invalid:1", "can not resolve"),
-        ("bench latency --connect 127.0.0.1:1", "can not connect"),
+        ("bench latency --connect no.such.host.invalid:1", "cannot resolve"),
+        ("bench latency --listen no.such.host.invalid:1", "cannot resolve"),
+        ("bench latency --connect 127.0.0.1:1", "cannot connect"),
         ("bench latency --connect a --listen b", "cannot be used with"),
         ("bench incast --senders 2 --np 3", "--np and --senders"),
         ("bench", "Usage"),
@@ -524,7 +524,7 @@ fn the_doctor_looks_at_everything() {
     );
 }
 
-/// A process that computes loses more than a poller does; with several queues a flood holds nobody else up.
+/// A process that computes loses more than a poller does; with several queues a flood holds up only its own target.
 #[cfg(feature = "dpdk")]
 fn overflow() {
     let document = json("bench overflow --seconds 1 --descriptors 64 --format json");

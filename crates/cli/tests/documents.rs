@@ -40,7 +40,7 @@ const NEEDS: [(&str, &str); 14] = [
     ("…", "leaves something open"),
 ];
 
-/// What the first word of a command may be, besides ours and `cargo`; not run.
+/// First words of commands besides ours and `cargo`; they are not run.
 const OTHERS: [&str; 8] = [
     "mpirun",
     "mpiexec",
@@ -191,7 +191,7 @@ fn here(command: &str) -> Result<String, &'static str> {
     Ok(command)
 }
 
-/// What is wrong with a command that is not run.
+/// The mistake in a command that is parsed but not run.
 fn complaint(command: &str) -> Option<String> {
     let mut words = command.split_whitespace().skip_while(|word| word.contains('='));
     let first = words.next()?;

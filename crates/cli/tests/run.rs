@@ -87,7 +87,7 @@ impl Dir {
         path
     }
 
-    /// What stands for ssh: other hosts are this one.
+    /// A stand-in for ssh: it starts the processes of other hosts on this one.
     fn ssh(&self) -> String {
         self.script(
             "ssh",
@@ -253,7 +253,7 @@ fn events_are_printed_if_asked_for() {
     }
     let output = run(Some("loud"));
     assert_eq!(output.status.code(), Some(2));
-    let says = "hikyaku: the environment has HIKYAKU_LOG=loud, which can not be understood";
+    let says = "hikyaku: the environment has HIKYAKU_LOG=loud, which cannot be understood";
     assert!(err(&output).starts_with(says), "{}", err(&output));
 }
 

@@ -15,7 +15,7 @@ fn run(line: &str) -> Output {
     command.output().expect("the command starts")
 }
 
-/// What a command prints that succeeds.
+/// The output of a command that succeeds.
 fn printed(line: &str) -> String {
     let output = run(line);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -23,7 +23,7 @@ fn printed(line: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// What one says that fails, with this exit code and without a result or a panic.
+/// The error of a command that fails with this exit code, without a result or a panic.
 fn failed(line: &str, code: i32) -> String {
     let output = run(line);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -197,7 +197,7 @@ fn ports_and_wavelengths_change() {
     assert!(said.contains("no host 3; the job has 3, from 0 to 2"), "{said}");
 }
 
-/// Wires and processors are those that were asked for, in a replay, too.
+/// Wires and cores are those that were asked for, in a replay, too.
 #[test]
 fn what_packets_cost_is_what_is_said() {
     let barrier = r#"{"call":"MPI_Barrier","begin":100,"end":200}"#;
@@ -264,7 +264,7 @@ fn a_replay_says_what_is_wrong() {
     assert!(said.contains("/no/such/directory"), "{said}");
 }
 
-/// What programs do not do, and damaged traces say: an error that names the line, whatever memory it is about.
+/// Damaged traces say things that no program does: the error names the line, whatever memory it is about.
 #[test]
 fn a_replay_survives_what_no_program_does() {
     let timed = |calls: &[&str]| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What the command says where: on a terminal, into a file; and what shells and `man` are told of it.
+//! The output of the command on a terminal and into a file; completions and man pages.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ use nix::pty::{OpenptyResult, Winsize, openpty};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hikyaku");
 /// Some dozen steps.
 const STEPS: &str = "bench core --sizes 8,64 --iterations 50 --rounds 4";
-/// What has a say in colours.
+/// The variables that affect colours.
 const COLOURS: [&str; 4] = ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"];
 
 fn command(line: &str) -> Command {
@@ -33,7 +33,7 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-/// What `command` says to a terminal of 100 columns that is its standard error and, with `all`, its output.
+/// The output of `command` on a terminal of 100 columns: its standard error and, with `all`, its standard output.
 fn on_a_terminal(mut command: Command, all: bool) -> String {
     let size = Winsize {
         ws_row: 24,

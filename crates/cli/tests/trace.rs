@@ -127,7 +127,7 @@ fn ranks_append_their_counters() {
     }
 }
 
-/// What can not be written is said at the beginning, not after all the work.
+/// A file that cannot be written is reported at the beginning, not after all the work.
 #[test]
 fn a_bad_file_for_counters_is_named() {
     let done = job(&[("HIKYAKU_STATS", "/nowhere/counters")], &["-n", "1", "RANK"]);

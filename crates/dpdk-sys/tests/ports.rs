@@ -31,7 +31,7 @@ unsafe fn bytes<'a>(mbuf: *mut rte_mbuf) -> &'a mut [u8] {
     }
 }
 
-/// What docs.rs documents is what there is: with another DPDK, the types that its own consist of have other names.
+/// The bindings for docs.rs agree with the installed DPDK, except for the names of types that only DPDK itself uses.
 #[test]
 fn documented_bindings_are_those_that_are_made() {
     let (made, documented) = (concat!(env!("OUT_DIR"), "/bindings.rs"), "bindings/22.11-x86_64.rs");

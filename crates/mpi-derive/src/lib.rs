@@ -25,17 +25,17 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     let fields = match &input.data {
         Data::Struct(DataStruct { fields, .. }) => fields,
         Data::Enum(data) => {
-            let text = "an enum can not derive Equivalence: not all bytes that may be received are one of its values; \
+            let text = "an enum cannot derive Equivalence: not all bytes that may be received are one of its values; \
                         send a number instead";
             return Err(Error::new(data.enum_token.span(), text));
         }
         Data::Union(data) => {
-            let text = "a union can not derive Equivalence: which of its fields is to be sent is not known";
+            let text = "a union cannot derive Equivalence: which of its fields is to be sent is not known";
             return Err(Error::new(data.union_token.span(), text));
         }
     };
     if !input.generics.params.is_empty() {
-        let text = "a struct with parameters can not derive Equivalence: its datatype is made once; derive it for a \
+        let text = "a struct with parameters cannot derive Equivalence: its datatype is made once; derive it for a \
                     struct without them that holds the one that is needed";
         return Err(Error::new(input.generics.params.span(), text));
     }
@@ -49,7 +49,7 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
     let offsets: Vec<_> = places
         .map(|member| quote!(::core::mem::offset_of!(#name, #member)))
         .collect();
-    // At the field's type, so that the compiler points there if it can not be sent.
+    // At the field's type, so that the compiler points there if it cannot be sent.
     let fields_of: Vec<_> = types
         .iter()
         .map(|field| quote_spanned!(field.span()=> <#field as #internal::Field>))

@@ -25,7 +25,7 @@ pub(crate) fn main() -> Result<(), Error> {
     })?;
     assert_eq!(x, y);
 
-    // It fills up as long as nobody receives.
+    // It fills up as long as no rank receives.
     let mut sent = 0;
     let full = loop {
         match next.buffered_send(&x) {

@@ -324,7 +324,7 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// What one step of time multiplies each element of the own spectrum by.
+    /// The factors by which one step of time multiplies each element of the own spectrum.
     fn evolution(&self) -> Vec<f64> {
         let [nx, _, nz] = self.problem.len;
         // A frequency above half of the length is a negative one.
@@ -385,7 +385,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What NPB says that the checksums are.
+/// The checksums that NPB gives.
 const CLASS_S: [(f64, f64); 6] = [
     (554.6087004964, 484.5363331978),
     (554.6385409189, 486.5304269511),

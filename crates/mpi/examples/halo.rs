@@ -7,7 +7,7 @@
 //! SIZE (default 16) is the number of sites along each side, STEPS (default 5) how often each site becomes the mean of its
 //! six neighbours and itself. The lattice has no edges: it goes around in all directions. Each rank has a block of it
 //! with ghost sites around, and swaps its six faces with its neighbours at once, in both directions, from and to where
-//! they lie: a face is a datatype (`MPI_Type_create_subarray`), and nobody copies it to a buffer first.
+//! they lie: a face is a datatype (`MPI_Type_create_subarray`), and is not copied to a buffer first.
 //!
 //! After the last step all sites, and all ghosts with the sites that they stand for, are compared with those of a lattice
 //! that this rank computes alone. Rank 0 says how long an exchange took, and how many bytes a second that is.
@@ -28,7 +28,7 @@ struct Block {
     /// How many own sites there are along each dimension.
     sites: [usize; 3],
     values: Vec<f64>,
-    /// What to send to and where to receive from, for each dimension: before, after.
+    /// The neighbours in each dimension: before, after.
     faces: [[Face; 2]; 3],
 }
 
@@ -149,7 +149,7 @@ fn around(index: usize, size: usize) -> usize {
     (index + size - 1) % size + 1
 }
 
-/// What a site is at first: its number in the whole lattice.
+/// The initial value of a site: its number in the whole lattice.
 fn first_value(size: usize, site: [usize; 3]) -> f64 {
     site.iter().fold(0, |number, index| number * size + index - 1) as f64
 }

@@ -1,4 +1,4 @@
-//! What a program sees of a rank that is lost, and how the others go on without it.
+//! A rank is lost: which errors a program sees, and how the other ranks go on without it.
 //!
 //! ```text
 //! hikyaku run -n 4 --on-failure continue target/release/examples/lost \
@@ -7,11 +7,11 @@
 //!
 //! The last rank is in trouble, the others tell what becomes of their calls:
 //!
-//! - `barrier`, `receive`, `probe`, `collective`: it does nothing, until somebody kills it (its process id is printed), while the
+//! - `barrier`, `receive`, `probe`, `collective`: it does nothing, until the user kills it (its process id is printed), while the
 //!   others wait in a barrier, to receive from it (with a length that is known, or not), or in a large reduction;
 //! - `leave`: it exits in the middle, as if all were well;
 //! - `finalize`: it ends MPI while the others add numbers, of which none gets a sum;
-//! - `several`: every second rank does nothing, until somebody kills them, while the others wait to receive from each;
+//! - `several`: every second rank does nothing, until the user kills them, while the others wait to receive from each;
 //! - `compute`: it computes for so long (default 1000), without calling MPI, while the others send to it and then wait in
 //!   a barrier. That is no trouble: it is only late.
 //!
@@ -26,7 +26,7 @@ use mpi::{Error, Rank, collective::SystemOperation, topology::SimpleCommunicator
 /// So many messages for a rank that computes, more than go unacknowledged.
 const LETTERS: u64 = 1_000;
 
-/// What the others do; it ends with an error when the last rank is lost.
+/// The work of the other ranks; it ends with an error when the last rank is lost.
 fn wait_for(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Error> {
     match how {
         "receive" => {
@@ -65,7 +65,7 @@ pub(crate) fn begin(world: &SimpleCommunicator, last: Rank) -> Result<(), Error>
     world.process_at_rank(last).send(&0_u8)
 }
 
-/// What the others see of it when the last rank is lost, and how they go on.
+/// The errors that the other ranks see when the last rank is lost, and how they go on.
 pub(crate) fn go_on_without(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Error> {
     let rank = world.rank();
     let Err(error) = wait_for(world, last, how) else {

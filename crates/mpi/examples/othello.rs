@@ -6,7 +6,7 @@
 //!
 //! From the opening position, MOVES moves (default 6) are played, each the best one by a search of DEPTH (default 6)
 //! half-moves with alpha-beta pruning. Rank 0 divides each search into the answers to the possible moves; a rank that has
-//! nothing to do asks for one, with the value of its last one, and rank 0 answers whoever asks first, with the bounds
+//! nothing to do asks for one, with the value of its last one, and rank 0 answers the first that asks, with the bounds
 //! that are known by then. Alone, rank 0 does all of them.
 //!
 //! Which positions are searched depends on who is fast; move and value do not, and rank 0 compares them with those of a

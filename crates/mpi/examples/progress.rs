@@ -10,7 +10,7 @@
 //! computes: half of that time is what it takes to wake a thread, and an operation that wakes its target and then its origin
 //! takes twice as long. Finally two ranks that only look at their own windows hand a token to and fro.
 //!
-//! With `hogs` rank 0 has a thread beside that computes, so that with two processors none is ever idle (to be run with
+//! With `hogs` rank 0 has a thread beside that computes, so that with two cores none is ever idle (to be run with
 //! `HIKYAKU_WAIT=block`: rank 0 would be the third that computes); the token is left out then.
 //!
 //! Not in rsmpi.
@@ -34,10 +34,10 @@ const ROUNDS: u64 = 1_000;
 /// Turns in which operations and wake-ups are compared.
 const TURNS: usize = 21;
 
-/// What a target does.
+/// The behaviour of a target.
 type Target = fn(&SimpleCommunicator, &Window<u64>);
 
-/// What targets do, and how it is called.
+/// The behaviours of targets, with their names.
 const TARGETS: [(&str, Target); 5] = [
     ("looks for messages", |world, _| {
         world.any_process().immediate_probe().unwrap();
@@ -61,7 +61,7 @@ fn compute() {
     }
 }
 
-/// What is in the own window, by a call.
+/// Reads the own window by a call.
 fn look(world: &SimpleCommunicator, window: &Window<u64>) -> Result<u64, Error> {
     let rank = world.rank();
     window.lock(mpi::window::LockKind::Shared, rank, |epoch| {

@@ -18,7 +18,7 @@ use std::{ops::Range, time::Duration};
 
 use mpi::{Error, collective::SystemOperation, point_to_point as p2p, topology::SimpleCommunicator, traits::*};
 
-/// What computing a point takes a simulated rank.
+/// The time in which a simulated rank computes a point.
 #[cfg(feature = "sim")]
 const POINT: Duration = Duration::from_nanos(1);
 
@@ -27,7 +27,7 @@ const POINT: Duration = Duration::from_nanos(1);
 #[global_allocator]
 static HEAP: hikyaku::sim::Heap = hikyaku::sim::Heap;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     /// Time of all steps.

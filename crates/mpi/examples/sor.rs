@@ -17,7 +17,7 @@
 use hikyaku_papers::programs::sor::{Job, solve};
 use mpi::Error;
 
-/// What the command line says.
+/// The options of the command line.
 fn job(arguments: impl Iterator<Item = String>) -> Option<Job> {
     let mut job = Job {
         size: 64,

@@ -41,7 +41,7 @@ struct Parent {
 #[derive(Equivalence, Default, PartialEq, Debug, Clone, Copy)]
 struct Empty;
 
-/// What is packed as one type is unpacked as the other.
+/// Data packed as one type can be unpacked as the other.
 fn assert_equivalence<A: Buffer, B: BufferMut + PartialEq + Debug + Default>(comm: &impl Communicator, a: &A, b: &B) {
     let packed = comm.pack(a);
     let mut unpacked = B::default();

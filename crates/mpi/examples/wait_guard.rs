@@ -38,7 +38,7 @@ pub(crate) fn main() -> Result<(), Error> {
     let expected = vec![previous.rank(); 100_000];
     assert!(rooms.iter().all(|room| *room == expected));
 
-    // So may receives; what nobody sends is cancelled at the end.
+    // So may receives; a receive without a message is cancelled at the end.
     let mut never = [7; 10];
     mpi::request::scope(|scope| {
         mem::forget(WaitGuard::from(

@@ -1,4 +1,4 @@
-#![expect(unsafe_code, reason = "whoever implements this answers for what it gives")]
+#![expect(unsafe_code, reason = "an implementation answers for the values that it gives")]
 //! From the types of this crate to those of the engine below it, [`hikyaku::mpi`].
 
 /// All traits.

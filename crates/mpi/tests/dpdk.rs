@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use built::{example, launcher};
 
-/// What programs say that compare their result with that of one process.
+/// The output of programs that compare their result with that of one process.
 const RIGHT: &str = "as in one process";
 
 /// Starts an example as so many ranks with these devices.

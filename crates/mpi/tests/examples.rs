@@ -128,7 +128,7 @@ fn osu() {
     }
 }
 
-/// Who calls it wrongly gets a line that says how, and a failure.
+/// A wrong call gives a line that says how to call it, and a failure.
 #[test]
 fn osu_says_how_it_is_called() {
     let output = Command::new(example("osu")).output().unwrap();

@@ -187,7 +187,7 @@ fn without_several_of_two_hosts_that_are_killed_at_once() {
     check(&said, &errors, 7, &[1, 3, 5]);
 }
 
-/// What stands for ssh: other hosts are this one.
+/// A stand-in for ssh: it starts the processes of other hosts on this one.
 fn fake_ssh() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("ssh-{}", std::process::id()));
     let script = "#!/bin/sh\nshift; export SSH_CONNECTION='127.0.0.1 50000 127.0.0.1 22'; exec sh -c \"$*\"\n";
@@ -196,7 +196,7 @@ fn fake_ssh() -> PathBuf {
     path
 }
 
-/// What is wrong for all ranks is said once, although each of them fails of it.
+/// A mistake of all ranks is reported once, although each of them fails because of it.
 #[test]
 fn a_mistake_of_the_whole_job_is_said_once() {
     let output = Command::new(launcher())

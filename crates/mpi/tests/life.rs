@@ -158,7 +158,7 @@ fn an_idle_rank_that_is_killed_is_noticed_in_time() {
     check_survivors(3, "MPI_Recv", &said, &errors);
 }
 
-/// Who starts processes with a backend that stays within one is told so, in words.
+/// Starting several processes with a backend that works only within one gives an error that says so.
 #[test]
 fn loopback_does_not_reach_another_process() {
     let job = |size: &str| {

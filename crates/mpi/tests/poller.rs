@@ -13,7 +13,7 @@ use std::{
 
 use built::{example, launcher};
 
-/// What programs say that compare their result with that of one process.
+/// The output of programs that compare their result with that of one process.
 const RIGHT: &str = "as in one process";
 
 /// `hikyaku poller`, on a port that leads nowhere: ranks of one host talk to each other. Killed when it is dropped.

@@ -376,7 +376,7 @@ fn real_and_simulated_ranks_see_the_same() {
     }
 }
 
-/// What a rank kept for others, who are in the same thread.
+/// Messages that a rank holds for others, which are in the same thread.
 type Kept = Rc<RefCell<Option<Rc<SimpleCommunicator>>>>;
 
 /// 100,000 bytes to oneself, which a receive that is still posted would take.
@@ -504,7 +504,7 @@ fn a_matched_message_is_not_kept_beyond_its_sender() {
     assert_eq!(outcome.unwrap().results, [true]);
 }
 
-/// What had been granted to a send is not sent when its memory has been given back.
+/// A granted send does not go on after its memory has been given back.
 #[test]
 fn nothing_is_sent_when_all_has_failed() {
     const LARGE: usize = 1 << 20;
@@ -609,7 +609,7 @@ fn a_panic_between_programs_takes_memory_back() {
     std::mem::forget(world);
 }
 
-/// What a rank says that it sends is not believed before there is memory for it.
+/// An announced length reserves nothing before there is memory for it.
 #[test]
 fn lengths_that_a_rank_claims_are_errors() {
     const ABSURD: u64 = 1 << 60;

@@ -26,7 +26,7 @@ Examples:
   hikyaku sim incast --senders 1024 --bytes 4096 --seed 7
 
 Each sender has one message for the same receiver, all at once. `eager`: sent without asking, so the switch's \
-queue overflows; `grants`: asked for first, and the receiver paces those who send (its landings are the credit).";
+queue overflows; `grants`: asked for first, and the receiver paces those who send (its regions are the credit).";
 
 const OPTICAL: &str = "\
 Examples:

@@ -1,4 +1,4 @@
-//! What `hikyaku sim` does: the experiments of the four papers that hikyaku implements, with thousands of simulated ranks in
+//! The experiments of `hikyaku sim`: those of the four papers that hikyaku implements, with thousands of simulated ranks in
 //! virtual time, and recorded jobs once more on another network. `docs/papers.md` names the papers,
 //! `docs/measured/simulation.md` shows what comes out.
 //!

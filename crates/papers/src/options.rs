@@ -12,7 +12,7 @@ pub(crate) struct Basics {
     /// Everything left to chance follows from this
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// What comes out.
+    /// The output.
     #[command(flatten)]
     pub output: Output,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Common {
     /// Nanoseconds from one end of a wire to the other; there are two from a host to another on the same switch
     #[arg(long, default_value_t = 500, value_name = "NS", value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     pub delay: u64,
-    /// Nanoseconds that a processor takes to send or receive a packet, or SEND,RECEIVE (`hikyaku tune --sim`)
+    /// Nanoseconds that a core takes to send or receive a packet, or SEND,RECEIVE (`hikyaku tune --sim`)
     #[arg(long, default_value = "300", value_name = "NS", value_parser = per_packet)]
     pub cpu_packet: PerPacket,
     /// The same for each byte
@@ -46,7 +46,7 @@ pub(crate) struct Common {
     pub seed: u64,
 }
 
-/// Time of a processor, ns.
+/// Time of a core, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PerPacket {
     send: f64,
@@ -67,7 +67,7 @@ fn per_packet(text: &str) -> Result<PerPacket, String> {
 }
 
 impl Basics {
-    /// What figures say of where they are from.
+    /// The note on a figure that says where it comes from.
     pub(crate) fn note(&self, network: &str) -> String {
         format!("simulated: {network}, seed {}", self.seed)
     }

@@ -18,7 +18,7 @@ fn failed(error: &SimulationError) -> Failure {
 /// How the program of a rank ends.
 pub(crate) type Done<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What came of a program that all ranks have done.
+/// The result of a program that all ranks have run.
 pub(crate) struct Ran<T> {
     /// By rank.
     pub results: Vec<T>,
@@ -26,7 +26,7 @@ pub(crate) struct Ran<T> {
     pub optics: OpticsStats,
 }
 
-/// Runs a program at all ranks. If one of them can not go on, since peers are given up where nearly everything is lost, that
+/// Runs a program at all ranks. If one of them cannot go on, since peers are given up where nearly everything is lost, that
 /// is the failure, and not that others wait for it.
 pub(crate) fn run_ranks<T: 'static, E: Display>(
     simulation: &Simulation,

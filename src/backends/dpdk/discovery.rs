@@ -89,7 +89,7 @@ pub(super) fn parse_icmpv6(header: &[u8], body: &[u8]) -> Result<Notice, Useless
     let target = ip(&body[8..24]);
     let wanted = if is_request { OPTION_SOURCE } else { OPTION_TARGET };
     let mac = option(&body[DISCOVERY..], wanted)?;
-    // A group address can not be a source (RFC 4291, 2.7).
+    // A group address cannot be a source (RFC 4291, 2.7).
     let is_wrong = target.is_multicast()
         || source.is_multicast()
         || (!is_request && destination.is_multicast() && body[4] & FLAG_SOLICITED != 0)

@@ -6,8 +6,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{
     error::DpdkError,
-    nap::pause,
     options::{DpdkOptions, Memory},
+    sleep::pause,
     sys,
 };
 
@@ -15,7 +15,7 @@ use super::{
 const TURN: &str = "/proc/sys/vm/nr_hugepages";
 /// The longest wait for the lock. Another process takes its hugepages in a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(5);
-const NAP: Duration = Duration::from_millis(5);
+const SLEEP: Duration = Duration::from_millis(5);
 
 /// Starts EAL, unless it already runs with the same settings.
 pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
@@ -63,8 +63,8 @@ fn take_turn() -> Option<fs::File> {
     let file = fs::File::open(TURN).ok()?;
     let mut left = PATIENCE;
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        left = left.checked_sub(NAP)?;
-        pause(NAP);
+        left = left.checked_sub(SLEEP)?;
+        pause(SLEEP);
     }
     Some(file)
 }
@@ -90,9 +90,9 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
     if !given(options, &["--log-level"]) {
         arguments.push("--log-level=*:critical".to_owned());
     }
-    // EAL gets one thread, the calling one, which stays on the processors on which it may run now.
+    // EAL gets one thread, the calling one, which stays on the CPUs on which it may run now.
     if !given(options, &["-l", "-c", "--lcores"]) {
-        arguments.push(format!("--lcores=0@({})", processors()));
+        arguments.push(format!("--lcores=0@({})", cpus()));
     }
     match memory {
         // The memory lies in few files, which virtio-user and memif without copies pass to the other end.
@@ -118,7 +118,7 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
 /// The limit of memory for each NUMA node: `mb` for the node of this thread's first processor, and 1 MB for the others
 /// (0 would mean no limit).
 fn limits(mb: u32) -> String {
-    let allowed = processors();
+    let allowed = cpus();
     let first = allowed.split(['-', ',']).next().unwrap_or("0");
     let nodes = (0..).take_while(|node| fs::exists(format!("/sys/devices/system/node/node{node}")).unwrap_or(false));
     let is_near = |node: &u32| fs::exists(format!("/sys/devices/system/node/node{node}/cpu{first}")).unwrap_or(false);
@@ -132,8 +132,8 @@ fn limits(mb: u32) -> String {
     }
 }
 
-/// The processors on which this thread may run, in the kernel's notation, for instance `0-3,8`.
-fn processors() -> String {
+/// The CPUs on which this thread may run, in the kernel's notation, for instance `0-3,8`.
+fn cpus() -> String {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     line.map_or("0", str::trim).to_owned()

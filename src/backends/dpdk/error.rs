@@ -101,13 +101,13 @@ impl fmt::Display for DpdkError {
             Self::Setting { name, value, expected } => write!(f, "{name}: {value:?} should be {expected}"),
             Self::Job { device, processes, why } => write!(
                 f,
-                "{device} can not join the {processes} processes of this job: {why}. Two processes take \
+                "{device} cannot join the {processes} processes of this job: {why}. Two processes take \
                  memif:socket=PATH; any number takes a device for each on one network, in the order of ranks: \
                  af_packet:iface=A+af_packet:iface=B+…, or one that all hosts call the same (port:0000:03:00.0)"
             ),
             Self::Address { addr } => write!(
                 f,
-                "{addr} can not be the address of a DPDK port: it needs an address of its own, which no interface of \
+                "{addr} cannot be the address of a DPDK port: it needs an address of its own, which no interface of \
                  the kernel has, and which is no wildcard, no group, and not link-local"
             ),
             Self::AddressTaken { addr } => write!(f, "another backend of this port has the address {addr}"),
@@ -117,7 +117,7 @@ impl fmt::Display for DpdkError {
             ),
             Self::NoQueue { device, wanted, left } => write!(
                 f,
-                "the port {device} has {left} queues left that nobody has, and not {wanted}: more are made at the start \
+                "the port {device} has {left} free queues, and not {wanted}: more are made at the start \
                  (HIKYAKU_DPDK_QUEUES)"
             ),
             Self::Start { arguments, source } => write!(
@@ -135,7 +135,7 @@ impl fmt::Display for DpdkError {
             ),
             Self::Device { device, source } => write!(
                 f,
-                "the device {device} can not be opened: {source}. {}",
+                "the device {device} cannot be opened: {source}. {}",
                 hint(device, source)
             ),
             Self::Pool { bytes, source } => write!(

@@ -1,4 +1,4 @@
-//! What all frames are made of: addresses, header lengths and types of Ethernet and IP, and the Internet checksum.
+//! The parts of all frames: addresses, header lengths and types of Ethernet and IP, and the Internet checksum.
 
 use std::net::SocketAddr;
 
@@ -83,7 +83,7 @@ pub(super) fn complement(total: u64) -> [u8; 2] {
     (!fold(total)).to_ne_bytes()
 }
 
-/// Why a received frame can not be used.
+/// Why a received frame cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Useless {
     /// The lengths contradict each other, or the IP version is not the one of the frame's type.

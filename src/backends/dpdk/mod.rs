@@ -9,47 +9,45 @@
 //!   returns. A few datagrams to a neighbour whose address is not known yet wait for the address.
 //! - **In**: bursts are received into buffers of another pool, so that neither direction can starve the other; the
 //!   payload is handed up where it lies.
-//! - **Waiting** is polling (there are no interrupts), with short naps after a while.
+//! - **Waiting** is polling (there are no interrupts), with short sleeps after a while.
 //!
 //! [`DpdkBackend::bind`] opens a port for one backend; several backends of a process share a [`DpdkPort`]. The first
 //! port of a process starts DPDK; its settings count for all later ones.
 
+mod device_selection;
 mod discovery;
 mod eal;
 mod error;
 mod ethernet;
+mod exclusive_port;
 mod frame;
 mod gather;
-mod lone;
-mod nap;
 mod neighbours;
 mod options;
-mod place;
 mod port;
+mod single;
+mod sleep;
 mod slots;
 mod stats;
 mod sys;
 #[cfg(test)]
 mod tests;
-mod whole;
 
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
-
-use bytes::Bytes;
 
 use self::{
     discovery::Notice,
     ethernet::{ETHERNET, Host, Useless},
     frame::{Datagram, Frame, Headers, Template, UdpChecksum, Usual},
     gather::Gather,
-    nap::Naps,
     neighbours::Neighbours,
     port::{Item, Mailbox, STRIDE, Seat},
+    sleep::Sleeps,
     slots::{Slot, Slots},
     sys::{Attached, BURST, Burst, Packet, Payload, Pool, ReceiveQueue, Rule, Scope, SendQueue},
 };
@@ -60,9 +58,9 @@ pub use self::{
     stats::DpdkStats,
 };
 pub(crate) use self::{
+    exclusive_port::{Lent, lending_size},
     gather::Outgoing,
     port::Lending,
-    whole::{Lent, lending_size},
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
 use crate::{span::Span, time::Instant};
@@ -84,27 +82,6 @@ struct Parked {
     from: u16,
     to: SocketAddr,
     packet: Packet,
-}
-
-/// The owner of a [`Bytes`] that is a packet: the buffer goes back when the last handle is dropped.
-struct Loan {
-    payload: Payload,
-    /// Counts the loans.
-    mailbox: Arc<Mailbox>,
-    /// Must be dropped after the packet.
-    _pool: Arc<Pool>,
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        self.mailbox.on_loan.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl AsRef<[u8]> for Loan {
-    fn as_ref(&self) -> &[u8] {
-        self.payload.data()
-    }
 }
 
 /// A [`Backend`] on a port of DPDK.
@@ -129,11 +106,11 @@ pub struct DpdkBackend {
     /// The address under which the port knows this backend.
     seat: SocketAddr,
     /// Receives datagrams for any UDP port of the address.
-    whole: bool,
+    exclusive: bool,
     checksum: UdpChecksum,
     max_datagram: usize,
-    /// The largest datagram that [`transmit_lone`](Self::transmit_lone) sends.
-    lone: usize,
+    /// The largest datagram that [`transmit_single`](Self::transmit_single) sends.
+    single: usize,
     identification: u16,
     /// The index in `queues` of the queue that sends next.
     next_queue: usize,
@@ -227,9 +204,9 @@ impl DpdkBackend {
             usual: Usual::new(&host),
             checksum,
             seat: host.addr,
-            whole: false,
+            exclusive: false,
             max_datagram: usize::from(shared.options.packet_size()) - host.overhead(),
-            lone: 0,
+            single: 0,
             identification: 0,
             next_queue: 0,
             span: own.len() + usize::from(!others.is_empty()),
@@ -240,7 +217,7 @@ impl DpdkBackend {
             more: DpdkStats::default(),
             port,
         };
-        this.lone = this.most_lone();
+        this.single = this.most_single();
         // Neighbours that know this address with another Ethernet address learn the new one.
         this.send_alone(&discovery::announce(&host));
         this
@@ -250,7 +227,7 @@ impl DpdkBackend {
     #[must_use]
     pub fn max_datagram(mut self, bytes: usize) -> Self {
         self.max_datagram = bytes.clamp(1, self.max_datagram);
-        self.lone = self.most_lone();
+        self.single = self.most_single();
         self
     }
 
@@ -303,7 +280,7 @@ impl DpdkBackend {
         }
     }
 
-    /// Sends one frame that this backend has made. A frame that can not be sent now is lost.
+    /// Sends one frame that this backend has made. A frame that cannot be sent now is lost.
     fn send_alone(&mut self, bytes: &[u8]) {
         let mut one = Burst::new();
         if self.port.shared.pools.send.take(1, bytes.len(), &mut one) {
@@ -508,7 +485,9 @@ impl DpdkBackend {
             return;
         }
         let payload = Payload::new(packet, start..end);
-        if datagram.destination == self.host.addr || (self.whole && datagram.destination.ip() == self.host.addr.ip()) {
+        if datagram.destination == self.host.addr
+            || (self.exclusive && datagram.destination.ip() == self.host.addr.ip())
+        {
             self.keep(Slot::new(payload, source));
         } else if !self
             .port
@@ -561,8 +540,8 @@ impl DpdkBackend {
     /// place.
     #[inline(always)]
     pub(crate) fn transmit_spans(&mut self, now: Instant, transmit: Outgoing<'_>) -> io::Result<Sent> {
-        let lone = self.transmit_lone(now, transmit);
-        Ok(lone.unwrap_or_else(|| self.transmit_any(now, &transmit)))
+        let single = self.transmit_single(now, transmit);
+        Ok(single.unwrap_or_else(|| self.transmit_any(now, &transmit)))
     }
 
     #[inline(never)]
@@ -574,7 +553,7 @@ impl DpdkBackend {
         if to.is_ipv4() != self.host.addr.is_ipv4() {
             return self.dropped();
         }
-        // This backend does not fragment: a datagram that does not fit can not be sent, whatever the caller allows.
+        // This backend does not fragment: a datagram that does not fit cannot be sent, whatever the caller allows.
         let datagram = transmit.segment_size.min(transmit.len);
         if datagram > self.max_datagram || datagram == 0 || transmit.segments() > BURST {
             return self.dropped();
@@ -637,7 +616,6 @@ impl DpdkBackend {
 impl Drop for DpdkBackend {
     fn drop(&mut self) {
         self.port.shared.leave(self.seat, &mut self.queues, &mut self.alone);
-        // Loans keep the mailbox alive, but no backend reads it any more.
         while self.mailbox.pop().is_some() {}
     }
 }
@@ -717,17 +695,14 @@ impl Backend for DpdkBackend {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            max_datagram: self.max_datagram,
             max_segments: self.port.shared.burst,
             max_batch: self.port.shared.burst * self.max_datagram,
             receive_buffer: self.receive_buffer(),
-            checksummed: true,
-            holds_references: false,
             ack_bytes: match self.port.shared.options.device.is_memory() {
                 true => STRIDE,
                 false => usize::MAX,
             },
-            receive_port: 0,
+            ..Capabilities::new(self.max_datagram)
         }
     }
 
@@ -737,15 +712,15 @@ impl Backend for DpdkBackend {
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         // (Made twice, because the first one nearly always stays out of memory.)
-        let lone = self.transmit_lone(now, Outgoing::new(transmit));
-        Ok(lone.unwrap_or_else(|| self.transmit_any(now, &Outgoing::new(transmit))))
+        let single = self.transmit_single(now, Outgoing::new(transmit));
+        Ok(single.unwrap_or_else(|| self.transmit_any(now, &Outgoing::new(transmit))))
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         let mut looks = 0;
         self.slots.clear();
-        let lone = self.receive_lone(budget, &mut looks);
-        Ok(lone.unwrap_or_else(|| self.receive_any(now, budget, looks)))
+        let single = self.receive_single(budget, &mut looks);
+        Ok(single.unwrap_or_else(|| self.receive_any(now, budget, looks)))
     }
 
     fn received(&mut self, index: usize) -> Received<'_> {
@@ -755,25 +730,32 @@ impl Backend for DpdkBackend {
         Received {
             source,
             stride: data.len(),
-            data,
+            data: data.into(),
         }
     }
 
-    fn take(&mut self, index: usize) -> Bytes {
-        let payload = self.slots[index].take();
-        // A backend that keeps many packets for long must not take buffers from the others.
-        if self.mailbox.on_loan.load(Ordering::Relaxed) as usize >= self.port.shared.share() {
-            self.more.copied += 1;
-            return Bytes::copy_from_slice(payload.data());
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        let mut sleeps = Sleeps::new(timeout);
+        loop {
+            if !self.staged.is_empty() || !self.mailbox.is_empty() || self.stage() {
+                return Ok(Wake::Readable);
+            }
+            if !sleeps.next() {
+                return Ok(Wake::TimedOut);
+            }
         }
-        self.mailbox.on_loan.fetch_add(1, Ordering::Relaxed);
-        Bytes::from_owner(Loan {
-            payload,
-            mailbox: Arc::clone(&self.mailbox),
-            _pool: Arc::clone(&self.port.shared.pools.receive),
-        })
     }
 
+    fn stats(&self) -> BackendStats {
+        self.stats
+    }
+
+    fn neighbours(&mut self) -> Option<&mut dyn super::Neighbours> {
+        Some(self)
+    }
+}
+
+impl super::Neighbours for DpdkBackend {
     /// The port's Ethernet address.
     fn link_address(&self) -> Vec<u8> {
         self.host.mac.to_vec()
@@ -788,22 +770,6 @@ impl Backend for DpdkBackend {
             self.add_neighbour(address.ip(), mac);
         }
         Ok(())
-    }
-
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        let mut naps = Naps::new(timeout);
-        loop {
-            if !self.staged.is_empty() || !self.mailbox.is_empty() || self.stage() {
-                return Ok(Wake::Readable);
-            }
-            if !naps.next() {
-                return Ok(Wake::TimedOut);
-            }
-        }
-    }
-
-    fn stats(&self) -> BackendStats {
-        self.stats
     }
 }
 

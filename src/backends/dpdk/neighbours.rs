@@ -46,7 +46,7 @@ pub(super) struct Route<'a> {
     pub(super) ask: bool,
 }
 
-/// All neighbours. Only hosts to which a backend sends are remembered, so that other hosts can not fill the table.
+/// All neighbours. Only hosts to which a backend sends are remembered, so that other hosts cannot fill the table.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     host: Host,

@@ -104,7 +104,7 @@ pub struct DpdkOptions {
     /// Further arguments of EAL, passed on unchanged.
     pub eal: Vec<String>,
     /// How long opening waits for the other end of a link that needs it to start (a memif server). Default 10 s.
-    pub patience: Duration,
+    pub link_timeout: Duration,
 }
 
 impl DpdkOptions {
@@ -123,7 +123,7 @@ impl DpdkOptions {
             checksum: Checksum::default(),
             pci: false,
             eal: Vec::new(),
-            patience: Duration::from_secs(10),
+            link_timeout: Duration::from_secs(10),
         }
     }
 
@@ -367,7 +367,7 @@ impl Device {
     }
 
     /// The other end sees all of this process's packet buffers. Once the two ends are connected, DPDK's driver closes
-    /// EAL's file of that memory. From then on EAL must neither extend nor shrink the memory, and can not show it to
+    /// EAL's file of that memory. From then on EAL must neither extend nor shrink the memory, and cannot show it to
     /// another end.
     pub(super) fn shows_memory(&self) -> bool {
         let without_copies = self.argument("zero-copy").is_some_and(|zero_copy| zero_copy != "no");

@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -18,8 +18,8 @@ use super::{
     eal,
     ethernet::Host,
     frame::UdpChecksum,
-    nap::pause,
     options::Checksum,
+    sleep::pause,
     slots::Slot,
     sys::{self, BURST, Pool, Port, ReceiveQueue, Rule, SendQueue, Setup},
 };
@@ -45,7 +45,7 @@ static SHOWN: AtomicBool = AtomicBool::new(false);
 /// packets are not in EAL's memory.
 fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
     let why = if elsewhere {
-        "packets that are lent to other processes can not be shown to another end, too: use it without zero-copy"
+        "packets that are lent to other processes cannot be shown to another end, too: use it without zero-copy"
     } else if SHOWN.swap(true, Ordering::Relaxed) {
         "DPDK closes the file of its memory when it shows that to another end: a process can open one such link, once"
     } else {
@@ -120,9 +120,8 @@ pub enum Steering {
 /// hands it over: each backend looks into its own queues most of the time and into all others in turn, so that no
 /// datagram is stuck in the queue of a backend that is busy.
 ///
-/// A backend that does not receive has a bounded number of datagrams waiting ([`DpdkOptions::descriptors`]) and on
-/// loan. Further ones are lost (and counted) or copied. So a flood to one backend costs the others only the time to
-/// drop it.
+/// A backend that does not receive has a bounded number of datagrams waiting ([`DpdkOptions::descriptors`]). Further
+/// ones are lost, and counted. So a flood to one backend costs the others only the time to drop it.
 #[derive(Clone)]
 pub struct DpdkPort {
     pub(super) shared: Arc<Shared>,
@@ -155,8 +154,6 @@ pub(super) struct Mailbox {
     handed_over: AtomicU64,
     /// The number of datagrams for which there was no room here.
     overflows: AtomicU64,
-    /// The number of packet buffers that the backend has lent.
-    pub(super) on_loan: AtomicU32,
 }
 
 #[derive(Default)]
@@ -183,7 +180,6 @@ impl Mailbox {
             waiting: AtomicUsize::new(0),
             handed_over: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
-            on_loan: AtomicU32::new(0),
         }
     }
 
@@ -366,7 +362,7 @@ impl DpdkPort {
             receive: Arc::clone(&pools.receive),
             send: Arc::clone(&pools.send),
         };
-        let mut left = options.patience;
+        let mut left = options.link_timeout;
         let opened = Port::open(&setup, &mut || {
             let again = options.device.needs_other_end() && left >= RETRY;
             if again {

@@ -1,15 +1,15 @@
-//! Tells bulk from lone datagrams, to decide when GRO and further receive calls pay.
+//! Tells bulk from single datagrams, to decide when GRO and further receive calls pay.
 
 /// Score at which GRO is turned on; at zero it is turned off.
 const ON: u8 = 8;
-/// The highest score: after bulk, this many lone datagrams in a row turn GRO off.
+/// The highest score: after bulk, this many single datagrams in a row turn GRO off.
 const MOST: u8 = 24;
 /// After this many receive calls in a row that found something, another call is worth trying without asking the caller.
 const RUN: u32 = 4;
 
 /// Watches the results of receive calls.
 ///
-/// Receiving with GRO costs a lone datagram a few per cent (recvmsg instead of recvfrom), and a call that only says
+/// Receiving with GRO costs a single datagram a few per cent (recvmsg instead of recvfrom), and a call that only says
 /// "nothing there" delays the handling of the datagram before it. Both save much when there is a backlog.
 #[derive(Debug, Default)]
 pub(super) struct Bulk {
@@ -84,7 +84,7 @@ mod tests {
         }
         assert!(
             rounds <= usize::from(MOST),
-            "{rounds} lone datagrams until GRO went off"
+            "{rounds} single datagrams until GRO went off"
         );
     }
 

@@ -15,7 +15,7 @@ use super::sys;
 pub enum Gro {
     /// Never.
     Off,
-    /// While there is bulk: a lone datagram costs a few per cent more with GRO on.
+    /// While there is bulk: a single datagram costs a few per cent more with GRO on.
     #[default]
     Adaptive,
     /// Always.

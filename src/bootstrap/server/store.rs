@@ -56,7 +56,7 @@ pub struct Store {
     keys: Vec<usize>,
     values: BTreeMap<String, String>,
     in_fence: BTreeSet<u32>,
-    /// Number of ranks that will not come to a fence any more, without which it can not be complete.
+    /// Number of ranks that will not come to a fence any more, without which it cannot be complete.
     away: usize,
     /// Number of failed ranks, without which a fence can be complete.
     lost: usize,
@@ -242,7 +242,7 @@ impl Store {
         answer.with("count", count).with("values", values)
     }
 
-    /// Ends the fence if all ranks are in it, or if a missing one can not come any more.
+    /// Ends the fence if all ranks are in it, or if a missing one cannot come any more.
     fn settle(&mut self) -> Outcome {
         if self.in_fence.is_empty() {
             return Outcome::default();

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! and then, in network byte order: of a request to send (op 1) the match bits (8 bytes) and the length (8); of a
-//! grant (op 2) landing and key (4 each), how far may be sent (8) and how much is wanted in all (8); of an active message
+//! grant (op 2) region and key (4 each), how far may be sent (8) and how much is wanted in all (8); of an active message
 //! (op 3), whose id says for whom, its bytes; of a withdrawal (op 4) nothing.
 
 use alloc::vec::Vec;
 
-use crate::messaging::LandingId;
+use crate::messaging::RegionId;
 
 /// A message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Control<'a> {
     /// CTS: the sender with `id` may send the bytes before `until`; the receiver wants `limit` bytes in all.
     Grant {
         id: u32,
-        landing: LandingId,
+        region: RegionId,
         until: u64,
         limit: u64,
     },
@@ -59,10 +59,10 @@ impl<'a> Control<'a> {
                 into.extend_from_slice(&len.to_be_bytes());
             }
             Self::Grant {
-                landing, until, limit, ..
+                region, until, limit, ..
             } => {
-                into.extend_from_slice(&landing.landing.to_be_bytes());
-                into.extend_from_slice(&landing.key.to_be_bytes());
+                into.extend_from_slice(&region.region.to_be_bytes());
+                into.extend_from_slice(&region.key.to_be_bytes());
                 into.extend_from_slice(&until.to_be_bytes());
                 into.extend_from_slice(&limit.to_be_bytes());
             }
@@ -87,8 +87,8 @@ impl<'a> Control<'a> {
                 let both = word(rest, 0)?;
                 Ok(Self::Grant {
                     id,
-                    landing: LandingId {
-                        landing: (both >> 32) as u32,
+                    region: RegionId {
+                        region: (both >> 32) as u32,
                         key: both as u32,
                     },
                     until: word(rest, 8)?,
@@ -134,7 +134,7 @@ mod tests {
                 1 => Control::RequestToSend { id, bits: a, len: b },
                 2 => Control::Grant {
                     id,
-                    landing: LandingId { landing: (a >> 32) as u32, key: a as u32 },
+                    region: RegionId { region: (a >> 32) as u32, key: a as u32 },
                     until: b,
                     limit: c,
                 },

@@ -23,7 +23,7 @@ pub(super) struct Hash {
 }
 
 impl Hash {
-    /// A peer that does not know `key` can not predict collisions.
+    /// A peer that does not know `key` cannot predict collisions.
     pub(super) fn new(key: u64) -> Self {
         Self { key }
     }

@@ -6,12 +6,12 @@
 //!
 //! - **Eager**: a message with match bits, sent at once, with its payload. It is matched in the order of admission. If
 //!   a receive matches, the payload is copied to its buffer; otherwise it is kept until one is posted.
-//! - **Rendezvous**: a *request to send* is matched in the same order. The receiver grants a landing, piece by piece,
+//! - **Rendezvous**: a *request to send* is matched in the same order. The receiver grants a region, piece by piece,
 //!   and the sender places its payload there, on a channel of its own: no reassembly, no copy.
 //!
 //! # Memory
 //!
-//! What is kept of unexpected messages, and of requests to send, holds the credit that it cost
+//! Unexpected messages and requests to send that are kept hold the credit that they cost
 //! ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes) per peer). A sender that would run out of credit, or use
 //! more than half of it for one message, sends requests instead ([`TaggedStats::converted`] counts them), and keeps those
 //! back, too, when only the reserve is left: grants and answers always get through, so that no one waits for ever.
@@ -60,7 +60,7 @@ pub use self::{
     rendezvous::{BULK, Content},
     stats::TaggedStats,
 };
-use super::{Landing, LandingId, Message, Messenger, SendOptions};
+use super::{MemoryRegion, Message, Messenger, RegionId, SendOptions};
 use crate::{
     error::{PeerError, SendError},
     reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
@@ -169,18 +169,18 @@ struct Receive<B> {
     buffer: B,
 }
 
-/// The handler of the layer above, for its own messages and landings.
+/// The handler of the layer above, for its own messages and regions.
 pub trait ActiveMessages {
     /// A message for `handler` from processor `source` at `peer`. Answers are sent after the call.
     fn handle(&mut self, peer: PeerId, source: u32, handler: u32, data: &[u8]);
 
-    /// All has landed in this landing of the layer above ([`Messenger::grant`]).
-    fn landed(&mut self, id: LandingId);
+    /// All has landed in this region of the layer above ([`Messenger::register`]).
+    fn landed(&mut self, id: RegionId);
 }
 
 impl ActiveMessages for () {
     fn handle(&mut self, _: PeerId, _: u32, _: u32, _: &[u8]) {}
-    fn landed(&mut self, _: LandingId) {}
+    fn landed(&mut self, _: RegionId) {}
 }
 
 /// Posted and unexpected queues of a [`Messenger`], and its rendezvous. `B`: buffers that receives are posted with. See
@@ -213,7 +213,7 @@ impl<B> fmt::Debug for Tagged<B> {
     }
 }
 
-impl<B: Landing + 'static> Tagged<B> {
+impl<B: MemoryRegion + 'static> Tagged<B> {
     /// For `messenger`; messages of up to `eager_limit` bytes are sent eagerly.
     #[must_use]
     pub fn new(messenger: &Messenger, eager_limit: u32) -> Self {
@@ -311,7 +311,7 @@ impl<B: Landing + 'static> Tagged<B> {
     #[inline(always)]
     fn has_room(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
         let cost = len + u64::from(MESSAGE_COST);
-        // The peer can not keep a message that takes more than half of its bound.
+        // The peer cannot keep a message that takes more than half of its bound.
         let cost = cost + cost.max(RESERVE);
         !self.outbox.holds_requests(peer) && messenger.layer().credit(peer) >= cost
     }
@@ -557,7 +557,7 @@ impl<B: Landing + 'static> Tagged<B> {
         self.completions.push_back(done(receive.request, outcome));
     }
 
-    /// A receive has met a request to send: grants it a landing.
+    /// A receive has met a request to send: grants it a region.
     fn accept(
         &mut self,
         messenger: &mut Messenger,
@@ -583,7 +583,7 @@ impl<B: Landing + 'static> Tagged<B> {
         self.grant(messenger, now);
     }
 
-    /// Like `accept` where no bytes are wanted: no landing, and no turn to wait for.
+    /// Like `accept` where no bytes are wanted: no region, and no turn to wait for.
     fn accept_nothing(
         &mut self,
         messenger: &mut Messenger,
@@ -595,7 +595,7 @@ impl<B: Landing + 'static> Tagged<B> {
     ) {
         let nothing = Control::Grant {
             id,
-            landing: LandingId { landing: 0, key: 0 },
+            region: RegionId { region: 0, key: 0 },
             until: 0,
             limit: 0,
         };
@@ -697,7 +697,7 @@ impl<B: Landing + 'static> Tagged<B> {
                 }
                 Ok(Control::Grant {
                     id,
-                    landing,
+                    region,
                     until,
                     limit,
                 }) => {
@@ -707,7 +707,7 @@ impl<B: Landing + 'static> Tagged<B> {
                     }
                     let done = self
                         .rendezvous
-                        .granted(messenger, now, peer, id, landing, (until, limit));
+                        .granted(messenger, now, peer, id, region, (until, limit));
                     self.completions.extend(done);
                 }
                 Ok(Control::Withdraw { id }) => {
@@ -861,7 +861,7 @@ impl<B: Landing + 'static> Tagged<B> {
 
 /// The payload of a message goes to its receive.
 #[inline(always)]
-fn place<B: Landing>(mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) -> Completion {
+fn place<B: MemoryRegion>(mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) -> Completion {
     let len = data.len() as u64;
     let room = receive.buffer.capacity();
     let fits = len.min(room) as usize;

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use super::{Completion, Envelope, GRANT_BYTES, Outcome, SERVED, SHARED_GRANT_BYTES, control::Control, hash::Hash};
 use crate::{
     error::{PeerError, SendError},
-    messaging::{Access, Landing, LandingId, Messenger},
+    messaging::{Access, MemoryRegion, Messenger, RegionId},
     reliability::{PeerId, SendToken},
     time::Instant,
 };
@@ -60,7 +60,7 @@ struct Outgoing {
     content: Box<dyn Content>,
     /// How it will end.
     outcome: Outcome,
-    landing: LandingId,
+    region: RegionId,
     granted: bool,
     /// May be sent up to here; this much is wanted in all; this much was sent.
     until: u64,
@@ -90,9 +90,9 @@ pub(super) struct Incoming {
     /// The sender's id.
     id: u32,
     /// Where it lands …
-    landing: LandingId,
+    region: RegionId,
     /// … once something of it is granted; until then this is its memory.
-    memory: Option<Box<dyn Landing>>,
+    memory: Option<Box<dyn MemoryRegion>>,
     granted: u64,
     /// This much had landed, and was not more since, or something was granted then.
     landed: u64,
@@ -111,12 +111,12 @@ impl Incoming {
         limit: u64,
         envelope: Envelope,
         request: u64,
-        memory: Box<dyn Landing>,
+        memory: Box<dyn MemoryRegion>,
     ) -> Self {
         Self {
             peer,
             id,
-            landing: LandingId { landing: 0, key: 0 },
+            region: RegionId { region: 0, key: 0 },
             memory: Some(memory),
             granted: 0,
             landed: 0,
@@ -134,7 +134,7 @@ impl Incoming {
 
     /// Its sender places what was granted to it, or has not had the time.
     fn is_moving(&mut self, messenger: &mut Messenger, now: Instant) -> bool {
-        let landed = messenger.landed(self.landing);
+        let landed = messenger.landed(self.region);
         if landed > self.landed {
             (self.landed, self.moved) = (landed, now);
         }
@@ -183,7 +183,7 @@ impl Rendezvous {
             request,
             content,
             outcome: Outcome::Complete,
-            landing: LandingId { landing: 0, key: 0 },
+            region: RegionId { region: 0, key: 0 },
             granted: false,
             until: 0,
             limit: 0,
@@ -201,7 +201,7 @@ impl Rendezvous {
         now: Instant,
         peer: PeerId,
         id: u32,
-        landing: LandingId,
+        region: RegionId,
         (until, limit): (u64, u64),
     ) -> Option<Completion> {
         let send = self.sends.get_mut(&id)?;
@@ -211,7 +211,7 @@ impl Rendezvous {
         let len = send.content.len();
         if !send.granted {
             send.granted = true;
-            send.landing = landing;
+            send.region = region;
             send.limit = limit.min(len);
         }
         send.until = send.until.max(until.min(send.limit));
@@ -225,7 +225,7 @@ impl Rendezvous {
             let most = (send.until - send.sent).min(CHUNK);
             let chunk = send.content.chunk(send.sent, most);
             let len = chunk.len() as u64;
-            match messenger.place(now, send.peer, BULK, send.landing, send.sent, chunk) {
+            match messenger.place(now, send.peer, BULK, send.region, send.sent, chunk) {
                 Ok(token) => {
                     self.tokens.insert(token.0, id);
                     send.sent += len;
@@ -343,7 +343,7 @@ impl Rendezvous {
                 waits = true;
                 continue;
             }
-            if incoming.memory.is_some() && !messenger.has_landings() {
+            if incoming.memory.is_some() && !messenger.has_regions() {
                 // When others have ended there are.
                 continue;
             }
@@ -352,20 +352,20 @@ impl Rendezvous {
                     peer: incoming.peer,
                     len: incoming.limit,
                 };
-                let Some(landing) = messenger.grant(access, memory) else {
+                let Some(region) = messenger.register(access, memory) else {
                     continue;
                 };
-                incoming.landing = landing;
+                incoming.region = region;
             }
             let more = wanted.min(may);
             *left -= more;
             room -= more;
             incoming.granted += more;
             incoming.moved = now;
-            messenger.allow(incoming.landing, incoming.granted);
+            messenger.allow(incoming.region, incoming.granted);
             let grant = Control::Grant {
                 id: incoming.id,
-                landing: incoming.landing,
+                region: incoming.region,
                 until: incoming.granted,
                 limit: incoming.limit,
             };
@@ -378,10 +378,10 @@ impl Rendezvous {
     }
 
     /// All has landed.
-    pub(super) fn landed(&mut self, messenger: &mut Messenger, id: LandingId) -> Option<Completion> {
-        let at = self.incoming.iter().position(|incoming| incoming.landing == id)?;
+    pub(super) fn landed(&mut self, messenger: &mut Messenger, id: RegionId) -> Option<Completion> {
+        let at = self.incoming.iter().position(|incoming| incoming.region == id)?;
         let incoming = self.incoming.remove(at)?;
-        messenger.revoke(id);
+        messenger.deregister(id);
         let outcome = if incoming.envelope.len > incoming.limit {
             Outcome::Truncated
         } else {
@@ -443,12 +443,12 @@ impl Rendezvous {
         withdrawn && self.withdrawn.remove(&id).is_some()
     }
 
-    /// The sender has revoked a message for which it was granted a landing.
+    /// The sender has revoked a message for which it was granted a region.
     pub(super) fn handle_withdrawn(&mut self, messenger: &mut Messenger, peer: PeerId, id: u32) -> Option<Completion> {
         let same = |incoming: &Incoming| incoming.peer == peer && incoming.id == id;
         let at = self.incoming.iter().position(same)?;
         let incoming = self.incoming.remove(at)?;
-        messenger.revoke(incoming.landing);
+        messenger.deregister(incoming.region);
         Some(incoming.completion(Outcome::Revoked))
     }
 
@@ -492,7 +492,7 @@ impl Rendezvous {
         self.incoming.retain(|incoming| {
             let ends = which(incoming);
             if ends {
-                messenger.revoke(incoming.landing);
+                messenger.deregister(incoming.region);
                 completions.push_back(incoming.completion(outcome));
             }
             !ends

@@ -1,10 +1,10 @@
 //! Messages that go by a way for short messages ([`PacketLayer::send_short`](crate::reliability::PacketLayer)), past the
 //! messenger's queues.
 
-use super::{Completion, Landing, Messenger, Tagged, matched, place};
+use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
 use crate::reliability::{PeerId, Short};
 
-impl<B: Landing + 'static> Tagged<B> {
+impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Sends a copy of `data`, complete at once, if the peer is reached by a way for short messages. `None`:
     /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit.
     #[inline]

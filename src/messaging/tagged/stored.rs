@@ -1,4 +1,4 @@
-//! What is kept of a message that has no receive yet.
+//! The stored form of a message that has no receive yet.
 
 use alloc::boxed::Box;
 

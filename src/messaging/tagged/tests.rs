@@ -97,13 +97,13 @@ impl Shared {
     }
 }
 
-impl Landing for Shared {
+impl MemoryRegion for Shared {
     fn capacity(&self) -> u64 {
         self.0.lock().unwrap().len() as u64
     }
 
     fn place(&mut self, offset: u64, bytes: Span<'_>) {
-        Landing::place(&mut *self.0.lock().unwrap(), offset, bytes);
+        MemoryRegion::place(&mut *self.0.lock().unwrap(), offset, bytes);
     }
 }
 
@@ -118,7 +118,7 @@ impl ActiveMessages for Vec<(u32, u32, Vec<u8>)> {
         self.push((source, handler, data.to_vec()));
     }
 
-    fn landed(&mut self, _: LandingId) {}
+    fn landed(&mut self, _: RegionId) {}
 }
 
 /// Two processors, 0 and 1, without a network in between.
@@ -444,15 +444,15 @@ fn a_peer_that_places_beyond_its_grant_or_twice_is_given_up() {
         pair.carry(1);
         let liar = &mut pair.sides[0].messenger;
         let grant = liar.receive().map(|message| match Control::parse(&message) {
-            Ok(Control::Grant { landing, until, .. }) => (landing, until),
+            Ok(Control::Grant { region, until, .. }) => (region, until),
             other => panic!("{other:?}"),
         });
-        let (landing, until) = grant.unwrap();
+        let (region, until) = grant.unwrap();
         assert_eq!(until, GRANT_BYTES);
         for &(from_end, offset) in places {
             let offset = if from_end { until + offset } else { offset };
             let bytes = Bytes::from(vec![7; 100]);
-            liar.place(now, PEER, BULK, landing, offset, bytes).unwrap();
+            liar.place(now, PEER, BULK, region, offset, bytes).unwrap();
         }
         pair.carry(0);
         pair.work(1);
@@ -478,7 +478,7 @@ fn a_million_sends_are_told_from_each_other() {
         .map(|n| tagged.rendezvous.begin_send(PEER, 1, Box::new(Bytes::new()), n))
         .collect();
     assert_eq!(ids.len() as u64, SENDS);
-    let nowhere = LandingId { landing: 0, key: 0 };
+    let nowhere = RegionId { region: 0, key: 0 };
     for (n, id) in ids.into_iter().enumerate() {
         let done = tagged.rendezvous.granted(messenger, now, PEER, id, nowhere, (0, 0));
         assert_eq!(done.map(|done| done.request), Some(n as u64));

@@ -71,7 +71,7 @@ impl<T> Unexpected<T> {
         self.len
     }
 
-    /// What its table makes of a message that came from `source` with these bits.
+    /// Looks up a message from `source` with these bits in its table.
     #[cfg(test)]
     pub(super) fn hash(&self, source: u32, bits: u64) -> u64 {
         use core::hash::BuildHasher;

@@ -240,7 +240,7 @@ pub(super) fn allgather(b: &mut Builder, me: Member, layout: Layout<'_>) {
     }
 }
 
-/// What the reductions have in common.
+/// The common part of the reductions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reduction {
     pub(super) commutative: bool,

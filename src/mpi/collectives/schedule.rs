@@ -105,9 +105,9 @@ pub enum Step<'a> {
     /// `into = from`, element by element in the sense of datatypes: the counts differ if the datatypes do, and the runs
     /// may.
     Copy {
-        /// What to read.
+        /// The bytes to read.
         from: Span,
-        /// What to write.
+        /// The bytes to write.
         into: Span,
     },
 }

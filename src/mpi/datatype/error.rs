@@ -47,7 +47,7 @@ pub enum DatatypeError {
     },
     /// Loops are nested more than [`MAX_DEPTH`](super::MAX_DEPTH) deep.
     Depth,
-    /// Data can not be received: two elements of the type share bytes.
+    /// Data cannot be received: two elements of the type share bytes.
     Overlap {
         /// A byte that they share, relative to the buffer.
         offset: i64,

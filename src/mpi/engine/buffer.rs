@@ -7,13 +7,13 @@ use core::{mem::MaybeUninit, slice};
 use bytes::Bytes;
 
 use crate::{
-    messaging::{Landing, tagged::Content},
+    messaging::{MemoryRegion, tagged::Content},
     mpi::datatype::{Datatype, Kind, Signature},
     span::Span,
     sync,
 };
 
-/// Bytes packed at a time when data can not be sent from where they lie.
+/// Bytes packed at a time when data cannot be sent from where they lie.
 const PACK: u64 = 64 << 10;
 /// Contiguous runs of at least this many bytes are sent from where they lie.
 const RUN: u64 = 4 << 10;
@@ -53,7 +53,7 @@ pub(crate) struct Buffer {
 }
 
 /// Keeps memory alive.
-pub(super) type Owner = Arc<super::array::Memory>;
+pub(super) type Owner = Arc<super::pool::Memory>;
 
 #[derive(Clone, Debug)]
 enum Parts {
@@ -357,7 +357,7 @@ impl Part {
     }
 }
 
-impl Landing for Buffer {
+impl MemoryRegion for Buffer {
     #[inline]
     fn capacity(&self) -> u64 {
         self.len()
@@ -391,42 +391,42 @@ fn place_in(parts: &[Part], mut offset: u64, mut bytes: Span<'_>) {
 
 /// Counts the references to a send's memory that exist outside of the send.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Loans(sync::Loans);
+pub(super) struct Pins(sync::Pins);
 
-impl Loans {
+impl Pins {
     /// Whether all references have been given back.
-    pub(super) fn are_back(&self) -> bool {
-        self.0.are_back()
+    pub(super) fn are_released(&self) -> bool {
+        self.0.are_released()
     }
 
     /// Lends memory by reference; it counts as lent until the result and its clones are dropped.
     ///
     /// # Safety
-    /// Until all loans are back, this is initialised memory that may be read from any thread and is not written to.
+    /// Until all pins are back, this is initialised memory that may be read from any thread and is not written to.
     pub(super) unsafe fn lend(&self, start: *const u8, len: usize, owner: Option<Owner>) -> Bytes {
         Bytes::from_owner(Lent {
             start,
             len,
-            _lease: self.0.lend(),
+            _pin: self.0.lend(),
             _owner: owner,
         })
     }
 }
 
 /// The content of a rendezvous send.
-pub(super) struct Lender {
+pub(super) struct PinnedBuffer {
     buffer: Buffer,
-    loans: Loans,
+    pins: Pins,
 }
 
-impl Lender {
-    pub(super) fn new(buffer: Buffer) -> (Self, Loans) {
-        let loans = Loans::default();
-        let lender = Self {
+impl PinnedBuffer {
+    pub(super) fn new(buffer: Buffer) -> (Self, Pins) {
+        let pins = Pins::default();
+        let pinned = Self {
             buffer,
-            loans: loans.clone(),
+            pins: pins.clone(),
         };
-        (lender, loans)
+        (pinned, pins)
     }
 
     pub(super) fn buffer(&self) -> &Buffer {
@@ -438,22 +438,22 @@ impl Lender {
 struct Lent {
     start: *const u8,
     len: usize,
-    /// Keeps count: the owner of the memory keeps it until all loans are back.
-    _lease: sync::Lease,
+    /// Keeps count: the owner of the memory keeps it until all pins are back.
+    _pin: sync::Pin,
     _owner: Option<Owner>,
 }
 
-// SAFETY: the memory may be read from any thread, by the contract of `Loans::lend`.
+// SAFETY: the memory may be read from any thread, by the contract of `Pins::lend`.
 unsafe impl Send for Lent {}
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: by the contract of `Loans::lend`, which holds at least until the lease is back.
+        // SAFETY: by the contract of `Pins::lend`, which holds at least until the pin is back.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
 
-impl Content for Lender {
+impl Content for PinnedBuffer {
     fn len(&self) -> u64 {
         self.buffer.len()
     }
@@ -472,8 +472,8 @@ impl Content for Lender {
                     Part::Run(run) => run.owner.clone(),
                     Part::Typed(_) => None,
                 };
-                // SAFETY: by `Buffer::new`'s contract, which holds as long as loans are out.
-                return unsafe { self.loans.lend(start, len as usize, owner) };
+                // SAFETY: by `Buffer::new`'s contract, which holds as long as pins are out.
+                return unsafe { self.pins.lend(start, len as usize, owner) };
             }
             break;
         }

@@ -1,5 +1,6 @@
 //! The fabric of a real process: a driver, its backend, and the system's ways to sleep.
 
+mod call;
 mod helper;
 
 use std::{
@@ -19,12 +20,13 @@ use rustix::{
     io::{read, write},
 };
 
-use self::helper::Call;
+use self::call::Call;
 pub(crate) use self::helper::Helper;
 use super::{
     buffer::Buffer,
-    core::{AnyOf, Core, Ended, RequestId},
+    core::{AnyOf, Ended, RequestId},
     fabric::{Fabric, FabricError},
+    process::Process,
 };
 use crate::{
     messaging::{
@@ -37,9 +39,9 @@ use crate::{
 };
 
 /// Longest sleep of a thread that waits without the lock.
-const NAP: Duration = Duration::from_millis(50);
+const SLEEP: Duration = Duration::from_millis(50);
 /// The same for backends that can be waited for only with the lock.
-const SHORT_NAP: Duration = Duration::from_micros(200);
+const SHORT_SLEEP: Duration = Duration::from_micros(200);
 /// A thread that waits longer than this has the peers that it waits for probed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -50,11 +52,11 @@ const UNPASSED: u8 = 31;
 const UNREAD: u8 = 7;
 
 /// Whether the awaited event has happened.
-type Done<'a> = dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool + 'a;
+type Done<'a> = dyn FnMut(&mut Process, &mut Messenger, Instant) -> bool + 'a;
 
 struct Inner {
     driver: Driver,
-    core: Core,
+    core: Process,
     failure: Option<FabricError>,
     closed: bool,
     /// Threads that sleep without the lock.
@@ -113,7 +115,7 @@ pub(crate) struct Native {
 
 impl Native {
     /// `driver` must not sleep when it waits: sleeping is done here.
-    pub(crate) fn new(driver: Driver, core: Core, policy: WaitPolicy) -> Self {
+    pub(crate) fn new(driver: Driver, core: Process, policy: WaitPolicy) -> Self {
         let readable = driver.backend().as_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         Self {
             clock: driver.clock(),
@@ -218,19 +220,19 @@ impl Native {
     fn sleep(&self, mut inner: MutexGuard<'_, Inner>, before: u64) {
         let Some(readable) = &self.readable else {
             // A backend between threads of one process has its own way to wait, which needs the lock.
-            let wait = inner.driver.nap(SHORT_NAP);
+            let wait = inner.driver.sleep_at_most(SHORT_SLEEP);
             let _ = inner.result(wait);
             self.unlock(inner, before);
             thread::yield_now();
             return;
         };
-        let nap = match inner.driver.messenger_mut().set_asleep(true) {
-            true => inner.driver.time_left().map_or(NAP, |left| left.min(NAP)),
+        let sleep = match inner.driver.messenger_mut().set_asleep(true) {
+            true => inner.driver.time_left().map_or(SLEEP, |left| left.min(SLEEP)),
             false => Duration::ZERO,
         };
         let ticket = self.unlock_to_sleep(inner, before);
-        if !nap.is_zero() {
-            let (bell, timeout) = (self.bell.as_ref(), Timespec::try_from(nap).ok());
+        if !sleep.is_zero() {
+            let (bell, timeout) = (self.bell.as_ref(), Timespec::try_from(sleep).ok());
             let mut fds = [
                 PollFd::new(readable, PollFlags::IN),
                 PollFd::new(bell.unwrap_or(readable), PollFlags::IN),
@@ -252,7 +254,7 @@ impl Native {
 
 impl Inner {
     /// Takes in everything that the driver has.
-    fn pump(driver: &mut Driver, core: &mut Core) {
+    fn pump(driver: &mut Driver, core: &mut Process) {
         // Messages before events: a peer that has said goodbye has sent all its messages before.
         let (messenger, now, datagram) = driver.parts_in_place();
         core.pump_in_place(messenger, now, datagram);
@@ -326,7 +328,7 @@ impl Inner {
 }
 
 impl Fabric for Native {
-    fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant)) {
+    fn access(&self, f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant)) {
         let mut inner = self.lock();
         inner.callers.note();
         let before = inner.core.ended;

@@ -1,4 +1,4 @@
-//! In the place of `simulated`, in builds without the simulator: what there is only in simulations can not exist, so the
+//! In the place of `simulated`, in builds without the simulator: what there is only in simulations cannot exist, so the
 //! code that asks for it is no code.
 
 use crate::{messaging::Messenger, reliability::PeerId};

@@ -9,7 +9,8 @@ use core::{
 use super::{
     check::Check,
     communicator::Communicator,
-    core::{Core, Ended, RequestId},
+    core::{Ended, RequestId},
+    process::Process,
     profile::{Entry, Exit, Span, is_immediate},
 };
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     },
 };
 
-/// What has been received (MPI 3.2.5).
+/// The status of a received message (MPI 3.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Rank of the sender; [`PROC_NULL`](super::PROC_NULL) for no message.
@@ -59,17 +60,17 @@ enum State {
 /// A send, receive or collective that has begun.
 ///
 /// Dropping a request that has not ended gives it up (as `MPI_Request_free`): the operation goes on, and its memory
-/// must stay valid until it has ended, which the program can not find out any more. So a type that borrows the memory
+/// must stay valid until it has ended, which the program cannot find out any more. So a type that borrows the memory
 /// must wait in its own `drop`.
 pub struct Request {
     pub(super) communicator: Communicator,
     state: State,
     about: About,
-    /// What most requests do not have.
+    /// State that few requests have.
     extra: Option<Box<Extra>>,
 }
 
-/// What the result of an operation needs to know about it.
+/// The properties of an operation that its result depends on.
 #[derive(Clone, Copy)]
 pub(super) struct About {
     /// The call that began it.
@@ -208,7 +209,7 @@ impl Request {
         self.wait_mut()
     }
 
-    /// As [`wait`](Self::wait), for a request that can not be moved. Afterwards it is inactive, with an empty status.
+    /// As [`wait`](Self::wait), for a request that cannot be moved. Afterwards it is inactive, with an empty status.
     ///
     /// # Errors
     /// The operation has failed.
@@ -391,7 +392,7 @@ impl Request {
         let first = requests.clone().next()?;
         let mut found = None;
         let _ = first.communicator.engine().fabric.wait(&mut |core, _, _| {
-            let look = |core: &mut Core| {
+            let look = |core: &mut Process| {
                 requests.clone().position(|request| match request.state {
                     State::Ended(_) => true,
                     State::Pending(id) => core.is_done(id),

@@ -41,7 +41,7 @@ pub fn for_job(size: u32, sharing: f64, one_host: bool) -> (Config, Options) {
         (model.alpha, model.beta, model.gamma) = (4e-6, 0.25e-9, 0.05e-9);
     }
     if sharing > 1.0 {
-        // A process that waits for its core can not acknowledge in time anyway, and each wake-up just to do so costs
+        // A process that waits for its core cannot acknowledge in time anyway, and each wake-up just to do so costs
         // the others.
         config.ack_delay = LONG_ACK_DELAY;
         options.wait = WaitPolicy::Yield {
@@ -76,7 +76,7 @@ impl Options {
     /// ([`Tracer::of_environment`](crate::mpi::trace::Tracer::of_environment)).
     ///
     /// # Errors
-    /// A variable has a value that can not be parsed; the error lists the possible values.
+    /// A variable has a value that cannot be parsed; the error lists the possible values.
     pub fn environment(&mut self, environment: &Environment) -> Result<(), EnvironmentError> {
         if let Some(wait) = wait_policy(environment)? {
             self.wait = wait;
@@ -89,6 +89,9 @@ impl Options {
         }
         if let Some(ahead) = environment.setting("HIKYAKU_CONNECT_AHEAD")? {
             self.connect_ahead = ahead;
+        }
+        if let Some(routes) = environment.setting("HIKYAKU_ROUTES")? {
+            self.routes = routes;
         }
         let model = &mut self.policy.model;
         for (name, seconds) in [
@@ -124,6 +127,7 @@ impl Options {
             ("HIKYAKU_EAGER_LIMIT", self.eager_limit.show()),
             ("HIKYAKU_CHECK", self.check.show()),
             ("HIKYAKU_CONNECT_AHEAD", self.connect_ahead.show()),
+            ("HIKYAKU_ROUTES", self.routes.show()),
             ("HIKYAKU_MODEL_ALPHA", cost(model.alpha)),
             ("HIKYAKU_MODEL_BETA", cost(model.beta)),
             ("HIKYAKU_MODEL_GAMMA", cost(model.gamma)),
@@ -200,6 +204,7 @@ mod tests {
             ("HIKYAKU_EAGER_LIMIT", "16K"),
             ("HIKYAKU_MODEL_BETA", "0.2ns"),
             ("HIKYAKU_BARRIER", "dissemination:4"),
+            ("HIKYAKU_ROUTES", "auto"),
         ];
         let fields = read(&changed).unwrap().fields();
         for (name, value) in changed {

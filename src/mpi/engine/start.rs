@@ -9,7 +9,7 @@ use std::{
 
 use super::{Engine, Options};
 use crate::{
-    backends::Backend,
+    backends::{Backend, Met},
     config::Config,
     error::AddPeerError,
     progress::{Driver, WaitPolicy},
@@ -127,19 +127,37 @@ impl Unconnected {
         self.driver.local_addr()
     }
 
-    /// What the other processes must know besides the address: [`Backend::link_address`].
+    /// What the other processes must know besides the address; often nothing. See
+    /// [`Neighbours::link_address`](crate::backends::Neighbours::link_address).
     #[must_use]
-    pub fn link_address(&self) -> Vec<u8> {
-        self.driver.backend().link_address()
+    pub fn link_address(&mut self) -> Vec<u8> {
+        let neighbours = self.driver.neighbours();
+        neighbours.map_or_else(Vec::new, |neighbours| neighbours.link_address())
     }
 
     /// Passes on the [`link_address`](Self::link_address) of the process at `address`, so that the backend need not ask
     /// the network for it.
     ///
     /// # Errors
-    /// The process can not be reached with that link address: [`Backend::introduce`].
+    /// The process cannot be reached with that link address. See
+    /// [`Neighbours::introduce`](crate::backends::Neighbours::introduce).
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        self.driver.introduce(address, link)
+        match self.driver.neighbours() {
+            Some(neighbours) => neighbours.introduce(address, link),
+            None => Ok(()),
+        }
+    }
+
+    /// All processes have been [introduced](Self::introduce): connects to those that are reached through memory
+    /// ([`Options::routes`], given to the builder). All processes of the job do this, and wait for each other.
+    ///
+    /// # Errors
+    /// [`Routes::Memory`](crate::transport::Routes::Memory), and a process of this host cannot be reached so.
+    pub fn meet(&mut self) -> io::Result<Met> {
+        match self.driver.neighbours() {
+            Some(neighbours) => neighbours.meet(),
+            None => Ok(Met::default()),
+        }
     }
 
     /// Connects the processes of a job: `addresses[i]` is the address of process `i`. All of them must be open by then:

@@ -102,7 +102,7 @@ impl TopologyError {
 impl core::fmt::Display for TopologyError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match *self {
-            Self::Dimension { dimension, size } => write!(f, "dimension {dimension} can not be of size {size}"),
+            Self::Dimension { dimension, size } => write!(f, "dimension {dimension} cannot be of size {size}"),
             Self::Lengths {
                 argument,
                 len,
@@ -111,7 +111,7 @@ impl core::fmt::Display for TopologyError {
             Self::Indivisible { processes, product } => {
                 write!(
                     f,
-                    "{processes} processes can not be divided by the given dimensions, {product}"
+                    "{processes} processes cannot be divided by the given dimensions, {product}"
                 )
             }
             Self::TooLarge { processes } => write!(f, "more than the {processes} processes would be needed"),

@@ -17,7 +17,7 @@ pub enum StartError {
         /// The device.
         device: String,
     },
-    /// The socket can not be created.
+    /// The socket cannot be created.
     Socket {
         /// Its path.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum StartError {
         /// The least number.
         least: u32,
     },
-    /// The port can not be opened.
+    /// The port cannot be opened.
     Port(DpdkError),
     /// The port's datagrams are too small for the protocol.
     Config(ConfigError),
@@ -65,12 +65,12 @@ impl fmt::Display for StartError {
             ),
             Self::Socket { path, source } => write!(
                 f,
-                "the socket {} can not be made: {source}. It needs a folder in which files may be made (--socket)",
+                "the socket {} cannot be made: {source}. It needs a folder in which files may be made (--socket)",
                 path.display()
             ),
             Self::Folder { path, source } => write!(
                 f,
-                "the folder {} for the socket can not be used: {source}. --socket names a place of your choice",
+                "the folder {} for the socket cannot be used: {source}. --socket names a place of your choice",
                 path.display()
             ),
             Self::Buffers { buffers, least } => write!(

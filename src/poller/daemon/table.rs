@@ -27,7 +27,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a poller has counted since its start.
+/// Counters of a poller since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]

@@ -16,8 +16,8 @@
 //!
 //! # Trust
 //!
-//! Whoever has the host checks all that a process tells it: [`ProxyServer::handle_command`] gives an error for what a correct
-//! process can not say, and nothing of it touches others. What a process may have queued there is bounded by its own
+//! The owner of the host checks all that a process tells it: [`ProxyServer::handle_command`] gives an error for what a correct
+//! process cannot say, and nothing of it touches others. What a process may have queued there is bounded by its own
 //! settings, which its host enforces.
 //!
 //! # Two sides, one order
@@ -38,7 +38,6 @@ mod tests;
 pub use self::{
     dual::DualPath,
     proxy::ProxyEndpoint,
-    record::{DELIVERY, REPORT},
+    record::{DELIVERY, LINK, REPORT},
     server::{Broken, ProxyServer},
 };
-pub use crate::id::LINK;

@@ -11,15 +11,15 @@ use core::net::SocketAddr;
 use bytes::Bytes;
 
 use super::{
-    LINK, REPORT,
     record::{self, IMMEDIATE, Kind, MATCHED, NEW, Record, TOLD},
+    record::{LINK, REPORT},
 };
 use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Payload, Sink,
+        Burst, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Payload, Route, Sink,
         Sources, Target,
     },
     span::Span,
@@ -31,7 +31,7 @@ use crate::{
 pub(super) const COPIED: usize = 2_048;
 /// Most bytes of copies that may be queued to one peer.
 pub(super) const MOST_COPIES: u32 = 64 << 20;
-/// What a copy takes of them beside its bytes.
+/// The overhead of a copy beside its bytes.
 const COPY_COST: u32 = 64;
 /// A copy that may not fit a bundle, which those up to this size do at any MTU, takes a block of its own.
 const BUNDLED: usize = 400;
@@ -62,7 +62,7 @@ enum Body {
     Shared(Bytes),
 }
 
-/// What is known here of a peer.
+/// The state of a peer.
 #[derive(Debug)]
 struct Peer {
     address: SocketAddr,
@@ -82,7 +82,7 @@ struct Peer {
     /// Bytes of copies sent since the host has last had room, and how many of them it has been asked about.
     copies: u32,
     asked: Option<u32>,
-    /// Messages by reference, and the bytes of those that nobody else waits for.
+    /// Messages by reference, and the bytes of those that no caller waits for.
     shared: u32,
     large: u32,
     /// Number of the last command that sends something.
@@ -95,7 +95,7 @@ struct Outstanding {
     peer: u32,
     /// Records that have not been told of.
     parts: u32,
-    /// Somebody waits for [`Event::Sent`], and may wait for the memory.
+    /// A caller waits for [`Event::Sent`], and may wait for the memory.
     told: Option<Bytes>,
     /// Bytes of a copy.
     copy: u32,
@@ -120,7 +120,7 @@ pub struct ProxyEndpoint {
     queue: VecDeque<Piece>,
     /// Bytes of small messages; used again when the queue is empty.
     block: Vec<u8>,
-    /// What the burst refers to.
+    /// The memory that the burst refers to.
     current: Bytes,
     /// Where records are copied that have to be looked at as a whole.
     whole: Vec<u8>,
@@ -136,7 +136,7 @@ pub struct ProxyEndpoint {
 
 /// Getters.
 impl ProxyEndpoint {
-    /// A stand-in for an endpoint with these settings, whose packets are for `processors` (the first is who sends).
+    /// A stand-in for an endpoint with these settings, whose packets are for `processors` (the first is the sender).
     /// `limits` are those of the link: [`Limits::max_batch`] is the longest record.
     ///
     /// # Errors
@@ -367,6 +367,14 @@ impl PacketLayer for ProxyEndpoint {
         self.peers.get(peer.index()).map_or(0, |p| p.session)
     }
 
+    #[inline]
+    fn route(&self, peer: PeerId) -> Option<Route> {
+        self.peers.get(peer.index()).map(|p| Route {
+            processor: p.processor,
+            session: p.session,
+        })
+    }
+
     fn down(&self, peer: PeerId) -> Option<PeerError> {
         self.down.get(&peer.0).copied()
     }
@@ -383,7 +391,7 @@ impl PacketLayer for ProxyEndpoint {
         !self.queue.is_empty()
     }
 
-    /// What waits for company waits there.
+    /// Messages that wait to be bundled stay there.
     #[inline]
     fn is_quiet(&self, _: PeerId, _: u8) -> bool {
         true
@@ -451,6 +459,7 @@ impl PacketLayer for ProxyEndpoint {
             return Err(SendError::WouldBlock(peer));
         }
         p.cost_queued += len as u64 + u64::from(MESSAGE_COST);
+        p.last = self.commands + 1;
         let mut record = Record {
             channel,
             session: p.session,
@@ -482,7 +491,6 @@ impl PacketLayer for ProxyEndpoint {
             }
             Payload::Shared(data) => Some(self.share(&mut record, data, true)),
         };
-        self.peers[peer.index()].last = self.commands;
         Ok(token)
     }
 
@@ -518,7 +526,7 @@ impl PacketLayer for ProxyEndpoint {
             value: target.key,
             source: target.source,
             destination: target.destination,
-            b: target.landing.into(),
+            b: target.region.into(),
             c: self.next_token,
             ..Record::new(Kind::Place, peer.0)
         };
@@ -607,15 +615,17 @@ impl PacketLayer for ProxyEndpoint {
 
     fn handle_unreachable(&mut self, _: Instant, _: SocketAddr, _: &[u8]) {}
 
-    /// Nobody refers to a record once it has been taken.
+    /// Nothing refers to a record once it has been taken.
     fn handle_released(&mut self, _: u64) {}
 
     #[inline]
     fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
         let Some(piece) = self.queue.pop_front() else {
-            // Somebody may wait for this memory.
-            self.current = Bytes::new();
+            // A caller may wait for this memory.
+            if !self.current.is_empty() {
+                self.current = Bytes::new();
+            }
             return false;
         };
         burst.begin(LINK);
@@ -650,7 +660,7 @@ impl PacketLayer for ProxyEndpoint {
     }
 
     #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        self.read_record(now, record, sink);
+    fn handle_shared(&mut self, now: Instant, _: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+        self.read_record(now, data, sink);
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Sink, Source, Target, Verdict},
     span::{Foreign, Span},
     time::Instant,
-    wire::{ANY_PROCESSOR, Packet, Seq},
+    wire::{ANY_PROCESSOR, Packet, Plain, Seq},
 };
 
 /// Most messages by reference in a queue ([`Config::send_queue_messages`]), and parts of a placement.
@@ -28,7 +28,7 @@ pub(super) const MOST_REPORTS: usize = 16_384;
 /// Bytes that one copy takes at most: one more than fits may always be queued.
 const ONE_COPY: u32 = 8 << 10;
 
-/// A process has said what a correct one can not say.
+/// A process has said what a correct one cannot say.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
@@ -57,7 +57,7 @@ crate::debug_as_display!(Broken);
 
 impl core::error::Error for Broken {}
 
-/// An endpoint that somebody else commands.
+/// An endpoint that another process commands.
 #[derive(Debug)]
 pub struct ProxyServer {
     endpoint: Endpoint,
@@ -97,6 +97,16 @@ impl Sink for Gate<'_> {
         }
         self.delivered = Some(origin);
         Verdict::Taken
+    }
+
+    #[inline]
+    fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
+        // (A packet for any processor takes the general way, as every unusual one.)
+        if !self.room || self.processors.binary_search(&message.destination).is_err() {
+            return false;
+        }
+        self.delivered = Some(*origin);
+        true
     }
 }
 
@@ -249,7 +259,7 @@ impl ProxyServer {
         let target = Target {
             source: record.source,
             destination: record.destination,
-            landing: record.b as u32,
+            region: record.b as u32,
             key: record.value,
             offset: record.a,
         };

@@ -61,7 +61,7 @@ impl Addresses {
     }
 }
 
-/// A keyed hash: strangers do not know the key, so they can not choose addresses that collide.
+/// A keyed hash: strangers do not know the key, so they cannot choose addresses that collide.
 fn mix(key: u64, address: SocketAddr) -> u64 {
     let (high, low) = match address.ip() {
         IpAddr::V4(ip) => (0, u64::from(ip.to_bits())),

@@ -113,8 +113,11 @@ impl Endpoint {
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
-        let settled = p.confirmed && p.is_bound() && !flags.contains(Flags::OPEN);
-        if !settled {
+        if is_about_settling(base.kind) && !p.settles() {
+            return Err(DropReason::Unagreed);
+        }
+        let is_usual = p.confirmed && p.is_bound() && !flags.contains(Flags::OPEN);
+        if !is_usual {
             self.confirm(peer, &packet, is_of_session(base.session))?;
         }
         let active_now = self.active_now();
@@ -132,7 +135,9 @@ impl Endpoint {
                 Ok(())
             }
             Kind::ProbeAck => self.handle_probe_answer(peer, base.message.0),
-            Kind::Reset | Kind::Challenge | Kind::Settle | Kind::Settled => Ok(()),
+            Kind::Settle => self.handle_settle(peer, &base),
+            Kind::Settled => self.handle_settled(peer, &packet, &base),
+            Kind::Reset | Kind::Challenge => Ok(()),
         }
     }
 
@@ -185,7 +190,7 @@ impl Endpoint {
             }
             None => self.flow_for(peer, base.channel),
         };
-        // A sender that does not know our token can not have received anything to acknowledge.
+        // A sender that does not know our token cannot have received anything to acknowledge.
         if is_of_session(base.session) && self.is_news(flow, base.acknowledgement, *flags) {
             let session = self.peers[peer as usize].session;
             if !self.handle_ack(flow, packet, base.acknowledgement, *flags) {
@@ -197,6 +202,14 @@ impl Endpoint {
         }
         if base.kind.is_sequenced() {
             return self.receive(peer, flow, arrival, rest, sink);
+        }
+        let index = self.flows[flow as usize].active;
+        if self
+            .actives
+            .get(index as usize)
+            .is_some_and(|active| active.send.timeouts >= 2)
+        {
+            self.suspect_path(index);
         }
         if flags.contains(Flags::ACK_REQUEST) {
             let index = self.activate(flow);
@@ -219,7 +232,7 @@ impl Endpoint {
         let base = &arrival.base;
         let index = self.activate(flow);
         if base.sequence != self.flows[flow as usize].expected
-            && let Some(reason) = self.refuse(index, base)
+            && let Some(reason) = self.refuse(index, base, arrival.flags)
         {
             return Err(reason);
         }
@@ -315,12 +328,16 @@ impl Endpoint {
 
     /// A packet that is not the next one: why it is not even looked at, if so.
     #[cold]
-    fn refuse(&mut self, index: u32, base: &Base) -> Option<DropReason> {
+    fn refuse(&mut self, index: u32, base: &Base, flags: Flags) -> Option<DropReason> {
         let active = &self.actives[index as usize];
         let ahead = base.sequence.distance(self.flows[active.flow as usize].expected);
         if ahead >= MAX_WINDOW_PACKETS.into() || active.receive.arrived.get(base.sequence) {
             // Old or double: our acknowledgement was lost. (Or far ahead: then it is no honest packet.)
             let duplicate = ahead >= 1 << 31 || ahead < MAX_WINDOW_PACKETS.into();
+            // The network doubles packets too, but what a peer sends again asks for an acknowledgement.
+            if duplicate && flags.contains(Flags::ACK_REQUEST) {
+                self.actives[index as usize].receive.note_lost_acknowledgement();
+            }
             self.acknowledge_now(index);
             return Some(if duplicate {
                 DropReason::Duplicate
@@ -388,6 +405,7 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
         let receive = &mut active.receive;
+        receive.doubted.clear(sequence);
         if sequence != state.expected {
             receive.arrived.set(sequence);
             self.note_beyond_gap(index, sequence, due);
@@ -439,7 +457,7 @@ impl Endpoint {
     }
 
     /// Something beyond a gap has arrived, up to `end`, that is not kept: ask for the gap.
-    fn note_gap(&mut self, index: u32, end: Seq) {
+    pub(super) fn note_gap(&mut self, index: u32, end: Seq) {
         let active = &mut self.actives[index as usize];
         let expected = self.flows[active.flow as usize].expected;
         let go_back = self.config.recovery == Recovery::GoBackN;
@@ -503,10 +521,14 @@ fn follower<'a>(checked: bool, bytes: &'a [u8], first: &Base, sequence: Seq) -> 
     (goes_on && is_intact(checked, &packet, bytes, flags)).then_some((packet, flags))
 }
 
+fn is_about_settling(kind: Kind) -> bool {
+    matches!(kind, Kind::Settle | Kind::Settled)
+}
+
 /// Nothing of the packet needs a feature that sessions of this release do not agree on.
 #[inline]
 fn is_agreed(base: &Base, flags: Flags) -> bool {
-    base.rail == 0 && !flags.contains(Flags::SEAL) && !matches!(base.kind, Kind::Settle | Kind::Settled)
+    base.rail == 0 && !flags.contains(Flags::SEAL) && (!is_about_settling(base.kind) || is_of_session(base.session))
 }
 
 /// The checksum is right, or there is none and need not be.

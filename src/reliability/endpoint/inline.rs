@@ -91,8 +91,12 @@ impl Endpoint {
         self.stats.payload_sent += data.len() as u64;
         // It has carried the acknowledgement.
         active.last_use = now;
-        (receive.ack_now, receive.unacked_bytes, receive.unacked_packets) = (false, 0, 0);
+        let repeats = receive.note_acknowledged();
         active.deadlines.stop(Timer::Ack);
+        if repeats {
+            let at = now + self.times.repetition();
+            active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
+        }
         let at = now + self.times.rto(flow, p);
         active.deadlines.arm(&mut self.heap, index, Timer::Rto, at);
         self.hold(burst);

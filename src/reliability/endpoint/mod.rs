@@ -20,6 +20,7 @@ mod returns;
 mod scheduler;
 mod send;
 mod session;
+mod settle;
 mod slots;
 mod strangers;
 mod timeout;
@@ -63,7 +64,7 @@ use crate::{
     span::Span,
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
-    wire::{Features, Token},
+    wire::Token,
 };
 
 pub use self::lost::LostMessages;
@@ -71,7 +72,7 @@ pub(crate) use self::send::Source;
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
-/// Times saturate here, after 292 years, so that adding a time-out to one can not overflow, ns.
+/// Times saturate here, after 292 years, so that adding a time-out to one cannot overflow, ns.
 const LAST: u64 = u64::MAX / 2;
 /// Difference between the header lengths of IPv6 and IPv4, bytes.
 const IPV6_MORE: u16 = 20;
@@ -90,6 +91,11 @@ struct Times {
 }
 
 impl Times {
+    /// Between repetitions of an acknowledgement, ns.
+    pub(super) fn repetition(&self) -> u64 {
+        self.ack_delay.max(self.min_rto)
+    }
+
     /// Retransmission time-out of a flow without back-off, ns.
     #[inline]
     pub(super) fn rto(&self, flow: &Flow, peer: &Peer) -> u64 {
@@ -258,7 +264,7 @@ impl Endpoint {
             max_datagram: p.mtu.into(),
             unexpected: p.cost_received.wrapping_sub(p.cost_released).into(),
             checksum: p.checksums(&self.config),
-            unknown_features: Features::from_bits_retain(p.unknown_features.into()),
+            unknown_features: p.features().unknown(),
             ..PeerStats::default()
         };
         for flow in self.flows_of(peer.0) {

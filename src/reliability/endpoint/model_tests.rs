@@ -33,7 +33,7 @@ use crate::{
 /// Fair steps after which everything must have become quiet.
 const PATIENCE: usize = 400;
 
-/// What may happen, and how often.
+/// The events that may happen, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Budget {
     /// Messages of either side.
@@ -197,7 +197,7 @@ struct State {
     left: Budget,
 }
 
-/// What is checked, and how much of it there was.
+/// The checks, and how often each was made.
 struct Checker {
     config: Config,
     broken: Broken,
@@ -414,7 +414,7 @@ impl Checker {
         let len = if it.sent == 1 { 12 } else { 5 };
         let payload = Payload::Shared(Bytes::from(vec![id; len]));
         let token = it.endpoint.send(now, PEER, 0, &message, payload);
-        let token = token.map_err(|error| format!("end {end} can not send: {error}"))?;
+        let token = token.map_err(|error| format!("end {end} cannot send: {error}"))?;
         it.tokens.extend(token.map(|token| (token, id)));
         it.sent += 1;
         self.settle(state, end)

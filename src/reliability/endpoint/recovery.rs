@@ -10,8 +10,8 @@ use crate::{
             Active,
             congestion::Controller,
             recovery::{
-                BLACK_HOLE, Cause, DUPLICATE_THRESHOLD, Released, deliver, mark_all_lost, mark_lost, note_burst,
-                note_progress, note_window, release,
+                BLACK_HOLE, Cause, DUPLICATE_THRESHOLD, Released, deliver, mark_all_lost, mark_found, mark_lost,
+                note_burst, note_progress, note_window, release,
             },
             source::NONE,
         },
@@ -44,7 +44,7 @@ impl Endpoint {
         let Some(Active { send, .. }) = self.actives.get(index as usize) else {
             return true;
         };
-        if send.una == state.send_next || ack.before(send.una) {
+        if send.una == state.send_next || ack.before(send.una) || send.settling {
             return true;
         }
         let mut released = self.release_up_to(index, ack);
@@ -52,6 +52,9 @@ impl Endpoint {
             released.bytes += self.apply_bitmap(index, packet, ack);
         }
         if released.bytes > 0 {
+            if self.actives[index as usize].send.undo.is_some() {
+                self.judge_timeout(index, packet);
+            }
             self.on_delivered(index, &released, packet);
         }
         if self.actives[index as usize].send.sacked_count > 0 {
@@ -66,7 +69,7 @@ impl Endpoint {
 
     /// Releases everything before `ack`.
     #[inline]
-    fn release_up_to(&mut self, index: u32, ack: Seq) -> Released {
+    pub(super) fn release_up_to(&mut self, index: u32, ack: Seq) -> Released {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let released = release(
@@ -93,7 +96,7 @@ impl Endpoint {
 
     /// Processes a selective acknowledgement. Returns the bytes that are newly delivered.
     #[cold]
-    fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>, ack: Seq) -> u32 {
+    pub(super) fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>, ack: Seq) -> u32 {
         let active = &mut self.actives[index as usize];
         let state = &self.flows[active.flow as usize];
         let (next, peer) = (state.send_next, PeerId(state.peer));
@@ -128,6 +131,29 @@ impl Endpoint {
             base = base.plus(64);
         }
         bytes
+    }
+
+    /// Something is acknowledged after a time-out. If the peer had not received anything yet that was sent after the
+    /// time-out, nothing was lost but the patience (the Eifel algorithm: RFC 3522), and the time-outs are undone (RFC
+    /// 4015): packets that have not been sent again are in flight as before, and the window is as before.
+    #[cold]
+    fn judge_timeout(&mut self, index: u32, packet: &Packet<&[u8]>) {
+        let active = &mut self.actives[index as usize];
+        let next = self.flows[active.flow as usize].send_next;
+        let send = &mut active.send;
+        let Some(undo) = send.undo.take() else { return };
+        let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
+        let before = (undo.at as u32).wrapping_sub(echo) as i32 > 0;
+        if echo == 0 || !before {
+            return;
+        }
+        send.congestion = undo.congestion;
+        let mut from = send.una;
+        while let Some(seq) = send.lost.first_set(from, next) {
+            mark_found(send, seq);
+            from = seq.plus(1);
+        }
+        self.stats.spurious_timeouts += 1;
     }
 
     /// Progress: round-trip time, congestion window, time-out.
@@ -199,7 +225,7 @@ impl Endpoint {
         if send.una == flow.send_next {
             return;
         }
-        // The peer can not yet miss a packet that was sent less than a round trip ago. A retransmission is not missed
+        // The peer cannot yet miss a packet that was sent less than a round trip ago. A retransmission is not missed
         // either before a packet sent after it has arrived: it may still be in a queue, however short the shortest
         // round trip was.
         let round_trip = u64::from(flow.rtt.min);
@@ -245,7 +271,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn after_ack(&mut self, index: u32, progress: bool) {
+    pub(super) fn after_ack(&mut self, index: u32, progress: bool) {
         let active = &self.actives[index as usize];
         let flow = active.flow;
         let send = &active.send;

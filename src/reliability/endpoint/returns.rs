@@ -18,10 +18,18 @@ const MAX_EVENTS: usize = 4_096;
 
 impl Endpoint {
     /// A packet of flow `index` for a processor that is not here: it is acknowledged like any other if there is room
-    /// for the report. `cost`: its share of the credit.
+    /// for the report. Without checksums it must have come twice: an acknowledged packet whose destination was spoilt
+    /// would be missing for ever, and hold up all messages behind its own. `cost`: its share of the credit.
     #[cold]
     pub(super) fn take_back(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, cost: u32) -> DropReason {
         let base = packet.base();
+        let doubted = &mut self.actives[index as usize].receive.doubted;
+        if !self.peers[peer as usize].checksums(&self.config) && !doubted.get(base.sequence) {
+            // A bit may have flipped. What is sent again says whether that was so.
+            doubted.set(base.sequence);
+            self.note_gap(index, base.sequence.plus(1));
+            return DropReason::Misaddressed;
+        }
         if !self.return_to_sender(peer, index, packet, &base) {
             return self.put_off(index);
         }
@@ -37,7 +45,7 @@ impl Endpoint {
     /// Queues the answer to a misaddressed packet. `false`: there is no room for it now.
     fn return_to_sender(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, base: &Base) -> bool {
         // One report for each message, and none after our goodbye. (A placement needs none: only a processor that is
-        // here grants landings.)
+        // here grants regions.)
         let begins = packet.placement().is_none() && packet.fragment().is_none_or(|fragment| fragment.offset == 0);
         if !begins || self.peers[peer as usize].phase == Phase::Goodbye {
             return true;

@@ -3,7 +3,6 @@
 use super::Endpoint;
 use crate::{
     config::Recovery,
-    prng::mix,
     reliability::{
         Burst,
         burst::MAX_SEGMENTS,
@@ -14,7 +13,7 @@ use crate::{
     },
     span::Span,
     time::Instant,
-    wire::{Base, Builder, Credit, Flags, Kind, MAX_SACK_WORDS, Seq, checksum::Crc32c},
+    wire::{Base, Builder, Credit, Flags, Kind, Seq, checksum::Crc32c},
 };
 
 /// A flow with at least this many bytes queued is a bulk flow.
@@ -133,7 +132,11 @@ impl Endpoint {
         }
         let peer = self.flows[active.flow as usize].peer;
         burst.begin(self.peers[peer as usize].address);
-        self.write_ack(index, burst);
+        if self.actives[index as usize].receive.tell_settled {
+            self.write_settled(index, burst);
+        } else {
+            self.write_ack(index, burst);
+        }
         self.reschedule(index);
         true
     }
@@ -152,6 +155,11 @@ impl Endpoint {
         let receive = &active.receive;
         let state = &self.flows[flow as usize];
         let gap = receive.has_gap(state.expected) && self.config.recovery == Recovery::SelectiveRepeat;
+        let settles = active.send.settle_due || receive.tell_settled;
+        if settles || active.send.ask_beside {
+            self.fill_beside(index, burst);
+            return true;
+        }
         if receive.nack_now || receive.tell_credit || (receive.ack_now && gap) {
             self.write_ack(index, burst);
             return true;
@@ -160,7 +168,7 @@ impl Endpoint {
             self.write_probe(index, burst);
             return true;
         }
-        let more = self.fill_data(index, burst);
+        let more = !active.send.settling && self.fill_data(index, burst);
         if burst.is_empty() {
             let active = &self.actives[index as usize];
             if active.receive.ack_now || active.send.ask_alone {
@@ -171,13 +179,27 @@ impl Endpoint {
         more
     }
 
+    /// A packet without content that goes before everything else.
+    #[cold]
+    fn fill_beside(&mut self, index: u32, burst: &mut Burst) {
+        let Active { send, receive, .. } = &mut self.actives[index as usize];
+        if send.settle_due {
+            self.write_settle(index, burst);
+        } else if receive.tell_settled {
+            self.write_settled(index, burst);
+        } else {
+            (send.ask_beside, send.ask_alone) = (false, true);
+            self.write_ack(index, burst);
+        }
+    }
+
     /// Resends and new data, as much as fits one burst of equal segments.
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
         let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
         let max_batch = self.limits.max_batch;
         let mut lane = self.lane(index);
         let first = lane.send.una == lane.flow.send_next;
-        let mut more = true;
+        let (mut more, mut too_large) = (true, None);
         while burst.segments() < most {
             let Some(plan) = lane.next_packet() else {
                 if lane.restores_order() {
@@ -199,6 +221,10 @@ impl Endpoint {
                 }
             }
             let oversize = size > usize::from(lane.peer.mtu);
+            if oversize && lane.peer.settles() && lane.peer.confirmed {
+                too_large = Some(plan.resend);
+                break;
+            }
             if burst.segments() > 0 {
                 if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
                     break;
@@ -222,6 +248,9 @@ impl Endpoint {
         }
         if !burst.is_empty() {
             self.launched(index, first);
+        }
+        if let Some(again) = too_large {
+            self.cut_anew(index, again);
         }
         more
     }
@@ -296,10 +325,11 @@ impl Endpoint {
     fn acknowledged(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         active.last_use = self.now;
-        active.receive.ack_now = false;
-        active.receive.unacked_bytes = 0;
-        active.receive.unacked_packets = 0;
+        let repeats = active.receive.note_acknowledged();
         active.deadlines.stop(Timer::Ack);
+        if repeats {
+            active.deadlines.set(Timer::Ack, self.now + self.times.repetition());
+        }
     }
 
     /// The window that a peer gets on each of its flows: its flows divide its share.
@@ -367,22 +397,7 @@ impl Endpoint {
             open.as_ref(),
         );
         if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow.expected) {
-            let mut words = [0; MAX_SACK_WORDS];
-            let first = flow.expected.plus(1);
-            let count = active
-                .receive
-                .end
-                .distance(first)
-                .div_ceil(64)
-                .clamp(1, MAX_SACK_WORDS as u32) as usize;
-            for (n, word) in words[..count].iter_mut().enumerate() {
-                *word = active.receive.arrived.word_at(first.plus(64 * n as u32));
-            }
-            // The last word of the ring may include bits of other sequence numbers, beyond the end.
-            let beyond = active.receive.end.distance(first.plus(64 * (count as u32 - 1)));
-            if beyond < 64 {
-                words[count - 1] &= (1 << beyond) - 1;
-            }
+            let (words, count) = active.receive.bitmap(flow.expected);
             header.sack(&words[..count]);
         }
         let header_len = header.finish(0);
@@ -416,25 +431,6 @@ impl Endpoint {
             .deadlines
             .set(Timer::Mtu, self.now + patience);
         self.write_plain(&header, checksum, None, usize::from(size), burst);
-    }
-
-    /// Retransmission time-out of a flow with its back-off, ns.
-    #[inline]
-    pub(super) fn rto(&self, index: u32) -> u64 {
-        let active = &self.actives[index as usize];
-        let flow = &self.flows[active.flow as usize];
-        let peer = &self.peers[flow.peer as usize];
-        let timeout = self.times.rto(flow, peer);
-        // The first repetition is a probe and comes at the plain time-out; only then it backs off.
-        let backoff = u32::from(active.send.timeouts.saturating_sub(1)).min(20);
-        if backoff == 0 {
-            return timeout;
-        }
-        let backed_off = (timeout << backoff).min(self.times.max_rto.max(timeout));
-        // Subtract a random part of up to a quarter: senders whose packets collided in a full queue must not collide
-        // there again.
-        let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(active.send.timeouts)) >> 56;
-        backed_off - (backed_off >> 10) * chance
     }
 
     /// Acknowledges the packets of the peer's other flows, which must reach it before the goodbye.

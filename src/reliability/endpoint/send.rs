@@ -149,8 +149,8 @@ impl Endpoint {
         Ok(token)
     }
 
-    /// Queues a placement: bytes for a landing of `peer`. [`poll_transmit`](Self::poll_transmit) sends them. They take
-    /// no credit. [`Event::Sent`](super::Event::Sent) with the token reports that all of them are in the landing and
+    /// Queues a placement: bytes for a region of `peer`. [`poll_transmit`](Self::poll_transmit) sends them. They take
+    /// no credit. [`Event::Sent`](super::Event::Sent) with the token reports that all of them are in the region and
     /// the caller's memory is free.
     ///
     /// # Errors
@@ -201,7 +201,7 @@ impl Endpoint {
         let whole = Whole {
             len,
             placement: Some(Placement {
-                landing: target.landing,
+                region: target.region,
                 offset: target.offset,
             }),
             ..Whole::default()

@@ -409,7 +409,7 @@ impl Endpoint {
     }
 }
 
-/// What a packet says about opening a session, if that makes sense.
+/// The opening of a session that a packet carries, if it is valid.
 fn opening_of(packet: &Packet<&[u8]>) -> Option<Open> {
     packet
         .open()

@@ -5,8 +5,10 @@ use crate::{
     config::Recovery,
     error::PeerError,
     events::event,
+    prng::mix,
     reliability::{
         flow::{
+            Undo,
             congestion::Controller,
             mtu::Step,
             recovery::{BLACK_HOLE, Cause, mark_all_lost, mark_lost, note_burst, note_window},
@@ -20,6 +22,9 @@ use crate::{
 
 /// Being called this much later than asked for means that this side did not run, ns.
 const LATE: u64 = 10_000_000;
+/// So many packets go to a silent peer, one after the other, in the last quarter of its time, unless a round trip takes
+/// longer than the time between them. A fault that eats 50 datagrams and no more must not look like a death.
+const LAST_PROBES: u64 = 48;
 
 impl Endpoint {
     /// Does the work due at `now`. Call it at the time that [`poll_timeout`](Self::poll_timeout) returned, after
@@ -138,9 +143,21 @@ impl Endpoint {
         if self.give_up(index) {
             return false;
         }
+        if self.actives[index as usize].send.settling {
+            let at = self.now + self.rto(index);
+            let active = &mut self.actives[index as usize];
+            active.send.settle_due = true;
+            active.deadlines.set(Timer::Rto, at);
+            self.mark_ready(index);
+            return true;
+        }
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let send = &mut active.send;
+        if timeouts == 1 {
+            let (at, congestion) = (self.now, send.congestion);
+            send.undo = Some(Undo { at, congestion });
+        }
         if timeouts == 1 && self.config.recovery == Recovery::SelectiveRepeat {
             // Tail-loss probe (RFC 8985, 7): the last packet again. Its acknowledgement shows all gaps.
             let mut last = next.minus(1);
@@ -160,6 +177,9 @@ impl Endpoint {
             self.stats.lost_by_timeout += lost;
             note_burst(flow, Cause::TimeOut, lost);
             note_window(send, flow);
+        }
+        if timeouts >= 2 {
+            self.ask_by_small(index);
         }
         if timeouts == BLACK_HOLE {
             self.leave_black_hole(index);
@@ -207,15 +227,51 @@ impl Endpoint {
         true
     }
 
+    /// How long the peer of a flow has been silent although it was asked, and how long it may be, ns.
+    fn silence(&self, index: u32) -> (u64, u64) {
+        let active = &self.actives[index as usize];
+        let p = &self.peers[self.flows[active.flow as usize].peer as usize];
+        let asked_or_heard = p.last_heard.max(active.send.waiting_since);
+        let limit = if p.confirmed { self.times.death } else { self.times.open };
+        (self.active_now().saturating_sub(asked_or_heard), limit)
+    }
+
+    /// Retransmission time-out of a flow with its back-off, ns.
+    #[inline]
+    pub(super) fn rto(&self, index: u32) -> u64 {
+        let active = &self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let timeout = self.times.rto(flow, &self.peers[flow.peer as usize]);
+        // The first repetition is a probe and comes at the plain time-out; only then it backs off.
+        match active.send.timeouts {
+            0 | 1 => timeout,
+            timeouts => self.back_off(index, timeout, timeouts),
+        }
+    }
+
+    /// `timeout` after so many time-outs in a row, ns.
+    #[cold]
+    fn back_off(&self, index: u32, timeout: u64, timeouts: u16) -> u64 {
+        // Where a round trip takes longer than the largest time-out, that is too small for a back-off.
+        let most = self.times.max_rto.max(2 * timeout);
+        let backed_off = (timeout << u32::from(timeouts - 1).min(20)).min(most);
+        // Subtract a random part of up to a quarter: senders whose packets collided in a full queue must not collide
+        // there again.
+        let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(timeouts)) >> 56;
+        let next = backed_off - (backed_off >> 10) * chance;
+        let (silence, limit) = self.silence(index);
+        if silence < limit / 4 * 3 {
+            return next;
+        }
+        next.min((limit / 4 / LAST_PROBES).max(timeout))
+    }
+
     /// Buries the peer if it has been asked often enough and been silent long enough.
     fn give_up(&mut self, index: u32) -> bool {
         let active = &self.actives[index as usize];
         let peer = self.flows[active.flow as usize].peer;
         let p = &self.peers[peer as usize];
-        let limit = if p.confirmed { self.times.death } else { self.times.open };
-        let silence = self
-            .active_now()
-            .saturating_sub(p.last_heard.max(active.send.waiting_since));
+        let (silence, limit) = self.silence(index);
         if active.send.timeouts <= self.config.retry_limit || silence < limit {
             return false;
         }
@@ -238,7 +294,8 @@ impl Endpoint {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
         let p = &mut self.peers[peer as usize];
-        if p.mtu > mtu {
+        // Others are asked by small packets whether that is so.
+        if p.mtu > mtu && !p.settles() {
             event!(
                 INFO, processor = self.processor, peer, address = %p.address, before = p.mtu, bytes = mtu,
                 "nothing is acknowledged: path MTU taken back"

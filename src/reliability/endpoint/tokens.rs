@@ -1,4 +1,4 @@
-//! What strangers must not guess: the secrets of sessions, and the cookies of challenges. All come from one key, which the
+//! Secrets that strangers must not guess: those of sessions, and the cookies of challenges. All come from one key, which the
 //! endpoint is given: nothing is drawn here, and nothing about a challenge is kept.
 
 use core::{
@@ -25,7 +25,7 @@ impl fmt::Debug for TokenKey {
     }
 }
 
-/// What is hashed, so that one kind of secret can not be taken for another.
+/// The domain of a hash, so that one kind of secret cannot be taken for another.
 #[repr(u64)]
 enum Purpose {
     Session,

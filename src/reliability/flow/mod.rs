@@ -2,7 +2,7 @@
 //!
 //! [`Flow`] is resident; [`Active`] exists only while something is going on.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 pub(crate) mod bits;
 pub mod congestion;
@@ -10,6 +10,7 @@ pub(crate) mod mtu;
 pub(crate) mod plan;
 pub(crate) mod recovery;
 pub(crate) mod rtt;
+mod settle;
 pub(crate) mod source;
 pub(crate) mod window;
 mod write;
@@ -24,7 +25,7 @@ use crate::{
     config::Config,
     prefetch::Locate,
     reliability::timers::Deadlines,
-    wire::{Flags, Seq, Timestamp},
+    wire::{Flags, MAX_SACK_WORDS, Seq, Timestamp},
 };
 
 /// The resident part.
@@ -76,7 +77,7 @@ pub(crate) enum Form {
     Bundle,
     /// A message that is not bundled, or a fragment of it.
     Whole,
-    /// A placement: bytes for one of the peer's landings.
+    /// A placement: bytes for one of the peer's regions.
     Placed,
     /// A goodbye.
     Goodbye,
@@ -126,7 +127,7 @@ pub(crate) struct Queued {
     pub(crate) at: u32,
     /// … to here.
     pub(crate) end: u32,
-    /// Number of the first message that is left; the key of a landing.
+    /// Number of the first message that is left; the key of a region.
     pub(crate) message: Seq,
     /// Processors.
     pub(crate) from: u32,
@@ -145,12 +146,20 @@ impl Queued {
         self.at + u32::from(len) == self.end
     }
 
-    /// It may go only as far as the peer's credit reaches. (A placement takes none: the peer that granted the landing
+    /// It may go only as far as the peer's credit reaches. (A placement takes none: the peer that granted the region
     /// has its memory.)
     #[inline]
     pub(crate) fn takes_credit(&self) -> bool {
         matches!(self.form, Form::Bundle | Form::Whole)
     }
+}
+
+/// The state before the first of some time-outs in a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Undo {
+    /// When it was, ns.
+    pub(crate) at: u64,
+    pub(crate) congestion: AnyController,
 }
 
 /// The sending half.
@@ -202,6 +211,15 @@ pub(crate) struct Sender {
     pub(crate) waiting: bool,
     /// One packet may pass although the window is full.
     pub(crate) probe: bool,
+    /// What the last time-outs have changed, until it is known whether they were spurious.
+    pub(crate) undo: Option<Undo>,
+    /// Ask for an acknowledgement by an empty packet before anything else goes.
+    pub(crate) ask_beside: bool,
+    /// The peer is asked to declare void what is in flight: nothing else goes, and acknowledgements do not count. The
+    /// number of the last request, and whether it is to be sent.
+    pub(crate) settling: bool,
+    pub(crate) settle_due: bool,
+    pub(crate) settlement: Seq,
     /// Ask for an acknowledgement with the next packet, or by an empty one.
     pub(crate) want_ack: bool,
     pub(crate) ask_alone: bool,
@@ -236,6 +254,11 @@ impl Sender {
             reordering: false,
             waiting: false,
             probe: false,
+            undo: None,
+            ask_beside: false,
+            settling: false,
+            settle_due: false,
+            settlement: Seq(0),
             want_ack: false,
             ask_alone: false,
             went_back: (next, 0),
@@ -315,12 +338,26 @@ impl Sender {
     }
 }
 
+/// The answer to a request to settle. It is kept, because it may have to be given again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::reliability) struct Settlement {
+    /// Number of the request.
+    pub(in crate::reliability) number: Seq,
+    /// Numbers before this are void.
+    pub(in crate::reliability) until: Seq,
+    /// What had arrived before: the next number expected, and the bitmap of those beyond.
+    pub(in crate::reliability) expected: Seq,
+    pub(in crate::reliability) bitmap: ([u64; MAX_SACK_WORDS], usize),
+}
+
 /// The receiving half.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(crate) struct Receiver {
     /// Packets received beyond the next expected one.
     pub(crate) arrived: Bits,
+    /// Packets for processors that are not here, dropped once: what comes a second time was meant so.
+    pub(crate) doubted: Bits,
     /// One past the highest sequence number that has arrived.
     pub(crate) end: Seq,
     /// Arrived and not yet acknowledged.
@@ -332,6 +369,9 @@ pub(crate) struct Receiver {
     pub(crate) nack_now: bool,
     /// … in a packet of its own, to announce new credit.
     pub(crate) tell_credit: bool,
+    /// Answer the last request to settle.
+    pub(crate) tell_settled: bool,
+    pub(in crate::reliability) settlement: Option<Box<Settlement>>,
     /// The gap that was asked for last begins here, and has been asked for.
     pub(crate) nacked: Option<Seq>,
     /// Acknowledge when this packet or a later one has arrived: a new gap is then taken for a loss.
@@ -341,7 +381,19 @@ pub(crate) struct Receiver {
     pub(crate) stamp_at: u64,
     /// The last period in which placements were received ([`Placers`]); 0: none.
     pub(crate) placed: u64,
+    /// Acknowledgements are seen to be lost: they go 2 to the power of this times as often, and each is repeated until
+    /// it has gone as many times.
+    pub(crate) urgency: u8,
+    /// So many repetitions are left of the last acknowledgement.
+    pub(crate) repetitions: u8,
+    /// Acknowledgements that were written since `urgency` changed.
+    pub(crate) calm: u8,
 }
+
+/// Most that [`Receiver::urgency`] can be: an acknowledgement goes 32 times, which outlasts 90 % of loss.
+const MAX_URGENCY: u8 = 5;
+/// After so many acknowledgements without a sign of loss, half as many are enough.
+const CALM: u8 = 128;
 
 impl Receiver {
     /// Something has arrived beyond a gap.
@@ -375,8 +427,41 @@ impl Receiver {
     #[inline]
     pub(crate) fn is_due(&self, flags: Flags, config: &Config, bytes: u32) -> bool {
         flags.contains(Flags::ACK_REQUEST)
-            || self.unacked_bytes >= bytes
-            || self.unacked_packets >= u32::from(config.window_packets).div_ceil(4).max(2)
+            || self.unacked_bytes >= bytes >> self.urgency
+            || self.unacked_packets >= u32::from(config.window_packets).div_ceil(4).max(2) >> self.urgency
+    }
+
+    /// The peer has sent something again that has arrived: it does not get our acknowledgements, or not in time
+    /// (RFC 9000, 13.2; RFC 5681, 4.2 has one for every two packets).
+    pub(crate) fn note_lost_acknowledgement(&mut self) {
+        self.urgency = (self.urgency + 1).min(MAX_URGENCY);
+        self.repetitions = 1 << self.urgency;
+        self.calm = 0;
+    }
+
+    /// An acknowledgement has been written. Returns whether it is to be repeated if nothing new comes.
+    #[inline]
+    pub(crate) fn note_acknowledged(&mut self) -> bool {
+        let news = self.unacked_packets > 0;
+        self.ack_now = false;
+        self.unacked_bytes = 0;
+        self.unacked_packets = 0;
+        self.urgency > 0 && self.repeat(news)
+    }
+
+    /// `news`: the acknowledgement was the first of something.
+    #[cold]
+    fn repeat(&mut self, news: bool) -> bool {
+        self.calm += 1;
+        if self.calm >= CALM {
+            self.urgency -= 1;
+            self.calm = 0;
+        }
+        if news {
+            self.repetitions = 1 << self.urgency;
+        }
+        self.repetitions = self.repetitions.saturating_sub(1);
+        self.repetitions > 0
     }
 }
 

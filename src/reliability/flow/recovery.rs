@@ -265,6 +265,15 @@ pub(in crate::reliability) fn mark_lost(send: &mut Sender, seq: Seq) {
     send.packets_in_flight -= 1;
 }
 
+/// `seq` was taken for lost and is not.
+pub(in crate::reliability) fn mark_found(send: &mut Sender, seq: Seq) {
+    let len = u32::from(send.record(seq).len);
+    send.lost.clear(seq);
+    send.lost_count -= 1;
+    send.bytes_in_flight += len;
+    send.packets_in_flight += 1;
+}
+
 /// Everything unacknowledged is to be sent again; gives how many packets that newly are.
 pub(in crate::reliability) fn mark_all_lost(send: &mut Sender, next: Seq) -> u64 {
     let mut seq = send.una;

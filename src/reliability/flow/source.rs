@@ -39,7 +39,7 @@ pub(crate) struct Whole {
     pub(crate) immediate: Option<u64>,
     /// A copy of ours, which counts against the bytes of the send queue.
     pub(crate) copied: bool,
-    /// A placement for this offset in one of the peer's landings, not a message.
+    /// A placement for this offset in one of the peer's regions, not a message.
     pub(crate) placement: Option<Placement>,
 }
 

@@ -82,7 +82,7 @@ pub(super) unsafe fn forget(block: NonNull<u8>, bytes: usize) {
 #[inline]
 pub(super) fn ask(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: every such processor has the instruction, and it has no effect that a program could observe.
+    // SAFETY: every such CPU has the instruction, and it has no effect that a program could observe.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T1>(line.cast());

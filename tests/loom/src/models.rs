@@ -1,4 +1,4 @@
-//! What threads do with the library's parts.
+//! Models of the library's parts, used by several threads.
 
 use std::io::IoSlice;
 
@@ -56,7 +56,7 @@ macro_rules! models {
             use crate::$world::{
                 bell::Bell,
                 lines,
-                loans::Loans,
+                pins::Pins,
                 ring::{CONTROL, Consumer, Place, Producer},
             };
 
@@ -97,7 +97,7 @@ macro_rules! models {
                 });
             }
 
-            /// Who sleeps by a poller's ring is woken up by its eventfd.
+            /// The eventfd of a poller's ring wakes a thread that sleeps by it.
             pub fn ring_wakes_its_reader() {
                 check(|| {
                     let (_memory, mut producer, mut consumer) = ring();
@@ -168,7 +168,7 @@ macro_rules! models {
                 });
             }
 
-            /// Who sleeps in the backend `loopback` is woken up by each of those who send.
+            /// Each sender wakes a thread that sleeps in the backend `loopback`.
             pub fn bell_wakes_who_sleeps() {
                 check(|| {
                     let shared = Arc::new((AtomicUsize::new(0), Bell::default()));
@@ -193,17 +193,17 @@ macro_rules! models {
             pub fn loans_come_back() {
                 check(|| {
                     let memory = Arc::new(UnsafeCell::new(1));
-                    let loans = Loans::default();
-                    let leases = [loans.lend(), loans.lend()];
-                    for lease in leases {
+                    let pins = Pins::default();
+                    let leases = [pins.lend(), pins.lend()];
+                    for pin in leases {
                         let theirs = Arc::clone(&memory);
                         thread::spawn(move || {
                             // SAFETY: loom looks whether somebody writes meanwhile.
                             assert_eq!(theirs.with(|place| unsafe { *place }), 1);
-                            drop(lease);
+                            drop(pin);
                         });
                     }
-                    while !loans.are_back() {
+                    while !pins.are_released() {
                         thread::yield_now();
                     }
                     // SAFETY: as above.

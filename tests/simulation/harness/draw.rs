@@ -1,4 +1,4 @@
-//! What seeds draw, here and for simulated ranks.
+//! Values drawn from seeds, here and for simulated ranks.
 
 use std::time::Duration;
 

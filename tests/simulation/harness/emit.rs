@@ -1,4 +1,4 @@
-//! What a node emits and holds, and the contracts about that.
+//! The output and the memory of a node, and the contracts about them.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -10,7 +10,7 @@ use hikyaku::{
 use super::node::{Departure, Node, Output};
 
 impl Node {
-    /// What one peer makes us hold is bounded.
+    /// The memory that one peer makes us hold is bounded.
     pub(super) fn check_bounds(&self, from: SocketAddr) {
         let endpoint = self.endpoint();
         let Some(peer) = endpoint.peer_by_address(from) else {

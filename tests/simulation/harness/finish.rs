@@ -1,4 +1,4 @@
-//! What must be true of a world in the end, and how it is described if it is not.
+//! The final checks of a world, and its description if they fail.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 
-/// What is known of one block.
+/// The record of one block.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     freed: AtomicBool,

@@ -27,7 +27,7 @@ const MAX_ROUNDS: u32 = 20_000;
 /// Bursts of one poll before it is taken for an endless loop.
 const MAX_BURSTS: u32 = 100_000;
 
-/// What a node's application does with messages.
+/// The application of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum App {
     /// Takes them at once.
@@ -99,7 +99,7 @@ pub(crate) struct Departure {
     pub(crate) is_of_bulk: bool,
 }
 
-/// What a pump gives to the world.
+/// The output of a pump for the world.
 #[derive(Default)]
 pub(crate) struct Output {
     pub(crate) departures: Vec<Departure>,

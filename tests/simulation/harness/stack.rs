@@ -1,4 +1,4 @@
-//! What is tested: a `Messenger`, or a bare `Endpoint` with a small sink that puts messages together itself.
+//! The tested stack: a `Messenger`, or a bare `Endpoint` with a small sink that puts messages together itself.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -94,7 +94,7 @@ struct Assembly {
     processors: Vec<u32>,
     streams: BTreeMap<(PeerId, u32, u32), Stream>,
     ready: VecDeque<Whole>,
-    /// Credit of what can not be received yet: this sink has all the room it wants for that.
+    /// Credit of what cannot be received yet: this sink has all the room it wants for that.
     waiting: VecDeque<(PeerId, u32, u32)>,
 }
 

@@ -8,7 +8,7 @@ use std::{
 use hikyaku::{
     AddPeerError, SendError, Span,
     messaging::{
-        Landing, Messenger,
+        MemoryRegion, Messenger,
         tagged::{Completion, Tagged},
     },
     reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
@@ -20,7 +20,7 @@ use super::{
     stack::Stack,
 };
 
-/// What memory holds that nothing was placed in.
+/// The byte that fills memory before anything is placed in it.
 pub(crate) const UNTOUCHED: u8 = 0xee;
 
 /// Memory of a receive, which can be looked at after it was given away.
@@ -37,20 +37,20 @@ impl Buffer {
     }
 }
 
-impl Landing for Buffer {
+impl MemoryRegion for Buffer {
     fn capacity(&self) -> u64 {
         self.bytes().len() as u64
     }
 
     fn place(&mut self, offset: u64, bytes: Span<'_>) {
-        Landing::place(&mut *self.bytes(), offset, bytes);
+        MemoryRegion::place(&mut *self.bytes(), offset, bytes);
     }
 }
 
 pub(crate) struct TaggedStack {
     pub(crate) messenger: Messenger,
     pub(crate) tagged: Tagged<Buffer>,
-    /// What has ended and nobody has looked at.
+    /// Completions that were not looked at yet.
     completions: Vec<Completion>,
 }
 

@@ -204,7 +204,7 @@ impl Talk {
         self.begun(node, request, posting);
     }
 
-    /// What a receive gave at once.
+    /// The message that a receive gave at once.
     fn begun(&mut self, node: usize, request: u64, posting: Posting) {
         match posting {
             Posting::Done(done) => {

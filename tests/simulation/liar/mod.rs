@@ -33,7 +33,7 @@ const HONEST: usize = 0;
 const WITH_LIAR: u64 = 1 << 32;
 /// Requests of what is exchanged with the liar.
 const OF_LIAR: u64 = 1 << 63;
-/// What an honest message may take while the liar is there and does not hold back what it has promised, in virtual time.
+/// The longest time of an honest message, in virtual time, while the liar is there and keeps its promises.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn content(message: usize, len: usize) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What a liar knows of its session, and what it makes of that: packets that are right, nearly right, or absurd.
+//! The liar's knowledge of its session, and the packets that it makes: right, nearly right, or absurd.
 
 use std::collections::BTreeMap;
 
@@ -64,10 +64,10 @@ struct Flow {
     expected: Seq,
 }
 
-/// A landing that was granted to the liar.
+/// A region that was granted to the liar.
 #[derive(Clone, Copy, Debug)]
 struct Grant {
-    landing: u32,
+    region: u32,
     key: u32,
     until: u64,
     limit: u64,
@@ -88,7 +88,7 @@ pub(super) struct Liar {
     checksum: bool,
     /// The last packet of its own that was in the session.
     base: Option<Base>,
-    /// What the honest process calls its own sessions with.
+    /// The tokens by which the honest process knows its sessions.
     theirs: Token,
     flows: BTreeMap<u8, Flow>,
     message: Seq,
@@ -236,16 +236,16 @@ impl Liar {
             (Some(1), 24) => self.requests.push(((word(data, 0)) as u32, word(data, 16))),
             (Some(2), 32) => {
                 let both = word(data, 8);
-                let (landing, key) = ((both >> 32) as u32, both as u32);
+                let (region, key) = ((both >> 32) as u32, both as u32);
                 let (until, limit) = (word(data, 16), word(data, 24));
                 match self
                     .grants
                     .iter_mut()
-                    .find(|grant| (grant.landing, grant.key) == (landing, key))
+                    .find(|grant| (grant.region, grant.key) == (region, key))
                 {
                     Some(grant) => grant.until = until,
                     None => self.grants.push(Grant {
-                        landing,
+                        region,
                         key,
                         until,
                         limit,
@@ -371,7 +371,7 @@ impl Liar {
                     payload = filler(rng, 1_400);
                 }
                 placement = Some(Placement {
-                    landing: grant.landing,
+                    region: grant.region,
                     offset: at,
                 });
                 base.message = Seq(grant.key);
@@ -479,7 +479,7 @@ impl Liar {
             }
             if let Some(placement) = &mut placement {
                 match rng.below(3) {
-                    0 => placement.landing = rng.pick(&[0, 1, placement.landing ^ 1, any as u32]),
+                    0 => placement.region = rng.pick(&[0, 1, placement.region ^ 1, any as u32]),
                     1 => placement.offset = odd(rng, placement.offset),
                     _ => {}
                 }

@@ -8,7 +8,7 @@ use crate::{
     transports::settings::{Job, Operation},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench bandwidth --sizes 2048,64K,1M           a window of messages, then a small reply

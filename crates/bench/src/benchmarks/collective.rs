@@ -15,7 +15,7 @@ use crate::{
     report::{Document, Figure, Group, Line, Row, Running, Table, number, size},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench allreduce --np 8 --sizes 8,1M           eight ranks on this machine
@@ -42,7 +42,7 @@ pub(crate) struct CollectiveArgs {
 const SIZES: [usize; 5] = [8, 512, 8192, 65_536, 1 << 20];
 /// Bytes that a rank moves in a round, if the number of operations is not given.
 const ROUND: usize = 8 << 20;
-/// What stands for the algorithm that is chosen by cost.
+/// The name for the algorithm that is chosen by cost.
 const AUTO: &str = "auto";
 /// Characters of the longest name of an algorithm.
 const CHOSEN: usize = "recursive-doubling".len();

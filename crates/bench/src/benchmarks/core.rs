@@ -15,7 +15,7 @@ use crate::{
     report::{Document, Figure, Group, Line, Row, Running, Table, median, number, size},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Two endpoints in one thread, no socket: what the protocol itself costs. One copy puts a datagram \
 together, delivery is in place; with a checksum, and with a second copy, are rows of their own. --mtu (default 1500) \

@@ -18,14 +18,14 @@ use crate::{
     transports::settings::{Job, Operation},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench dse                                     one-way messages and ping-pongs
   hikyaku bench dse --sizes 16,1024 --iterations 2000
 
 The experiments of the DSE paper (docs/papers.md), on today's sockets: its protocol (`dse`), hikyaku's defaults and \
-TCP, with wall time and the processor time of each side; and the sockets that 60 processors need.";
+TCP, with wall time and the CPU time of each side; and the sockets that 60 processors need.";
 
 /// Messages of an experiment.
 const MESSAGES: usize = 10_000;
@@ -42,7 +42,7 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     }
     if common.capture.is_some() {
         return Err(Failure::usage(
-            "bench dse: --capture can not hold two protocols; capture another benchmark",
+            "bench dse: --capture cannot hold two protocols; capture another benchmark",
         ));
     }
     let common = &Common {
@@ -154,7 +154,7 @@ fn table(setup: &Setup, messages: usize) -> Table {
     )];
     comments.extend(setup.environment.lines());
     comments.push(format!(
-        "{} rounds; wall: time of the whole, ms; snd, rcv: processor time per message of the senders and of the \
+        "{} rounds; wall: time of the whole, ms; snd, rcv: CPU time per message of the senders and of the \
          receiver, µs",
         setup.rounds
     ));

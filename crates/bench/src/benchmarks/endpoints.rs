@@ -19,7 +19,7 @@ const WINDOW: u16 = 16;
 /// How long, on the clock that the endpoints are shown, a datagram travels.
 const FLIGHT: u64 = 2_000;
 
-/// What the core does besides its duty.
+/// The optional work of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// Checksum off, the payload placed where it is delivered.

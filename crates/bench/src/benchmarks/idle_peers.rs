@@ -11,7 +11,7 @@ use crate::{
     report::{Document, Group, Row, Table, emit, number},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Memory that a peer needs while nothing is in flight, as heap counted by the allocator.";
 

@@ -14,7 +14,7 @@ use crate::{
     transports::settings::{Job, Operation},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench incast                                  1, 2, 4 and 8 senders to one receiver

@@ -13,7 +13,7 @@ use crate::{
     transports::settings::{Job, Kind, Operation, Way, level_of},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench latency                                 both ends here, against TCP and bare UDP
@@ -26,9 +26,9 @@ Examples:
   hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:
   hikyaku bench latency --connect first-host:7475
 
-Columns: p50 is the median over rounds of each round's median, p99 is taken over all samples, cpu is processor time per \
+Columns: p50 is the median over rounds of each round's median, p99 is taken over all samples, cpu is CPU time per \
 message of both ends together; all in microseconds. A ratio below 1 says that hikyaku is faster. `--vs memif` is DPDK by itself, \
-from C: frames with a fixed header and nothing checked, whose payload nobody touches (memif), or which is copied from and \
+from C: frames with a fixed header and nothing checked, whose payload is not touched (memif), or which is copied from and \
 to its place (memif/copied).";
 
 /// The same for figure 11.
@@ -47,7 +47,7 @@ const TITLE: &str = "One-way latency between two processes (median)";
 const SIZES: [usize; 8] = [0, 8, 512, 2048, 8192, 65_536, 1 << 20, 4 << 20];
 /// Bytes that a round moves at most in each direction, if the number of ping-pongs is not given.
 const ROUND: usize = 8 << 20;
-/// Largest message that bare UDP can hope to move as a burst of datagrams that nobody paces.
+/// Largest message that bare UDP can hope to move as a burst of unpaced datagrams.
 const LARGEST_BURST: usize = 1 << 20;
 
 /// Measures and prints.
@@ -171,7 +171,7 @@ fn table(setup: &Setup) -> Table {
         "{} rounds in which the transports take turns; ratio: hikyaku's time / the other's, median of the rounds' ratios",
         setup.rounds
     ));
-    comments.push("cpu: processor time per message, both ends together".to_owned());
+    comments.push("cpu: CPU time per message, both ends together".to_owned());
     let entries = setup.entries.iter();
     Table::new(
         comments,

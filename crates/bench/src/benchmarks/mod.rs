@@ -1,4 +1,4 @@
-//! What is measured: one module a benchmark says what is done and printed.
+//! The benchmarks: each module says what it does and prints.
 
 pub(crate) mod bandwidth;
 pub(crate) mod collective;

@@ -9,7 +9,7 @@ use crate::{
     report::{Group, Output, Table, emit},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench overflow                                50 ms of computing between two looks
@@ -17,7 +17,7 @@ Examples:
   hikyaku bench overflow --queues 1,2,8 --format json
 
 Processes joined by memif (shared memory) in the place of a card; it takes neither root nor hugepages. What finds no room \
-in the queue is lost, and sent again: that is what is counted. With fewer processors than processes (three), times say more \
+in the queue is lost, and sent again: that is what is counted. With fewer cores than processes (three), times say more \
 about the system's turns than about the poller. The flood is counted in packets, by one thread.";
 
 /// Options of `bench overflow`.
@@ -42,10 +42,10 @@ pub(crate) struct OverflowArgs {
     #[arg(long, default_value = "1,4", value_delimiter = ',', value_name = "LIST",
           value_parser = clap::value_parser!(u16).range(1..=16))]
     queues: Vec<u16>,
-    /// What comes out.
+    /// The output.
     #[command(flatten)]
     output: Output,
-    /// What a process started by this benchmark does
+    /// The part that a process started by this benchmark plays
     #[arg(long, hide = true, value_enum)]
     part: Option<Part>,
 }
@@ -341,7 +341,7 @@ mod real {
         builder.bind("poller", (THEIRS, port)).map_err(failed)
     }
 
-    /// Two processors, which may be the same.
+    /// Two cores, which may be the same.
     fn cores() -> [usize; 2] {
         let places = pin::places();
         let at = |index: usize| places.get(index).or_else(|| places.first()).copied().unwrap_or(0);
@@ -404,7 +404,7 @@ mod real {
         let device = folder.memif(number, "client");
         let descriptors = args.descriptors.to_string();
         let mut poller_process = None;
-        // The poller has a processor of its own; without one, the receiver has.
+        // The poller has a core of its own; without one, the receiver has.
         pin(second);
         let receiver = if polled {
             let (process, socket) = poller(args, folder, &device)?;
@@ -491,7 +491,7 @@ mod real {
         Instant::from_nanos(clock::now())
     }
 
-    /// What [`flood_here`] counts, in a process of its own.
+    /// Runs [`flood_here`] in a process of its own, and returns its count.
     fn flood(args: &OverflowArgs, queues: u16) -> Result<Row, Failure> {
         let program = env::current_exe().map_err(failed)?;
         let (many, descriptors) = (queues.to_string(), args.descriptors.to_string());
@@ -582,7 +582,7 @@ mod real {
             refused += 1;
             turn(&mut poller)?;
         }
-        // Nobody has that port, which is counted.
+        // No process has that port, which is counted.
         while poller.stats().for_nobody == before.for_nobody {
             turn(&mut poller)?;
             if seconds() > deadline {

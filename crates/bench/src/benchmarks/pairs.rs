@@ -10,7 +10,7 @@ use crate::{
     report::{Document, Figure, Group, Line, Row, Running, Table, number, size},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench bibw --sizes 64K,1M                     both ranks send and receive 64

@@ -8,7 +8,7 @@ use crate::{
     transports::settings::{Job, Operation},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench rate                                    bursts of 64 B messages

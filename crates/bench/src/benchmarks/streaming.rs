@@ -1,4 +1,4 @@
-//! What `bench bandwidth` and `bench rate` have in common: windows of messages one way, a small reply each.
+//! The common part of `bench bandwidth` and `bench rate`: windows of messages one way, a small reply each.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
     transports::settings::{Job, Kind, level_of},
 };
 
-/// What differs between the benchmarks.
+/// The differences between the benchmarks.
 pub(crate) struct Streaming {
     /// Name in JSON.
     pub benchmark: &'static str,
@@ -21,7 +21,7 @@ pub(crate) struct Streaming {
     pub title: &'static str,
     /// Sizes if none are given.
     pub sizes: &'static [usize],
-    /// What one round does at a size.
+    /// The work of one round at a size.
     pub job: fn(&Common, usize) -> Job,
     /// The figure's value is messages per second, not MB/s.
     pub messages: bool,
@@ -59,7 +59,7 @@ impl Streaming {
              ratios",
             setup.rounds
         ));
-        comments.push("cpu: processor time per message, both ends together, µs".to_owned());
+        comments.push("cpu: CPU time per message, both ends together, µs".to_owned());
         let entries = setup.entries.iter();
         Table::new(
             comments,
@@ -117,7 +117,7 @@ pub(crate) fn bandwidth(series: &Series) -> Option<f64> {
     rate(series).map(|rate| rate * series.job.size as f64 / 1e6)
 }
 
-/// Processor time per message, both ends, µs.
+/// CPU time per message, both ends, µs.
 pub(crate) fn cpu(series: &Series) -> Option<f64> {
     series.median(|round| (round.spoke_cpu + round.hub_cpu) / 1000.0)
 }

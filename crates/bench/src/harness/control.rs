@@ -19,7 +19,7 @@ pub(crate) const PROTOCOL: u32 = 2;
 /// Longest line that is accepted: a report of 100,000 samples fits many times.
 const MAX_LINE: u64 = 64 << 20;
 
-/// Who is at the other end; the first line in both directions.
+/// Identifies the other end; the first line in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     /// Version of the command line.
@@ -29,13 +29,13 @@ pub(crate) struct Hello {
     /// Process number.
     #[serde(default)]
     pub process: u32,
-    /// Processor model.
+    /// CPU model.
     #[serde(default)]
     pub cpu: String,
     /// Kernel release.
     #[serde(default)]
     pub kernel: String,
-    /// What a worker that this driver has started was told to say.
+    /// The secret that a worker started by this driver must repeat.
     #[serde(default)]
     pub key: String,
 }
@@ -67,7 +67,7 @@ impl Hello {
     }
 }
 
-/// What a driver tells a worker.
+/// A command of the driver to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Command {
@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Run {
         /// Which transport, in the order of opening.
         link: usize,
-        /// What to do.
+        /// The command to run.
         job: Job,
     },
     /// Throw away what a failed round left behind.
@@ -116,14 +116,14 @@ pub(crate) enum Command {
     },
     /// Do one round with the other ranks.
     Perform {
-        /// What to do.
+        /// The command to run.
         work: Work,
     },
     /// The end.
     Bye,
 }
 
-/// What a worker answers, one line for each command.
+/// The answer of a worker, one line for each command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -139,7 +139,7 @@ pub(crate) enum Answer {
     },
     /// The round is over.
     Done {
-        /// What was measured.
+        /// The measurement.
         report: Report,
     },
     /// Nothing to say.

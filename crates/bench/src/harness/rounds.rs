@@ -21,9 +21,9 @@ pub(crate) struct Round {
     pub time: f64,
     /// Messages per second of all spokes together.
     pub messages_per_s: f64,
-    /// Processor time per message of the spokes, ns.
+    /// CPU time per message of the spokes, ns.
     pub spoke_cpu: f64,
-    /// Processor time per message of the hub, ns.
+    /// CPU time per message of the hub, ns.
     pub hub_cpu: f64,
     /// Wall time of the measured part (with several spokes: of all), ns.
     pub wall: f64,
@@ -36,7 +36,7 @@ pub(crate) struct Series {
     pub name: String,
     /// True for this library.
     pub ours: bool,
-    /// What was done.
+    /// The operation.
     pub job: Job,
     /// Rounds in order; void ones are nothing.
     pub rounds: Vec<Option<Round>>,
@@ -50,7 +50,7 @@ impl Series {
         median(&self.rounds.iter().flatten().map(figure).collect::<Vec<_>>())
     }
 
-    /// What this is compared with: everything that is not of this library, and its lower level.
+    /// The rows to compare with: those of other libraries, and those of a lower level of this one.
     pub(crate) fn rivals<'a>(&self, all: &'a [Self]) -> impl Iterator<Item = &'a Self> {
         let is_mpi = |series: &Self| level_of(&series.name).1 == "mpi";
         let (ours, above) = (self.ours, is_mpi(self));
@@ -120,7 +120,7 @@ pub(crate) fn ours_and_others<'a>(entries: impl Iterator<Item = &'a Entry>) -> O
     Some((entries[ours], others.map(|(_, entry)| *entry).collect()))
 }
 
-/// What was measured, which is kept, and whether that is all.
+/// The rows that were measured, and whether these are all.
 pub(crate) type Measured<T> = (T, Result<(), Failure>);
 
 /// Measures one job over several transports, interleaved.

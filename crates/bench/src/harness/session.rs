@@ -25,16 +25,16 @@ use crate::{
     transports::{
         link::{self, Hub},
         open::open_hub,
-        patience::{LIMIT, PATIENCE, Watch},
         settings::{Job, Kind, Report, Settings},
+        timeout::{LIMIT, TIMEOUT, Watch},
     },
 };
 
 /// A worker that says nothing for so long after the hub has done its part is given up; longer than any transport's own
-/// patience.
+/// timeout.
 const SILENCE: Duration = LIMIT.saturating_add(Duration::from_secs(15));
 /// The same after the hub has failed: the round is over anyway.
-const LAST_WORDS: Duration = PATIENCE.saturating_add(Duration::from_secs(1));
+const LAST_WORDS: Duration = TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// How the workers come to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ struct Guard(Child);
 impl Drop for Guard {
     fn drop(&mut self) {
         // It has been told to go, or something has failed: either way it must not stay.
-        let patience = clock::now() + 500_000_000;
-        while clock::now() < patience {
+        let timeout = clock::now() + 500_000_000;
+        while clock::now() < timeout {
             if !matches!(self.0.try_wait(), Ok(None)) {
                 return;
             }
@@ -115,9 +115,9 @@ impl Worker {
 /// One round of one transport.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// What each spoke saw.
+    /// The results of each spoke.
     pub reports: Vec<Report>,
-    /// Processor time of the hub, warm-up included.
+    /// CPU time of the hub, warm-up included.
     pub hub_cpu: u64,
     /// Wall time of the hub, warm-up included.
     pub hub_wall: u64,
@@ -206,7 +206,7 @@ impl Session {
             .collect()
     }
 
-    /// Who is at the other end.
+    /// The identity of the other end.
     pub(crate) fn other(&self) -> &Hello {
         &self.workers[0].hello
     }
@@ -387,7 +387,7 @@ fn connect(addresses: &[SocketAddr]) -> Result<Worker, Failure> {
         }
     }
     Err(Failure::usage(format!(
-        "can not connect to {last} (is `hikyaku bench … --listen` running there?)"
+        "cannot connect to {last} (is `hikyaku bench … --listen` running there?)"
     )))
 }
 

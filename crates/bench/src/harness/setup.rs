@@ -39,7 +39,7 @@ pub(crate) struct Setup {
     crowded: bool,
 }
 
-/// What is compared, from the options: this library, then the others.
+/// The transports to compare, from the options: this library, then the others.
 pub(crate) fn kinds(common: &Common, batched_tcp: bool) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = common.level.iter().map(|level| ours(common, *level)).collect();
     for opponent in &common.vs {
@@ -76,7 +76,7 @@ fn ours(common: &Common, level: Level) -> Kind {
     }
 }
 
-/// Refuses what this build or this benchmark can not do.
+/// Refuses what this build or this benchmark cannot do.
 pub(crate) fn check(common: &Common, fixed_np: Option<u32>) -> Result<(), Failure> {
     check_backend(&common.backend)?;
     device::check(common, fixed_np)?;
@@ -321,7 +321,7 @@ pub(crate) fn resolve(text: &str) -> Result<Vec<SocketAddr>, Failure> {
     match found.map(Iterator::collect::<Vec<_>>) {
         Ok(addresses) if !addresses.is_empty() => Ok(addresses),
         Ok(_) => Err(Failure::usage(format!("`{text}` has no address"))),
-        Err(error) => Err(Failure::usage(format!("can not resolve `{text}`: {error}"))),
+        Err(error) => Err(Failure::usage(format!("cannot resolve `{text}`: {error}"))),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::{
     transports::{
         link::{Spoke, pattern},
         open::open_spoke,
-        patience::Watch,
         settings::{Job, Offer, Operation, Report},
+        timeout::Watch,
     },
 };
 

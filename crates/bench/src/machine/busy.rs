@@ -39,7 +39,7 @@ impl Contention {
         self.wall += wall;
     }
 
-    /// The part of the time without a CPU, from 0 to 1, if it is so much that figures can not be relied on.
+    /// The part of the time without a CPU, from 0 to 1, if it is so much that figures cannot be relied on.
     pub fn busy(&self) -> Option<f64> {
         let part = self.waited as f64 / self.wall.max(1) as f64;
         (part >= MUCH).then_some(part)

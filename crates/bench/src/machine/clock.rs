@@ -22,7 +22,7 @@ pub fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Processor time (user and system) in nanoseconds that this process has used, or only this thread of it.
+/// CPU time (user and system) in nanoseconds that this process has used, or only this thread of it.
 pub fn cpu_time(thread_only: bool) -> u64 {
     let who = if thread_only {
         UsageWho::RUSAGE_THREAD

@@ -5,7 +5,7 @@ use std::{fs, net::IpAddr};
 use nix::{ifaddrs::getifaddrs, sys::utsname::uname};
 use serde::Serialize;
 
-/// Model name of the processor.
+/// Model name of the CPU.
 pub fn cpu_model() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
@@ -50,10 +50,10 @@ pub fn datagram_of(mtu: usize, address: IpAddr) -> usize {
     mtu.saturating_sub(headers).min(65_507)
 }
 
-/// What is printed over every table and goes into every JSON object.
+/// The facts that are printed over every table and go into every JSON object.
 #[derive(Clone, Debug, Serialize)]
 pub struct Environment {
-    /// Processor model; both, if they differ.
+    /// CPU model; both, if they differ.
     pub cpu: String,
     /// Kernel; both, if they differ.
     pub kernel: String,

@@ -52,7 +52,7 @@ fn core_of(cpu: usize) -> String {
     fs::read_to_string(file).unwrap_or_else(|_| cpu.to_string())
 }
 
-/// Pins the calling thread to a CPU; gives its number back, or nothing if it can not be done.
+/// Pins the calling thread to a CPU; gives its number back, or nothing if it cannot be done.
 pub fn pin(cpu: usize) -> Option<usize> {
     let mut set = CpuSet::new();
     set.set(cpu).ok()?;

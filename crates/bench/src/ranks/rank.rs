@@ -14,7 +14,7 @@ use hikyaku::{
     },
     environment::Environment,
     mpi::{
-        collectives::{Algorithm, Blocks, Call},
+        collectives::{Algorithm, Call, Collective},
         datatype::{Datatype, Kind},
         engine::{
             Buffers, Communicator, Engine, Mode, Operands, Options, Region, Request, Target, Unconnected, Window,
@@ -33,16 +33,16 @@ use crate::{
 };
 
 const TAG: i32 = 1;
-/// Whom rank 0 writes to and reads from.
+/// The rank that rank 0 writes to and reads from.
 const TARGET: i32 = 1;
-/// What a buffer that nothing has come into is full of.
+/// The byte that fills a buffer before anything is received into it.
 const NOTHING: u8 = 0xa5;
 
 fn failed(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// Ranks per processor; crowded ones are not bound to any.
+/// Ranks per core; crowded ones are not bound to any.
 fn sharing(place: &Place) -> f64 {
     if place.crowded {
         f64::from(place.size) / pin::places().len().max(1) as f64
@@ -124,11 +124,11 @@ pub(crate) struct Rank {
     byte: Datatype,
     float: Datatype,
     sum: Operation,
-    /// What is sent.
+    /// The data to send.
     own: Vec<u8>,
-    /// What is received.
+    /// The buffer to receive into.
     theirs: Vec<u8>,
-    /// What others write to and read from.
+    /// The memory that others write to and read from.
     window: Option<Window>,
     threads: bool,
     eager_limit: u32,
@@ -161,18 +161,10 @@ impl Rank {
     fn call(&self, work: &Work) -> Option<Call<'static>> {
         let size = work.size;
         Some(match work.task {
-            Task::Barrier => Call::Barrier,
-            Task::Bcast => Call::Bcast { root: 0, count: size },
-            Task::Allreduce => Call::Allreduce {
-                count: size / 4,
-                commutative: true,
-                in_place: false,
-            },
-            Task::Alltoall => Call::Alltoall {
-                input: Blocks::Even { count: size },
-                output: Blocks::Even { count: size },
-                in_place: false,
-            },
+            Task::Barrier => Call::of(Collective::Barrier),
+            Task::Bcast => Call::of(Collective::Bcast).with_count(size),
+            Task::Allreduce => Call::of(Collective::Allreduce).with_count(size / 4),
+            Task::Alltoall => Call::of(Collective::Alltoall).with_count(size),
             _ => return None,
         })
     }
@@ -192,7 +184,7 @@ impl Rank {
     pub(crate) fn perform(&mut self, work: &Work) -> io::Result<Report> {
         self.prepare(work)?;
         let done = self.measure(work);
-        // Nobody leaves while others still measure, and windows end together.
+        // No rank leaves while others still measure, and windows end together.
         if let Some(window) = self.window.take() {
             window.unlock_all().map_err(failed)?;
             window.free().map_err(failed)?;
@@ -222,7 +214,7 @@ impl Rank {
         }
         if matches!(work.task, Task::Put | Task::Get) {
             let window = Window::allocate(&self.world, size as u64, 1).map_err(failed)?;
-            // SAFETY: the window's own memory, of `size` bytes, before anybody is told of it by the barrier below.
+            // SAFETY: the window's own memory, of `size` bytes, before the barrier below tells others of it.
             let memory = unsafe { std::slice::from_raw_parts_mut(window.base(), size) };
             memory.fill(NOTHING);
             if work.task == Task::Get {
@@ -394,7 +386,7 @@ impl Rank {
     }
 }
 
-/// What the block from one rank to another is full of.
+/// The byte that fills the block from one rank to another.
 fn block(from: usize, to: usize) -> u8 {
     (from * 16 + to) as u8
 }

@@ -1,4 +1,4 @@
-//! What the ranks of a job are told to do; travels over the control channel.
+//! The work of the ranks of a job; travels over the control channel.
 
 use hikyaku::mpi::collectives::Collective;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub(crate) struct Place {
     pub datagram: Option<usize>,
     /// How to wait, if it was asked for.
     pub wait: Option<Wait>,
-    /// There are more ranks than processors.
+    /// There are more ranks than cores.
     pub crowded: bool,
     /// All ranks are threads of one process.
     pub threads: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Place {
     pub offload: bool,
 }
 
-/// What is timed.
+/// The operation that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Task {
@@ -86,7 +86,7 @@ impl Task {
 /// One round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Work {
-    /// What is timed.
+    /// The operation that is timed.
     pub task: Task,
     /// Bytes of a message, block or vector.
     pub size: usize,

@@ -34,7 +34,7 @@ pub(crate) struct Job {
     pub rounds: usize,
     /// Ranks.
     pub np: usize,
-    /// What is measured, for tables and JSON.
+    /// The name of the operation, for tables and JSON.
     pub transport: String,
     crowded: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Round {
 /// All rounds of one work.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    /// What was done.
+    /// The operation.
     pub work: Work,
     /// Rounds in order.
     pub rounds: Vec<Round>,
@@ -198,7 +198,7 @@ impl Job {
         self.rank.algorithm(work).map(|algorithm| algorithm.to_string())
     }
 
-    /// What all rows have in common.
+    /// The common part of all rows.
     pub(crate) fn row(&self, series: &Series) -> Row {
         Row {
             transport: self.transport.clone(),

@@ -14,7 +14,7 @@ pub(crate) struct Row {
     /// `transport`, later `mpi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<&'static str>,
-    /// What was done, where a benchmark does several things.
+    /// The operation, where a benchmark has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<&'static str>,
     /// Bytes of a message.
@@ -53,13 +53,13 @@ pub(crate) struct Row {
     /// Wall time of the whole experiment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<f64>,
-    /// Processor time per message, both ends together.
+    /// CPU time per message, both ends together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_message: Option<f64>,
-    /// Processor time per message of the sending side.
+    /// CPU time per message of the sending side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender_cpu_us_per_message: Option<f64>,
-    /// Processor time per message of the receiving side.
+    /// CPU time per message of the receiving side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_cpu_us_per_message: Option<f64>,
     /// Nanoseconds per message (protocol core alone).

@@ -1,4 +1,4 @@
-//! What comes out: tables for people, JSON for programs, figures, and how far a measurement is.
+//! The output: tables for people, JSON for programs, figures, and the progress of a measurement.
 
 mod json;
 mod output;

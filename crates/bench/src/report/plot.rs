@@ -31,9 +31,9 @@ pub struct Figure {
     pub title: String,
     /// Under the title, smaller: where and how it was measured.
     pub notes: Vec<String>,
-    /// What stands on the horizontal axis, with its unit.
+    /// The label of the horizontal axis, with its unit.
     pub across: String,
-    /// What stands on the vertical axis, with its unit.
+    /// The label of the vertical axis, with its unit.
     pub up: String,
     /// The lines.
     pub lines: Vec<Line>,

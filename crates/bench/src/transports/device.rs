@@ -13,7 +13,7 @@ use crate::{
 /// The variable that names a device if `--device` does not.
 const VARIABLE: &str = "HIKYAKU_DPDK_DEVICE";
 
-/// Refuses a device without its backend, and what has more than two ends; [`of`] refuses what a device can not do.
+/// Refuses a device without its backend, and what has more than two ends; [`of`] refuses what a device cannot do.
 pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
     if common.backend != "dpdk" {
         return match &common.device {
@@ -82,7 +82,7 @@ fn complete(device: &str, role: &str) -> String {
     format!("memif:{},{}{others}", own[0], own[1])
 }
 
-/// What DPDK takes for the same end of another memif; `None`: the device is no memif of ours.
+/// The device string of the same end of another memif; `None`: the device is no memif of ours.
 #[cfg(feature = "dpdk")]
 pub(crate) fn memif_arguments(device: &str, suffix: &str) -> Option<String> {
     let (socket, role) = device.strip_prefix("memif:socket=")?.split_once(",role=")?;
@@ -122,7 +122,7 @@ mod there {
         if options.device.to_string().contains("memif") {
             options.device = options.device.with("id", &link.to_string());
         }
-        // A network for benchmarks of devices (RFC 2544), which nobody else has.
+        // A network for benchmarks of devices (RFC 2544), which no other network uses.
         let ip = Ipv4Addr::new(198, 18, link as u8, 1 + processor as u8);
         let backend = DpdkBackend::bind(SocketAddr::new(ip.into(), 0), &options)?;
         Ok(Box::new(backend.max_datagram(datagram)))
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(of("memif"), own);
         assert_eq!(of("memif:rsize=8"), own.clone().map(|device| device + ",rsize=8"));
         assert_eq!(of("memif,rsize=8"), own.clone().map(|device| device + ",rsize=8"));
-        // The end that can not do without copies does not hear of it.
+        // The end that cannot do without copies does not hear of it.
         let [server, client] = own;
         assert_eq!(of("memif:zero-copy=yes"), [server, client + ",zero-copy=yes"]);
         assert_eq!(

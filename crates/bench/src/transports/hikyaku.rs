@@ -19,8 +19,8 @@ use crate::{
     transports::{
         device,
         link::{Hub, Spoke},
-        patience::{LIMIT, PATIENCE, patiently, timed_out},
         settings::{Offer, Preset, Settings},
+        timeout::{LIMIT, TIMEOUT, timed_out, until_timeout},
     },
 };
 
@@ -130,7 +130,7 @@ impl End {
             match self.transport.send_bytes(peer, data.clone()) {
                 Ok(_) => return Ok(()),
                 Err(SendError::WouldBlock(_) | SendError::EventsWaiting(_)) => {
-                    patiently(NAME, || match self.transport.wait_event(PATIENCE) {
+                    until_timeout(NAME, || match self.transport.wait_event(TIMEOUT) {
                         Ok(event) => check(event),
                         Err(WaitError::TimedOut(_)) => Err(timed_out("room to send")),
                         Err(error) => Err(error.into()),
@@ -144,7 +144,7 @@ impl End {
     /// Shows the next message to `take`.
     #[inline]
     fn receive<T>(&mut self, mut take: impl FnMut(Message<'_>) -> T) -> io::Result<T> {
-        patiently(NAME, || match self.transport.receive(PATIENCE) {
+        until_timeout(NAME, || match self.transport.receive(TIMEOUT) {
             Ok(message) => Ok(take(message)),
             Err(WaitError::Backend(error)) => Err(error.into()),
             Err(_) => Err(timed_out("a message")),

@@ -1,7 +1,7 @@
 //! KCP over UDP: a reliable protocol core of about this kind, with its fast settings, in message mode: it keeps the
 //! borders of messages, as hikyaku does. (A message larger than KCP takes goes as several, one after the other.)
 //!
-//! What it puts out is collected and sent in batches by segmentation offload.
+//! Its output is collected and sent in batches by segmentation offload.
 
 use std::{
     cell::RefCell,

@@ -1,4 +1,4 @@
-//! What every transport that is compared must be able to do, so that each method is written once.
+//! The interface of every compared transport, so that each benchmark is written once.
 //!
 //! A *hub* answers; one or more *spokes* ask and hold the stop-watch. An error of kind `TimedOut` says that data was
 //! lost or the other end has gone; anything else is fatal.
@@ -20,7 +20,7 @@ pub(crate) trait Hub {
         Ok(())
     }
 
-    /// Sends back `count` messages of `size` bytes to whomever they came from, the first `spokes` spokes being
+    /// Sends back `count` messages of `size` bytes to their senders, the first `spokes` spokes being
     /// the senders.
     fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()>;
 

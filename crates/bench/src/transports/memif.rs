@@ -16,8 +16,8 @@ use crate::{
     transports::{
         device,
         link::{Hub, Spoke},
-        patience::{PATIENCE, timed_out},
         settings::{Offer, Settings},
+        timeout::{TIMEOUT, timed_out},
     },
 };
 
@@ -56,7 +56,7 @@ fn check(result: c_int) -> io::Result<()> {
 struct Port {
     bare: Bare,
     device: CString,
-    /// Payload is copied from and to the application's memory; else nobody looks at it.
+    /// Payload is copied from and to the application's memory; else it is not looked at.
     copies: bool,
     place: Vec<u8>,
 }
@@ -110,7 +110,7 @@ impl Port {
 
     /// Waits for the other end.
     fn wait(&self) -> io::Result<()> {
-        let until = clock::now() + PATIENCE.as_nanos() as u64;
+        let until = clock::now() + TIMEOUT.as_nanos() as u64;
         // SAFETY: the port is started.
         while unsafe { bare_is_up(&self.bare) } == 0 {
             if clock::now() > until {
@@ -127,7 +127,7 @@ impl Port {
         check(unsafe { bare_send(&self.bare, data, message.len() as u32) })
     }
 
-    /// Gives the message; what is in it is what was there before if nobody copies.
+    /// Gives the message. Without copying, it holds what the memory held before.
     fn receive(&mut self, size: usize) -> io::Result<&[u8]> {
         if self.place.len() < size {
             self.place.resize(size, 0);
@@ -145,7 +145,7 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // SAFETY: the port is open and nobody uses it after this.
+        // SAFETY: the port is open and is not used after this.
         unsafe { bare_close(&self.bare, self.device.as_ptr()) };
     }
 }
@@ -201,7 +201,7 @@ impl Spoke for Memif {
         self.0.send(message)?;
         let copies = self.0.copies;
         let echo = self.0.receive(message.len())?;
-        // What nobody has copied is not here to be looked at.
+        // Payload that was not copied is not here to be checked.
         seen(if copies { echo } else { message });
         Ok(())
     }

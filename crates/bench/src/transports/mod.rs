@@ -1,4 +1,4 @@
-//! What is compared: hikyaku, its MPI, and others. Each answers as a *hub* and asks as a *spoke* ([`link`]).
+//! The compared transports: hikyaku, its MPI, and others. Each answers as a *hub* and asks as a *spoke* ([`link`]).
 
 pub(crate) mod device;
 mod hikyaku;
@@ -9,11 +9,11 @@ pub(crate) mod link;
 mod memif;
 mod mpi;
 pub(crate) mod open;
-pub(crate) mod patience;
 #[cfg(feature = "peers")]
 mod quinn;
 pub(crate) mod segments;
 pub(crate) mod settings;
 mod tcp;
+pub(crate) mod timeout;
 mod udp;
 mod wait;

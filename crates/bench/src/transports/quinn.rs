@@ -23,8 +23,8 @@ use tokio::{
 
 use crate::transports::{
     link::{Hub, Spoke},
-    patience::{LIMIT, timed_out},
     settings::Offer,
+    timeout::{LIMIT, timed_out},
 };
 
 /// The name in the certificate.
@@ -46,7 +46,7 @@ fn transport() -> Arc<TransportConfig> {
 }
 
 /// Waits for a result, but not for ever.
-async fn patiently<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+async fn until_timeout<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::time::timeout(LIMIT, work)
         .await
         .unwrap_or_else(|_| Err(timed_out("quinn")))
@@ -102,7 +102,7 @@ impl QuinnHub {
         let chain = vec![CertificateDer::from(certificate.clone())];
         let mut config = ServerConfig::with_single_cert(chain, key).map_err(other)?;
         config.transport_config(transport());
-        // A thread of its own: what the hub wrote last must leave even when nobody waits for the hub any more.
+        // A thread of its own: what the hub wrote last must leave even when no spoke waits for the hub any more.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let endpoint = {
             let _inside = runtime.enter();
@@ -120,7 +120,7 @@ impl QuinnHub {
     /// Finishes the handshakes.
     fn settle(&mut self) -> io::Result<()> {
         while !self.accepting.is_empty() {
-            let joined = self.runtime.block_on(patiently(async {
+            let joined = self.runtime.block_on(until_timeout(async {
                 self.accepting
                     .join_next()
                     .await
@@ -192,7 +192,7 @@ impl Hub for QuinnHub {
     fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()> {
         let each = count / spokes;
         self.together(spokes, move |mut pair| async move {
-            patiently(pair.echo(size, each)).await?;
+            until_timeout(pair.echo(size, each)).await?;
             Ok(pair)
         })
     }
@@ -200,7 +200,7 @@ impl Hub for QuinnHub {
     fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()> {
         let each = count / spokes;
         self.together(spokes, move |mut pair| async move {
-            patiently(pair.sink(size, window, each)).await?;
+            until_timeout(pair.sink(size, window, each)).await?;
             Ok(pair)
         })
     }
@@ -250,7 +250,7 @@ impl Spoke for QuinnSpoke {
 
     fn ready(&mut self) -> io::Result<()> {
         let (endpoint, hub) = (&self.endpoint, self.hub);
-        let pair = self.runtime.block_on(patiently(async {
+        let pair = self.runtime.block_on(until_timeout(async {
             let connection = endpoint.connect(hub, NAME).map_err(other)?.await.map_err(other)?;
             let (mut send, mut receive) = connection.open_bi().await.map_err(other)?;
             // A stream exists for the other end only when something has come through it.
@@ -270,7 +270,7 @@ impl Spoke for QuinnSpoke {
     fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let pair = self.pair.as_mut().ok_or_else(|| other("not connected"))?;
         pair.message.resize(message.len(), 0);
-        self.runtime.block_on(patiently(async {
+        self.runtime.block_on(until_timeout(async {
             pair.send.write_all(message).await.map_err(other)?;
             pair.receive.read_exact(&mut pair.message).await.map_err(other)
         }))?;
@@ -280,7 +280,7 @@ impl Spoke for QuinnSpoke {
 
     fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
         let pair = self.pair.as_mut().ok_or_else(|| other("not connected"))?;
-        self.runtime.block_on(patiently(async {
+        self.runtime.block_on(until_timeout(async {
             for _ in 0..window {
                 pair.send.write_all(message).await.map_err(other)?;
             }

@@ -13,7 +13,7 @@ use nix::sys::socket::{
 };
 use rustix::net::{SendAncillaryBuffer, sendmsg_addr};
 
-use crate::transports::{patience::timed_out, settings::Wait, wait::limit_socket};
+use crate::transports::{settings::Wait, timeout::timed_out, wait::limit_socket};
 
 /// Bytes in front of each datagram's payload.
 pub(crate) const HEADER: usize = 8;

@@ -1,4 +1,4 @@
-//! What both ends of a measurement must agree on; travels over the control channel.
+//! The settings that both ends of a measurement share; they travel over the control channel.
 
 use std::net::SocketAddr;
 
@@ -49,7 +49,7 @@ impl Wait {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Preset {
-    /// What a program gets that sets nothing.
+    /// The default of a program that sets nothing.
     #[default]
     Default,
     /// The protocol of the DSE paper: 10 packets of at most 1024 B in a row, go-back-N.
@@ -83,7 +83,7 @@ impl Way {
     }
 }
 
-/// What names of this library's MPI end with.
+/// The end of the names of this library's MPI.
 const MPI: &str = "/mpi";
 
 /// Transport and level of one of the things that are compared, from its name.
@@ -116,11 +116,11 @@ pub(crate) enum Kind {
     Tcp,
     /// Kernel TCP, small messages collected into writes of 64 KB.
     TcpBatched,
-    /// Bare UDP: fast, and nobody looks after what is lost.
+    /// Bare UDP: fast, and lost datagrams stay lost.
     Udp,
     /// DPDK's memif by itself, from C.
     Memif {
-        /// Payload is copied from and to the application's memory; else nobody touches it.
+        /// Payload is copied from and to the application's memory; else it is not touched.
         copies: bool,
     },
     /// The KCP protocol over UDP.
@@ -193,7 +193,7 @@ pub(crate) struct Offer {
     pub extra: Vec<u8>,
 }
 
-/// What to do in one round.
+/// The work of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operation {
@@ -206,7 +206,7 @@ pub(crate) enum Operation {
 /// One round of one transport at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// What is done.
+    /// The kind of exchange.
     pub operation: Operation,
     /// Bytes of a message.
     pub size: usize,
@@ -227,14 +227,14 @@ impl Job {
     }
 }
 
-/// What a spoke has seen in one round.
+/// The results of a spoke in one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Nanoseconds of every measured operation.
     pub samples: Vec<u64>,
     /// Wall time of all of them.
     pub wall: u64,
-    /// Processor time of all of them.
+    /// CPU time of all of them.
     pub cpu: u64,
     /// For how long of the whole round this end could run, and had no CPU.
     #[serde(default)]

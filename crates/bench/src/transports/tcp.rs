@@ -13,8 +13,8 @@ use rustix::{
 
 use crate::transports::{
     link::{Hub, Spoke},
-    patience::{PATIENCE, patiently, timed_out},
     settings::{Offer, Settings, Wait},
+    timeout::{TIMEOUT, timed_out, until_timeout},
     wait::{Attempt, limit_stream},
 };
 
@@ -27,7 +27,7 @@ const LOSSLESS: &str = "TCP loses nothing, so the other end has stopped, or the 
 /// Sends all of `data`.
 fn send_all(wait: Wait, stream: &TcpStream, mut data: &[u8]) -> io::Result<()> {
     while !data.is_empty() {
-        let sent = patiently("tcp", || wait.until(|attempt| send(stream, data, attempt.send())))?;
+        let sent = until_timeout("tcp", || wait.until(|attempt| send(stream, data, attempt.send())))?;
         data = &data[sent..];
     }
     Ok(())
@@ -36,7 +36,7 @@ fn send_all(wait: Wait, stream: &TcpStream, mut data: &[u8]) -> io::Result<()> {
 /// Receives some bytes, at least one.
 fn receive_some(wait: Wait, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut once = |attempt: Attempt| recv(stream, &mut *buffer, attempt.receive()).map(|got| got.0);
-    match patiently("tcp", || wait.until(&mut once))? {
+    match until_timeout("tcp", || wait.until(&mut once))? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         got => Ok(got),
     }
@@ -98,7 +98,7 @@ impl TcpHub {
             let limit = match attempt {
                 Attempt::Now => Timespec::default(),
                 Attempt::Sleep => Timespec {
-                    tv_sec: PATIENCE.as_secs() as i64,
+                    tv_sec: TIMEOUT.as_secs() as i64,
                     tv_nsec: 0,
                 },
             };
@@ -111,7 +111,7 @@ impl TcpHub {
                 .find(ready)
                 .ok_or(Errno::AGAIN)
         };
-        patiently("tcp", || self.wait.until(&mut once))
+        until_timeout("tcp", || self.wait.until(&mut once))
     }
 
     /// Receives whatever is there from one connection; gives the number of messages that this completed.

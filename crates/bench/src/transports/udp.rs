@@ -12,15 +12,15 @@ use rustix::net::{recvfrom, sendto};
 
 use crate::transports::{
     link::{Hub, Spoke},
-    patience::timed_out,
     segments::{Assembly, HEADER, Layout, MAX_BATCH, Sender, header, open_socket, parse_header},
     settings::{Offer, Settings, Wait},
+    timeout::timed_out,
     wait::Attempt,
 };
 
 /// Bytes in flight from all spokes together: enough to keep both ends busy, little enough for any socket buffer.
 const IN_FLIGHT: usize = 292_000;
-/// What a receive call can fill.
+/// The buffer of a receive call.
 const RECEIVE: usize = 64 * 1024;
 
 /// The two sockets of an end.

@@ -11,8 +11,8 @@ use rustix::{
 use crate::{
     machine::clock,
     transports::{
-        patience::{PATIENCE, timed_out},
         settings::Wait,
+        timeout::{TIMEOUT, timed_out},
     },
 };
 
@@ -50,14 +50,14 @@ impl Wait {
     /// Repeats `attempt` in this way until it has a result.
     ///
     /// # Errors
-    /// The error of the attempt, or `TimedOut` after [`PATIENCE`].
+    /// The error of the attempt, or `TimedOut` after [`TIMEOUT`].
     #[inline]
     pub(crate) fn until<T>(self, mut attempt: impl FnMut(Attempt) -> rustix::io::Result<T>) -> io::Result<T> {
         if self == Self::Block {
             return sleep(attempt);
         }
         let limit = match self {
-            Self::Spin => PATIENCE,
+            Self::Spin => TIMEOUT,
             Self::Yield => WaitPolicy::TURNS,
             Self::Adaptive | Self::Block => SPIN_FIRST,
         };
@@ -103,12 +103,12 @@ fn sleep<T>(mut attempt: impl FnMut(Attempt) -> rustix::io::Result<T>) -> io::Re
 
 /// Puts the time limit on a stream.
 pub(crate) fn limit_stream(stream: &TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))
 }
 
 /// Puts the time limit on a datagram socket.
 pub(crate) fn limit_socket(socket: &UdpSocket) -> io::Result<()> {
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.set_write_timeout(Some(TIMEOUT))
 }

@@ -35,16 +35,16 @@ const LIKELY: f64 = 0.2;
 /// The part that must be left of a cost's equation for it to be told from the others.
 const DEPENDENT: f64 = 1e-9;
 
-/// What packets cost, in the terms of `hikyaku sim`.
+/// The costs of packets, in the terms of `hikyaku sim`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Host {
-    /// A processor's time for a packet sent, ns.
+    /// CPU time for a packet sent, ns.
     pub send_ns: f64,
     /// For one received.
     pub receive_ns: f64,
     /// For each byte, both ways.
     pub byte_ns: f64,
-    /// From one process to the other while no processor has to do with it, ns.
+    /// From one process to the other in which no core works on it, ns.
     pub delay_ns: f64,
 }
 
@@ -154,7 +154,7 @@ impl Equation {
     }
 
     /// What is taken for likely where the times do not tell: that sending takes as long as receiving, and that only
-    /// processors take time.
+    /// cores take time.
     fn likely(times: &[(usize, f64)]) -> [Self; 2] {
         let lone = times.iter().map(|(_, micros)| micros * 1e3).fold(f64::MAX, f64::min);
         let measured = lone / LIKELY;
@@ -165,7 +165,7 @@ impl Equation {
         })
     }
 
-    /// What holds near `costs`, ns.
+    /// The linear equation that holds near `costs`, ns.
     fn near(
         costs: &Costs,
         measured: f64,
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn sizes_that_were_measured_wrong_do_not_decide() {
         let expected = host(2_000.0, 1_000.0, 0.2, 0.0);
-        // Packets were lost; and somebody else had the processor.
+        // Packets were lost; and another process had the core.
         let spoilt = |bytes, time| match bytes {
             1_000_000 => time * 4.0,
             1_400 => time * 1.5,
@@ -417,7 +417,7 @@ mod tests {
             near(lone.send_ns + lone.receive_ns, 4_000.0) && lone.send_ns == lone.receive_ns,
             "{lone:?}"
         );
-        // That a time can not be simulated is told.
+        // That a time cannot be simulated is told.
         assert!(fit(&[(8, 4.0)], |_, _| Err(Failure::run("no"))).is_err());
     }
 

@@ -27,7 +27,7 @@ use crate::{
     report::{Figure, Group, Line, Progress, Table, digits, median, number, publish, size},
 };
 
-/// What `--help` ends with.
+/// The end of `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
   hikyaku tune                                          about half a minute
@@ -62,7 +62,7 @@ const SIZES: [usize; 12] = [
 /// Bytes of the vectors that are reduced: they fit the caches as those of a collective in pieces do.
 const VECTOR: usize = 256 << 10;
 
-/// What was found.
+/// The results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Found {
     /// Bytes.

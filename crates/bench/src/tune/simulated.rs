@@ -13,14 +13,14 @@ use crate::{
     },
 };
 
-/// What packets cost on a simulated host that is as fast as this one.
+/// The costs of packets on a simulated host that is as fast as this one.
 #[derive(Debug, Serialize)]
 pub(super) struct Simulated {
     #[serde(flatten)]
     host: Host,
     /// Bytes of its IP packets: costs are for these.
     mtu: u32,
-    /// What simulates hosts like this one.
+    /// The command that simulates hosts like this one.
     command: String,
     rows: Vec<Row>,
 }
@@ -54,7 +54,7 @@ pub(super) fn fitted(turns: &Turns, sizes: &[usize], eager_limit: usize) -> Resu
         datagram: job.environment.datagram,
         eager_limit,
     };
-    // Its ranks have nothing more to do, and the simulator needs a processor.
+    // Its ranks have nothing more to do, and the simulator needs a core.
     drop(job);
     let mut progress = Progress::new(turns.output.progress, times.len() * host::SIMULATIONS);
     let host = host::fit(&times, |host, size| {

@@ -29,12 +29,12 @@ impl State {
 pub(super) struct Finding {
     /// The heading under which it stands.
     pub(super) area: &'static str,
-    /// What was looked at.
+    /// The thing that was examined.
     pub(super) name: String,
     pub(super) state: State,
     /// How it is.
     pub(super) value: String,
-    /// What to do about it.
+    /// Advice to the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) advice: Option<String>,
 }
@@ -50,7 +50,7 @@ impl Finding {
         }
     }
 
-    /// What to do, if it is not as it should be.
+    /// Advice to the user if something is not as it should be.
     pub(super) fn advise(mut self, advice: impl Into<String>) -> Self {
         if self.state != State::Ok {
             self.advice = Some(advice.into());

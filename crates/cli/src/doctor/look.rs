@@ -6,12 +6,12 @@ use std::{
     process::Command,
 };
 
-/// A file of the kernel, trimmed; empty if it can not be read.
+/// A file of the kernel, trimmed; empty if it cannot be read.
 pub(super) fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map_or_else(|_| String::new(), |text| text.trim().to_owned())
 }
 
-/// Names in a folder, sorted; none if it can not be read.
+/// Names in a folder, sorted; none if it cannot be read.
 pub(super) fn names(folder: impl AsRef<Path>) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -30,7 +30,7 @@ pub(super) fn which(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// What a program prints, if it is there and succeeds.
+/// The output of a program; `None` if it is not installed or fails.
 pub(super) fn ask(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(which(program)?).args(args).output().ok()?;
     output

@@ -1,4 +1,4 @@
-//! Processors, limits and launchers.
+//! CPUs, limits and launchers.
 
 use hikyaku_bench::machine::{
     environment::{cpu_model, kernel},
@@ -15,7 +15,7 @@ const AREA: &str = "machine";
 
 pub(super) fn findings() -> Vec<Finding> {
     let mut rows = vec![
-        Finding::new(AREA, "processor", State::Ok, cpu_model()),
+        Finding::new(AREA, "CPU", State::Ok, cpu_model()),
         Finding::new(AREA, "kernel", State::Ok, kernel()),
         cores(pin::places().len(), &read("/sys/devices/system/cpu/online")),
     ];

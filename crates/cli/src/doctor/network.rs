@@ -8,7 +8,7 @@ use super::{
 };
 
 const AREA: &str = "network";
-/// What the UDP backend asks for, bytes.
+/// The socket buffer that the UDP backend requests, bytes.
 const BUFFER: u64 = 4 << 20;
 
 pub(super) fn findings() -> Vec<Finding> {
@@ -81,7 +81,7 @@ fn interface(name: &str) -> Finding {
     Finding::new(AREA, name, State::Ok, value)
 }
 
-/// What `ethtool -k` says.
+/// The output of `ethtool -k`.
 struct Offloads {
     text: String,
     missing: Vec<&'static str>,

@@ -14,7 +14,7 @@ fn has_blanks(command: &str) -> bool {
     command.contains(['…', '<']) || words.any(is_blank)
 }
 
-/// What the command line says against these arguments. `whole`: as they are, else they may be the beginning.
+/// The error of the command line for these arguments. `whole`: they are complete, else they may be the beginning.
 fn complaint(arguments: &[String], whole: bool) -> Option<String> {
     let command = ["hikyaku"].into_iter().chain(arguments.iter().map(String::as_str));
     let error = Cli::try_parse_from(command).err()?;

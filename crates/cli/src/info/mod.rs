@@ -53,7 +53,7 @@ struct Document {
     build: Build,
     machine: Machine,
     settings: Vec<Row>,
-    /// What is wrong with the environment.
+    /// Mistakes in the environment.
     errors: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is built in, and what the machine offers, in brief.
+//! The features that are built in and those that the machine offers, in brief.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -94,7 +94,7 @@ struct Chosen {
     why: String,
 }
 
-/// What the kernel has granted a socket.
+/// The socket buffer that the kernel has granted, bytes.
 #[derive(Clone, Debug, Serialize)]
 struct Udp {
     /// The largest datagram, bytes.

@@ -25,7 +25,7 @@ pub(super) struct Row {
     pub(super) takes: &'static str,
 }
 
-/// Variables whose values are nobody's business.
+/// Variables whose values are secret.
 const SECRETS: [&str; 2] = ["HIKYAKU_JOB_KEY", "HIKYAKU_RUN_TICKET"];
 
 type Fields = Vec<(&'static str, String)>;

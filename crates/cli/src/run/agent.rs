@@ -12,7 +12,7 @@ use std::{
 
 use hikyaku::internals::bootstrap::{
     names,
-    server::{Gate, GateEvent},
+    server::{ListenerEvent, WireUpListener},
 };
 use hikyaku_bench::{
     failure::{Failure, While},
@@ -67,7 +67,7 @@ struct Agent {
     to_launcher: Queue,
     /// The launcher is there.
     connected: bool,
-    gate: Option<Gate>,
+    wire_up: Option<WireUpListener>,
     ranks: Vec<Rank>,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn run() -> Result<u8, Failure> {
         from_launcher: Vec::new(),
         to_launcher: Queue::default(),
         connected: true,
-        gate: None,
+        wire_up: None,
         ranks: Vec::new(),
     };
     agent.to_launcher.bytes.extend_from_slice(GREETING);
@@ -112,7 +112,7 @@ impl Agent {
             let ready = self.wait().or_fail("agent: waiting")?;
             self.hear_launcher()?;
             self.hear_signals();
-            self.pump_gate();
+            self.pump_listener();
             self.pump_ranks(&ready);
             self.reap();
             self.to_launcher.flush(&mut Raw(io::stdout()));
@@ -129,7 +129,7 @@ impl Agent {
         if !self.to_launcher.is_empty() {
             interest.write(stdout.as_fd());
         }
-        self.gate.iter().for_each(|gate| interest.read(gate.as_fd()));
+        self.wire_up.iter().for_each(|wire_up| interest.read(wire_up.as_fd()));
         for rank in &self.ranks {
             // A launcher that does not read makes the ranks wait.
             if !self.to_launcher.is_full() {
@@ -140,7 +140,7 @@ impl Agent {
                 rank.stdin.iter().for_each(|pipe| interest.write(pipe.as_fd()));
             }
         }
-        let strangers = self.gate.as_ref().is_some_and(Gate::has_strangers);
+        let strangers = self.wire_up.as_ref().is_some_and(WireUpListener::has_strangers);
         interest.wait(strangers.then(|| Instant::now() + Duration::from_millis(100)))?;
         Ok(interest.ready())
     }
@@ -155,13 +155,13 @@ impl Agent {
                 }
                 Kind::Stdin => self.feed(&frame),
                 Kind::Reply => {
-                    if let (Some(gate), Ok(line)) = (&mut self.gate, std::str::from_utf8(&frame.payload)) {
-                        gate.send(frame.rank, line);
+                    if let (Some(wire_up), Ok(line)) = (&mut self.wire_up, std::str::from_utf8(&frame.payload)) {
+                        wire_up.send(frame.rank, line);
                     }
                 }
                 Kind::Lost => {
-                    if let Some(gate) = &mut self.gate {
-                        gate.announce(&format!("cmd=lost rank={}\n", frame.rank));
+                    if let Some(wire_up) = &mut self.wire_up {
+                        wire_up.announce(&format!("cmd=lost rank={}\n", frame.rank));
                     }
                 }
                 Kind::Signal => self.signal(frame.payload.first().copied().unwrap_or(0)),
@@ -197,7 +197,7 @@ impl Agent {
         }
     }
 
-    /// The directory and the gate; gives the address of the gate.
+    /// The directory and the listener; gives the address of the listener.
     fn prepare(&mut self, start: &Start) -> Result<String, NotStarted> {
         let fail = |what: &str| {
             let what = what.to_owned();
@@ -212,8 +212,8 @@ impl Agent {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(fail("the wire-up server"))?;
         let address = listener.local_addr().map_err(fail("the wire-up server"))?;
         let ranks = start.places.iter().map(|place| place.rank);
-        let gate = Gate::new(listener, &start.ticket, ranks).map_err(fail("the wire-up server"))?;
-        self.gate = Some(gate);
+        let wire_up = WireUpListener::new(listener, &start.ticket, ranks).map_err(fail("the wire-up server"))?;
+        self.wire_up = Some(wire_up);
         Ok(address.to_string())
     }
 
@@ -293,12 +293,12 @@ impl Agent {
         }
     }
 
-    fn pump_gate(&mut self) {
-        for event in self.gate.as_mut().map(Gate::pump).unwrap_or_default() {
+    fn pump_listener(&mut self) {
+        for event in self.wire_up.as_mut().map(WireUpListener::pump).unwrap_or_default() {
             let frame = match event {
-                GateEvent::Joined(rank) => Frame::new(Kind::Joined, rank, Vec::new()),
-                GateEvent::Line(rank, line) => Frame::new(Kind::Line, rank, line),
-                GateEvent::Limit(limit) => Frame::new(Kind::Limit, 0, limit.to_string()),
+                ListenerEvent::Joined(rank) => Frame::new(Kind::Joined, rank, Vec::new()),
+                ListenerEvent::Line(rank, line) => Frame::new(Kind::Line, rank, line),
+                ListenerEvent::Limit(limit) => Frame::new(Kind::Limit, 0, limit.to_string()),
                 // A rank that has left without a goodbye is told of when it ends, so that it is the one to blame.
                 _ => continue,
             };
@@ -342,7 +342,7 @@ impl Agent {
         if ended.is_empty() {
             return;
         }
-        self.pump_gate();
+        self.pump_listener();
         for (index, how) in ended {
             let rank = &mut self.ranks[index];
             rank.running = false;
@@ -366,7 +366,7 @@ impl Agent {
 
     /// Kills what is left of the ranks and of all that they have started; those become children of the agent.
     ///
-    /// What can not be killed (it hangs in the kernel, or belongs to another user) is left after [`FAREWELL`].
+    /// A process that cannot be killed (it hangs in the kernel, or belongs to another user) is left after [`FAREWELL`].
     fn end_everything(&mut self) {
         for rank in self.ranks.iter().filter(|rank| rank.running) {
             let _ = killpg(rank.pid, Signal::SIGKILL);

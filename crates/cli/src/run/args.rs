@@ -25,7 +25,7 @@ says which one and why. With --on-failure continue the others go on, once all ha
 which rank is gone, the last line names all that have failed, and the exit code is that of the first. Ctrl-C ends all ranks, a second Ctrl-C kills them. Nothing is left running in either case. \
 HIKYAKU_* variables of this command are passed to ranks on all hosts, others only to those on this host.";
 
-/// What becomes of a job of which a rank fails.
+/// The fate of a job when a rank fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFailure {
     /// It ends.
@@ -102,7 +102,7 @@ pub(crate) struct RunArgs {
     pub(super) command: Vec<String>,
 }
 
-/// What may come after a `:`.
+/// The text that may follow a `:`.
 #[derive(Debug, Parser)]
 #[command(name = "hikyaku run … :", no_binary_name = true, disable_help_flag = true)]
 pub(super) struct AppArgs {

@@ -1,18 +1,18 @@
-//! What the launcher and its agents say to each other over the pipes between them (or over ssh): frames of a kind, a
+//! The protocol of the launcher and its agents, over the pipes between them (or over ssh): frames of a kind, a
 //! rank and bytes.
 
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{Binding, Place};
 
-/// What an agent writes first, so that what a login shell prints before can be told apart.
+/// The first bytes of an agent. They separate its output from the text that a login shell prints before.
 pub(super) const GREETING: &[u8] = concat!("\nhikyaku agent ", env!("CARGO_PKG_VERSION"), "\n").as_bytes();
 /// Bytes before the payload: kind, rank, length.
 const HEAD: usize = 9;
 /// Longest payload.
 pub(super) const MAX_PAYLOAD: usize = 16 << 20;
 
-/// What a frame means.
+/// The meaning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     StdinTaken,
     /// A rank has come to the wire-up server.
     Joined,
-    /// What it said there.
+    /// The line that it sent.
     Line,
     /// A rank has ended ([`Ended`]).
     Exited,
@@ -131,7 +131,7 @@ impl Frame {
     }
 }
 
-/// Who an agent is.
+/// Identifies an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     /// CPUs that ranks may use.
@@ -147,7 +147,7 @@ pub(super) struct App {
     pub(super) env: Vec<(String, String)>,
 }
 
-/// What an agent has to start.
+/// The processes that an agent starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Start {
     pub(super) size: u32,

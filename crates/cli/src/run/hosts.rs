@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use nix::unistd::gethostname;
 use serde::{Deserialize, Serialize};
 
-/// Whether ranks are put on cores of their own.
+/// The pinning of ranks to cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Binding {
     /// Each rank on a core.
@@ -30,7 +30,7 @@ pub(super) struct Host {
     pub(super) slots: u32,
 }
 
-/// What is wrong with a list of hosts, and where.
+/// An error in a list of hosts, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostError {
     /// File, or the option.

@@ -36,7 +36,7 @@ const TIMED_OUT: u8 = 124;
 /// How much is read from standard input before rank 0 must have taken it.
 const STDIN_PIECE: usize = 64 << 10;
 
-/// What is known of a rank.
+/// The launcher's knowledge of a rank.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rank {
     pid: Option<i32>,
@@ -44,7 +44,7 @@ struct Rank {
     over: bool,
 }
 
-/// What comes next if the job does not end by itself.
+/// The next step if the job does not end by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Ranks are killed.
@@ -74,7 +74,7 @@ struct Launcher<'a> {
     output: Output,
     input: Input,
     started: bool,
-    /// Exit code of the job, once it can not be 0 any more.
+    /// Exit code of the job, once it cannot be 0 any more.
     code: Option<u8>,
     /// Ranks that have failed while the others went on.
     failed: Vec<u32>,
@@ -82,7 +82,7 @@ struct Launcher<'a> {
     next_step: Option<(Step, Instant)>,
     /// Until when hosts must have answered.
     hello_until: Instant,
-    /// Until when a fence must be complete that somebody waits in.
+    /// The time by which a fence must be complete in which a rank waits.
     fence_until: Option<Instant>,
     job_until: Option<Instant>,
 }
@@ -238,7 +238,7 @@ impl Launcher<'_> {
                     let code = 128 + signal as u8;
                     self.end(signal, code, Some(format!("{signal}: ending all ranks")));
                 }
-                // Again: no more patience.
+                // Again: it has waited long enough.
                 _ => self.take_step(Step::Kill),
             }
         }
@@ -497,7 +497,7 @@ impl Launcher<'_> {
         self.drain()
     }
 
-    /// A job of programs that do not join is fine; one that some join and others can not join any more is not.
+    /// A job of programs that do not join is fine; one that some join and others cannot join any more is not.
     fn blame_who_did_not_join(&mut self) {
         let left_out = |rank: &Rank| rank.over && !rank.joined;
         let culprit = self.ranks.iter().position(left_out).map(|rank| rank as u32);

@@ -1,4 +1,4 @@
-//! What ranks print, on its way to standard output and standard error.
+//! Forwards the output of ranks to standard output and standard error.
 
 use std::{
     borrow::Cow,
@@ -33,7 +33,7 @@ pub(super) struct Output {
 /// Lines of standard error that ranks have in common.
 #[derive(Default)]
 struct Repeats {
-    /// What ranks have written, with the first that did.
+    /// Lines that ranks have written, each with the first rank that wrote it.
     seen: BTreeMap<Vec<u8>, u32>,
     held: BTreeMap<u32, Held>,
     /// Ranks that wrote the same as others, and failed.
@@ -183,7 +183,7 @@ impl Output {
         &mut self.err.bytes
     }
 
-    /// Nobody reads: agents must wait.
+    /// The reader is slow: agents must wait.
     pub(super) fn is_full(&self) -> bool {
         self.out.is_full() || self.err.is_full()
     }
@@ -192,7 +192,7 @@ impl Output {
         self.out.is_empty() && self.err.is_empty()
     }
 
-    /// Whoever read standard output has gone.
+    /// The reader of standard output has gone.
     pub(super) fn is_broken(&self) -> bool {
         self.out.broken
     }

@@ -62,11 +62,11 @@ pub(super) fn read_some(source: &mut impl Read, buffer: &mut Vec<u8>, limit: usi
     true
 }
 
-/// What waits to be written.
+/// Bytes that wait to be written.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) bytes: Vec<u8>,
-    /// Nobody reads any more: what is written is thrown away.
+    /// The reader has gone: bytes are thrown away.
     pub(super) broken: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is to be run where, from the options.
+//! The plan of a job: the options decide which process runs on which host.
 
 use std::{collections::BTreeMap, env, time::Duration};
 
@@ -153,7 +153,7 @@ fn settings(args: &RunArgs, memif: &mut Option<PrivateDir>) -> Result<BTreeMap<S
         settings.insert(DEVICE.into(), device.clone());
     }
     if let Some(device) = settings.get_mut(DEVICE).filter(|device| *device == "memif") {
-        // A name without a path (an abstract socket) could be connected to by anybody on this host.
+        // A name without a path (an abstract socket) could be connected to by any process on this host.
         let dir = PrivateDir::new().or_fail("a directory for the socket of the memif")?;
         *device = format!("memif:socket={}", dir.path().join("memif").display());
         *memif = Some(dir);

@@ -168,7 +168,7 @@ impl Link {
         Ok(false)
     }
 
-    /// What ssh, or the agent, has to complain about; for people.
+    /// An error message of ssh or of the agent, for people.
     pub(super) fn complaints(&mut self, sink: &mut Vec<u8>) {
         let open = match &mut self.stderr {
             Some(stderr) => read_some(stderr, self.errors.buffer(), TURN),

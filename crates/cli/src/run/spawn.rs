@@ -1,4 +1,4 @@
-//! Starts a rank so that it can not outlive its agent.
+//! Starts a rank so that it cannot outlive its agent.
 #![expect(unsafe_code, reason = "what a process does between fork and exec")]
 
 use std::{

@@ -20,7 +20,7 @@ pub(super) struct Pair {
     pub receive: At,
 }
 
-/// What messages of a sequence have in common: context, sender, receiver, tag. Both processes by number.
+/// The key of a sequence of messages: context, sender, receiver, tag. Both processes by number.
 type Sequence = (u32, u32, u32, i32);
 
 /// All messages that can be told.
@@ -65,12 +65,12 @@ struct Received {
     at: usize,
 }
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Clone, Copy)]
 struct Posted {
     context: u32,
     begun: u64,
-    /// What a matched probe has found.
+    /// The message that a matched probe has found.
     found: Option<Status>,
 }
 

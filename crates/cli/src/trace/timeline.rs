@@ -55,7 +55,7 @@ fn slice(trace: &Trace, call: &Call, origin: u64) -> Value {
     })
 }
 
-/// What there is to say of a call.
+/// The arguments of a call, for the timeline.
 fn arguments(call: &Call) -> Value {
     let ended: Vec<Value> = call
         .ended

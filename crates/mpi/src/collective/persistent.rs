@@ -30,7 +30,7 @@ type Find<'a, S, R> = Box<dyn Fn(*mut S, *mut R) -> Option<Found> + 'a>;
 /// # Ok::<_, mpi::Error>(())
 /// ```
 ///
-/// While it runs, the program can not touch its buffers:
+/// While it runs, the program cannot touch its buffers:
 ///
 /// ```compile_fail,E0502
 /// use mpi::{collective::SystemOperation, traits::*};

@@ -14,7 +14,7 @@ use super::{
 /// `#[derive(Equivalence)]` implements it for structs of such types, and of arrays and tuples of them. (Arrays and
 /// slices of such types are buffers already; see [`Buffer`](crate::datatype::Buffer).)
 ///
-/// A type for which some bytes are not values can not be received:
+/// A type for which some bytes are not values cannot be received:
 ///
 /// ```compile_fail
 /// use mpi::traits::*;
@@ -38,7 +38,7 @@ use super::{
 /// - A value is valid after any bytes have been received into it, also if all its bytes were zero before.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not equivalent to an MPI datatype",
-    label = "can not be sent or received",
+    label = "cannot be sent or received",
     note = "for a struct of numbers, arrays and tuples, `#[derive(Equivalence)]`"
 )]
 pub unsafe trait Equivalence {

@@ -19,7 +19,7 @@ use crate::raw::AsRaw;
 /// it and [`CHECK`](Self::CHECK) has been satisfied. The derive macro relies on it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not equivalent to an MPI datatype",
-    label = "a field of this type can not be sent or received",
+    label = "a field of this type cannot be sent or received",
     note = "fields may be numbers, `bool`, types that derive `Equivalence`, and arrays and tuples of these"
 )]
 pub unsafe trait Field {
@@ -126,7 +126,7 @@ pub fn structure(size: usize, fields: &[(usize, RawDatatype)]) -> UserDatatype {
     expect(RawDatatype::resized(0, size as i64, &structure)).into()
 }
 
-/// Unwraps a datatype. A type that exists in memory can not be larger than memory, but it can be nested too deeply.
+/// Unwraps a datatype. A type that exists in memory cannot be larger than memory, but it can be nested too deeply.
 fn expect(made: Result<RawDatatype, DatatypeError>) -> RawDatatype {
     made.unwrap_or_else(|error| panic!("the datatype of a struct: {error}"))
 }

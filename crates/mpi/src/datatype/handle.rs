@@ -1,4 +1,4 @@
-//! What every datatype is: a handle of one of the engine's.
+//! The handle that every datatype holds: it refers to one of the engine's datatypes.
 
 use hikyaku::mpi::datatype::Datatype as RawDatatype;
 

@@ -63,7 +63,7 @@ impl Place {
 
     /// Unpacks bytes into the buffer. Only for a buffer that is borrowed mutably.
     pub(crate) fn unpack(&self, bytes: &[u8]) {
-        // SAFETY: the data of the buffer may be written, and nobody else uses them.
+        // SAFETY: the data of the buffer may be written, and are not used by other code.
         unsafe { self.datatype.unpack_at(self.base, self.count, 0, bytes) };
         self.validate();
     }
@@ -71,7 +71,7 @@ impl Place {
     /// Makes received bytes valid. Only for a buffer that is borrowed mutably.
     pub(crate) fn validate(&self) {
         if let Some(validator) = &self.validator {
-            // SAFETY: the values may be written, and nobody else uses them.
+            // SAFETY: the values may be written, and are not used by other code.
             unsafe { validator.run() };
         }
     }
@@ -97,7 +97,7 @@ impl Place {
         if count.is_multiple_of(ranks) {
             return Ok(count / ranks);
         }
-        let detail = Detail::Text("the elements of the buffer can not be divided evenly among the ranks");
+        let detail = Detail::Text("the elements of the buffer cannot be divided evenly among the ranks");
         Err(Error::new(ErrorClass::Count, call).with_detail(detail))
     }
 }

@@ -41,7 +41,7 @@ impl Universe {
         SimpleCommunicator::new(world())
     }
 
-    /// The number of processes that there could be (`MPI_UNIVERSE_SIZE`). Processes can not be started later, so this
+    /// The number of processes that there could be (`MPI_UNIVERSE_SIZE`). Processes cannot be started later, so this
     /// is the number that there are.
     #[must_use]
     pub fn size(&self) -> Option<usize> {
@@ -152,7 +152,7 @@ fn finalize() -> Result<(), FinalizeError> {
         job = leave();
         let launched = job.as_mut().and_then(|job| job.bootstrap.as_mut());
         match launched.filter(|launched| launched.job.goes_on_after_failures()) {
-            // A barrier can not be complete without those that have failed; the launcher's is, and nobody says goodbye
+            // A barrier cannot be complete without those that have failed; the launcher's is, and no rank says goodbye
             // before all others have come. Some may have left the barrier before one failed, so all take this way.
             Some(launched) if met.as_ref().err().is_none_or(has_failed) => {
                 fenced = launched.job.fence();
@@ -167,7 +167,7 @@ fn finalize() -> Result<(), FinalizeError> {
     match job.bootstrap {
         Some(launched) => {
             let mut bootstrap = launched.into_job();
-            // Who exits takes away memory that a neighbour may be looking into (memif): first nobody looks any more.
+            // A process that exits takes away memory that a neighbour may be reading (memif): first all stop reading.
             let met = bootstrap.fence();
             let gone = bootstrap.finalize();
             met.and(gone).map_err(FinalizeError::Launcher)
@@ -182,7 +182,7 @@ fn finalize() -> Result<(), FinalizeError> {
 /// [`hikyaku::environment::VARIABLES`] lists the variables of the environment: `HIKYAKU_BACKEND` (default `udp`),
 /// `HIKYAKU_WAIT`, and all settings of the protocol. Unless they say otherwise, each peer may have 64 MiB divided by
 /// the number of processes of unreceived messages here (64 KiB to 8 MiB), and processes do not spin on a host that has
-/// fewer processors than processes.
+/// fewer cores than processes.
 ///
 /// In the program of a simulated rank (feature `sim`, `hikyaku::sim`) that rank begins MPI, and the environment is not
 /// read: `Simulation::options` has the settings, `Simulation::trace` the place for traces.

@@ -56,18 +56,20 @@ pub enum InitError {
         /// The text.
         text: String,
     },
-    /// A process can not be reached by the information that it has published.
+    /// A process cannot be reached by the information that it has published.
     Introduce {
         /// Its number.
         process: u32,
         /// The reason.
         source: io::Error,
     },
+    /// Processes of this host could not be reached through memory, as `HIKYAKU_ROUTES=memory` asks for.
+    Meet(io::Error),
     /// The processes could not be connected.
     Connect(ConnectError),
     /// There is no thread or descriptor for the launcher's reports of failed processes.
     Watcher(io::Error),
-    /// The trace that the environment asks for can not be written.
+    /// The trace that the environment asks for cannot be written.
     Trace(TraceError),
     /// Another process has a different `HIKYAKU_CHECK`.
     Check {
@@ -100,6 +102,7 @@ impl fmt::Display for InitError {
                 write!(f, "process {process} says its address is '{}'", text.escape_default())
             }
             Self::Introduce { process, source } => write!(f, "reaching process {process}: {source}"),
+            Self::Meet(error) => write!(f, "HIKYAKU_ROUTES=memory: {error}"),
             Self::Connect(error) => error.fmt(f),
             Self::Watcher(error) => write!(f, "listening for processes that fail: {error}"),
             Self::Trace(error) => error.fmt(f),
@@ -125,6 +128,7 @@ impl std::error::Error for InitError {
             Self::Environment(error) => Some(error),
             Self::Bind { source, .. } => Some(source),
             Self::Introduce { source, .. } => Some(source),
+            Self::Meet(error) => Some(error),
             Self::Connect(error) => Some(error),
             Self::Watcher(error) => Some(error),
             Self::Trace(error) => Some(error),
@@ -199,7 +203,10 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
     let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
     config.contact = Contact::of_job(job.job_key().bytes());
     options.environment(&environment).map_err(InitError::Environment)?;
-    let builder = Transport::builder().config(config).environment_of(environment.clone());
+    let builder = Transport::builder()
+        .config(config)
+        .routes(options.routes)
+        .environment_of(environment.clone());
     let (builder, address) = place(builder, &job, &environment)?;
     let bound = Engine::bind(builder, BACKEND, address, job.rank());
     let mut bound = bound.map_err(|source| InitError::Bind { address, source })?;
@@ -247,7 +254,7 @@ fn handles(engine: &Arc<Engine>) -> (Handle, Handle) {
     (world, own)
 }
 
-/// Publishes the address of this process and the number of processes that share a processor here. Returns the addresses
+/// Publishes the address of this process and the number of processes that share a core here. Returns the addresses
 /// of the others, and the largest such number anywhere: all must choose the same algorithms, and agree on whether to
 /// check calls.
 fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Vec<SocketAddr>, f64), InitError> {
@@ -279,6 +286,14 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
         addresses.push(said.address);
         most = most.max(said.sharing);
     }
+    let met = bound.meet().map_err(InitError::Meet)?;
+    if let Some(obstacle) = met.obstacle {
+        // Whoever has asked for memory where there is some waits for it to be fast.
+        eprintln!(
+            "hikyaku: rank {}: over the network instead of through memory: {obstacle}",
+            job.rank()
+        );
+    }
     Ok((addresses, most))
 }
 
@@ -286,7 +301,7 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
 #[derive(Debug, PartialEq)]
 struct Said {
     address: SocketAddr,
-    /// Processes that share a processor there.
+    /// Processes that share a core there.
     sharing: f64,
     /// Set if the calls of ranks are compared.
     check: bool,

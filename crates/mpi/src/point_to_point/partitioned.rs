@@ -37,7 +37,7 @@
 //! # Ok::<_, mpi::Error>(())
 //! ```
 //!
-//! A part that is ready can not be changed any more:
+//! A part that is ready cannot be changed any more:
 //!
 //! ```compile_fail,E0382
 //! use mpi::{point_to_point::partitioned, traits::*};
@@ -126,7 +126,7 @@ pub struct PartitionedReceive<'a, T: Equivalence> {
 
 /// Number and length of the partitions.
 fn cut(call: &'static str, len: usize, partitions: usize) -> Result<(u32, u64), Error> {
-    let detail = Detail::Text("the elements of the buffer can not be divided evenly among the partitions");
+    let detail = Detail::Text("the elements of the buffer cannot be divided evenly among the partitions");
     let wrong = Error::new(ErrorClass::Count, call).with_detail(detail);
     match (u32::try_from(partitions), len.checked_rem(partitions)) {
         (Ok(number), Some(0)) => Ok((number, (len / partitions) as u64)),
@@ -186,7 +186,7 @@ pub fn receive_init<'a, S: Source, T: Equivalence>(
 
 impl<T: Equivalence> PartitionedSend<'_, T> {
     /// Starts the message once more (`MPI_Start`). Returns its parts, in order, and a request that ends when all parts
-    /// are ready and sent: a scope that waits for the request waits for the threads that have the parts. (If it can not
+    /// are ready and sent: a scope that waits for the request waits for the threads that have the parts. (If it cannot
     /// start, there are no parts, and the request returns the error.)
     pub fn start<'b, Sc: Scope<'b>>(&'b mut self, scope: Sc) -> (Vec<Part<'b, T>>, Request<'b, (), Sc>) {
         let base = self.buffer.as_mut_ptr();

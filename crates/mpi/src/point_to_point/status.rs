@@ -1,4 +1,4 @@
-//! What is known of a message that was received.
+//! The status of a received message.
 
 use std::fmt;
 

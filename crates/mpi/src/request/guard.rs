@@ -22,7 +22,7 @@ use crate::{Error, point_to_point::Status};
 /// ```
 ///
 /// # Panics
-/// If the request has failed when the guard is dropped, because a drop can not return the error; not during another
+/// If the request has failed when the guard is dropped, because a drop cannot return the error; not during another
 /// panic. [`wait`](Self::wait) returns it.
 #[derive(Debug)]
 #[must_use = "it waits when it is dropped: at once, unless it has a name"]

@@ -12,7 +12,7 @@
 //!    lifetime will do.
 //! 2. The operation itself belongs to the scope, not to the [`Request`], which is an index. Waiting or testing takes it
 //!    out when it has ended. Dropping or forgetting a request (or a guard) leaves it where it is.
-//! 3. The scope lives in the frame of [`scope`]; programs only see a shared reference. So its drop can not be skipped:
+//! 3. The scope lives in the frame of [`scope`]; programs only see a shared reference. So its drop cannot be skipped:
 //!    not by `forget`, not by a panic, which runs it while unwinding. It cancels the operations that are left, and
 //!    waits for them. (If the network fails, the engine forgets all buffers and never touches its network again before
 //!    the error reaches the program.) The wait ends, because a dead peer is noticed after a bounded time.
@@ -268,7 +268,7 @@ pub fn wait_any<'a, D: ?Sized, S: Scope<'a>>(
     }
     let index = match ready {
         Some(index) => index,
-        // SAFETY: the requests are borrowed mutably, so nobody takes their operations out of where they are: these are
+        // SAFETY: the requests are borrowed mutably, so their operations stay where they are: these are
         // with the requests, or in the table of a scope of this thread, which does nothing else meanwhile.
         None => uninterrupted(|| engine::Request::wait_ready(begun.iter().map(|request| unsafe { &**request })))?,
     };

@@ -48,7 +48,7 @@ pub unsafe trait Scope<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct StaticScope;
 
-// SAFETY: buffers borrowed for ever stay where they are; if the request is dropped, nobody can get at a buffer that was
+// SAFETY: buffers borrowed for ever stay where they are; if the request is dropped, no code can reach a buffer that was
 // borrowed mutably any more.
 unsafe impl Scope<'static> for StaticScope {
     fn adopt(&self, running: Running) -> Held {
@@ -175,7 +175,7 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// });
 /// ```
 ///
-/// A request can not leave the scope:
+/// A request cannot leave the scope:
 ///
 /// ```compile_fail
 /// use mpi::traits::*;
@@ -187,7 +187,7 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// let request = mpi::request::scope(|scope| myself.immediate_send(scope, &letter));
 /// ```
 ///
-/// The program can not touch a receive buffer meanwhile:
+/// The program cannot touch a receive buffer meanwhile:
 ///
 /// ```compile_fail,E0499
 /// use mpi::traits::*;
@@ -203,7 +203,7 @@ pub(super) fn end_all<'r>(running: impl Iterator<Item = &'r mut Running>) {
 /// });
 /// ```
 ///
-/// It can not even if it has forgotten the request, because the scope has it:
+/// It cannot even if it has forgotten the request, because the scope has it:
 ///
 /// ```compile_fail,E0505
 /// use mpi::traits::*;

@@ -47,7 +47,7 @@ enum Kind {
 /// });
 /// ```
 ///
-/// The program can not look at a result before the epoch ends:
+/// The program cannot look at a result before the epoch ends:
 ///
 /// ```compile_fail,E0502
 /// use mpi::{traits::*, window::Window};
@@ -62,7 +62,7 @@ enum Kind {
 /// });
 /// ```
 ///
-/// The epoch can not leave the call:
+/// The epoch cannot leave the call:
 ///
 /// ```compile_fail
 /// use mpi::{traits::*, window::Window};
@@ -504,7 +504,7 @@ impl<T: Equivalence> Exposure<'_, T> {
 
 impl<T: Equivalence> Drop for Exposure<'_, T> {
     /// # Panics
-    /// If a process is lost, because a drop can not return the error; not during another panic.
+    /// If a process is lost, because a drop cannot return the error; not during another panic.
     fn drop(&mut self) {
         if let Err(error) = self.end() {
             assert!(

@@ -13,7 +13,7 @@ use crate::datatype::{Equivalence, Validator};
 /// The elements of this process, while no other process reads or writes them. Processes that lock them wait until it is
 /// dropped.
 ///
-/// A program can not look at memory that others might write without it:
+/// A program cannot look at memory that others might write without it:
 ///
 /// ```compile_fail,E0502
 /// use mpi::{traits::*, window::Window};
@@ -66,7 +66,7 @@ impl<T: Equivalence> Window<T> {
         }
         self.window.settle()?;
         if let Some(validator) = Validator::of(local.base(), self.len) {
-            // SAFETY: nobody else uses the memory (see the module), and no reference has been given out.
+            // SAFETY: no other code uses the memory (see the module), and no reference has been given out.
             unsafe { validator.run() };
         }
         Ok(local)
@@ -84,14 +84,14 @@ impl<T: Equivalence> Deref for Local<'_, T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: the window has so many elements there, aligned to 8, which is enough for `T`; all zero or what has
-        // been received, made valid; and nobody writes them (see the module).
+        // been received, made valid; and no code writes them (see the module).
         unsafe { slice::from_raw_parts(self.base(), self.window.len) }
     }
 }
 
 impl<T: Equivalence> DerefMut for Local<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; and nobody reads them.
+        // SAFETY: as above; and no code reads them.
         unsafe { slice::from_raw_parts_mut(self.base(), self.window.len) }
     }
 }

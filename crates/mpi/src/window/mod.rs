@@ -20,7 +20,7 @@
 //! window.fence(|epoch| epoch.put(&news, next, 1))?;
 //! assert_eq!(*window.local()?, [0, 1, 2, 3]);
 //!
-//! // Whoever comes: a counter at rank 0.
+//! // Any rank: a counter at rank 0.
 //! let before = window.lock(LockKind::Shared, 0, |epoch| {
 //!     epoch.fetch_and_op(&1, 0, 0, SystemOperation::sum())
 //! })?;

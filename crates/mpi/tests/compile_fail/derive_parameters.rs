@@ -1,4 +1,4 @@
-//~ a struct with parameters can not derive Equivalence
+//~ a struct with parameters cannot derive Equivalence
 use mpi::traits::*;
 
 #[derive(Equivalence)]

@@ -1,4 +1,4 @@
-//! What examples do not show: errors, panics, and requests that nobody waits for. Ranks are threads of this process.
+//! Cases that the examples do not show: errors, panics, and requests that are never waited for. Ranks are threads.
 
 mod collectives;
 mod errors;

@@ -174,7 +174,7 @@ fn computing(options: &DpdkBtl, polling: Polling, time: u32, eager: bool) -> Res
     Ok((each * 1e6, outcome.network))
 }
 
-/// Rank 0 is flooded by 16 others with small messages, while its neighbour on the same host has a ping-pong with somebody.
+/// Rank 0 is flooded by 16 others with small messages, while its neighbour on the same host has a ping-pong with another rank.
 /// Gives its time and that of the flood, us, and what was lost.
 fn flood(options: &DpdkBtl, polling: Polling, queues: u32) -> Result<(f64, f64, NetworkStats), Failure> {
     const FLOODS: i32 = 16;

@@ -1,4 +1,4 @@
-//! What is simulated: one module a paper, and those of our own.
+//! The experiments: one module for each paper, and those of our own.
 
 pub(crate) mod dpdk_btl;
 pub(crate) mod dse;

@@ -80,7 +80,7 @@ struct Row {
     allreduce_us: Vec<f64>,
 }
 
-/// What a node does it with.
+/// The means by which a node sends.
 #[derive(Clone)]
 struct Work {
     grid: [u32; 3],

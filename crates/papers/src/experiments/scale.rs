@@ -60,7 +60,7 @@ struct Row {
     used_bytes_per_rank: f64,
 }
 
-/// What a rank has seen: when each operation began and ended, s; and of rank 0, bytes in use then.
+/// The measurements of a rank: when each operation began and ended, s; and of rank 0, bytes in use then.
 type Seen = ([(f64, f64); 3], [isize; 2]);
 
 /// Barriers in a row that are measured.

@@ -88,7 +88,7 @@ impl Position {
         squares(moves).map(|square| self.play(square)).collect()
     }
 
-    /// What it is worth for who moves, without looking ahead.
+    /// The value of a position for the player to move, without looking ahead.
     fn estimate(self) -> i32 {
         let difference = |a: u64, b: u64| a.count_ones() as i32 - b.count_ones() as i32;
         10 * difference(self.moves(), self.pass().moves())
@@ -146,7 +146,7 @@ fn best_alone(position: Position, depth: u32, seen: &mut u64) -> (u32, i32) {
     best
 }
 
-/// An answer to a move, to be searched for whoever made the move. Depth 0: there is no more work.
+/// An answer to a move, to be searched for the player that made the move. Depth 0: there is no more work.
 #[derive(Clone, Copy, Equivalence)]
 struct Task {
     /// Which move, and which answer to it.
@@ -329,7 +329,7 @@ fn help(world: &SimpleCommunicator, searched: &dyn Fn(u64)) -> Result<(), Error>
     }
 }
 
-/// What came of a game, at rank 0.
+/// The result of a game, at rank 0.
 #[derive(Default)]
 pub struct Game {
     /// The moves.

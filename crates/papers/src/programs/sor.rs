@@ -203,7 +203,7 @@ fn collect(grid: &CartesianCommunicator, plate: &Plate, size: usize) -> Result<O
     Ok(Some(whole))
 }
 
-/// What came of it, at rank 0.
+/// The result, at rank 0.
 pub struct Solved {
     /// Rows and columns of ranks.
     pub dims: [Count; 2],

@@ -100,7 +100,7 @@ fn algorithm(text: &str) -> Result<(collectives::Collective, Algorithm), String>
     Ok((found, algorithm))
 }
 
-/// What came out of a replay.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Played {
     /// When the last rank was over, s.

@@ -58,7 +58,7 @@ impl<'env> Scope<'_, 'env> {
             return false;
         };
         let bytes = payload.as_ptr().cast_mut().cast();
-        // SAFETY: packet and pool are ours. The bytes can be read for longer than the scope, at whose end nobody refers to
+        // SAFETY: packet and pool are ours. The bytes can be read for longer than the scope, at whose end nothing refers to
         // them any more (see `Drop`); packets that are sent are only read, by the device.
         unsafe { sys::dpdk_attach(packet.mbuf(), pool.raw, bytes, len, self.attached.shared.get()) == 0 }
     }

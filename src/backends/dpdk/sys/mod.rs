@@ -9,10 +9,10 @@
     reason = "DPDK is C; what makes each call right is in the types of this module"
 )]
 
-mod aside;
 mod attach;
 mod connections;
 mod packet;
+mod pid_override;
 mod port;
 
 use std::{
@@ -113,7 +113,7 @@ pub(in crate::backends::dpdk) fn start<T>(
     Ok(())
 }
 
-/// While it lives, this thread may run on all processors, so that EAL has some left for its own threads, which look after
+/// While it lives, this thread may run on all CPUs, so that EAL has some left for its own threads, which look after
 /// control connections: one that interrupts this thread within a look into a memif whose other end has just gone would take
 /// the memory away under it.
 struct Elsewhere(libc::cpu_set_t);
@@ -258,7 +258,7 @@ impl Pool {
             unsafe { sys::rte_pktmbuf_pool_create_extbuf(name.as_ptr(), count, 0, 0, element as u16, -1, &extent, 1) };
         if raw.is_null() {
             let source = last_error();
-            // SAFETY: registered above, and in use by nobody.
+            // SAFETY: registered above, and not in use.
             unsafe { sys::rte_extmem_unregister(base, len) };
             return Err(failed(source));
         }

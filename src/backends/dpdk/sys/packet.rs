@@ -61,7 +61,7 @@ impl Packet {
     #[inline]
     pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
         let (data, len) = self.first();
-        // SAFETY: the first segment has so many bytes there, which nobody else refers to.
+        // SAFETY: the first segment has so many bytes there, which nothing else refers to.
         unsafe { slice::from_raw_parts(data, len) }
     }
 
@@ -163,12 +163,6 @@ impl Payload {
     }
 
     #[inline]
-    pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
-        // SAFETY: so many bytes of our packet, which stay where they are.
-        unsafe { slice::from_raw_parts(self.data, self.len()) }
-    }
-
-    #[inline]
     pub(in crate::backends::dpdk) fn data_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `data`, and `self` is borrowed for writing.
         unsafe { slice::from_raw_parts_mut(self.data, self.len()) }
@@ -239,7 +233,7 @@ impl Drop for Returning {
 /// The result of a receive.
 pub(in crate::backends::dpdk) enum Found {
     Nothing,
-    Lone(Packet),
+    Single(Packet),
     /// They are in a burst.
     Several,
 }
@@ -285,7 +279,7 @@ impl Burst {
         count
     }
 
-    /// The same, but gives a lone packet away.
+    /// The same, but gives a single packet away.
     ///
     /// # Safety
     /// As of [`fill`](Self::fill).
@@ -293,7 +287,7 @@ impl Burst {
     pub(super) unsafe fn fill_or_give(&mut self, fill: impl FnOnce(*mut *mut sys::rte_mbuf) -> usize) -> Found {
         match fill(self.room()) {
             // SAFETY: by the contract it is there; it is given away, and the burst stays empty.
-            1 => Found::Lone(unsafe { self.slots[0].assume_init_read() }),
+            1 => Found::Single(unsafe { self.slots[0].assume_init_read() }),
             0 => Found::Nothing,
             count => {
                 (self.next, self.end) = (0, count);

@@ -10,15 +10,17 @@ use std::{
 
 use dpdk_sys as sys;
 
-use super::{BURST, Burst, DEVICES, Devices, Found, Packet, Pool, aside, c_string, check, connections::Connections};
-use crate::backends::dpdk::{error::DpdkError, ethernet::Mac, nap::pause};
+use super::{
+    BURST, Burst, DEVICES, Devices, Found, Packet, Pool, c_string, check, connections::Connections, pid_override,
+};
+use crate::backends::dpdk::{error::DpdkError, ethernet::Mac, sleep::pause};
 
 /// Bytes of a frame besides the packet: the header and the check sequence.
 const FRAME: u32 = 18;
 /// The other end of a link may take so long to notice that this one is there.
 const LINK: Duration = Duration::from_secs(2);
 /// Between two looks at a link.
-const NAP: Duration = Duration::from_millis(1);
+const SLEEP: Duration = Duration::from_millis(1);
 /// DPDK's own thread has other things to do, none of which takes long.
 const ERRAND: Duration = Duration::from_secs(10);
 
@@ -159,7 +161,7 @@ impl Port {
                 Err(source) => return Err(this.failed("starting", source)),
             }
         }
-        // Questions for neighbours of IPv6 come to groups. Drivers that can not choose let all through.
+        // Questions for neighbours of IPv6 come to groups. Drivers that cannot choose let all through.
         // SAFETY: the port exists.
         let _ = unsafe { sys::rte_eth_allmulticast_enable(this.id) };
         if this.table > 0 && setup.spread < setup.queues {
@@ -188,7 +190,7 @@ impl Port {
 
     /// Starts it. Gives the connections that have come with it if it `joins` another end, and the kernel lists them.
     fn start(&self, joins: bool) -> io::Result<Option<Connections>> {
-        // What is new here belongs to nobody else.
+        // New devices here belong to this call.
         let _devices = super::lock(&DEVICES);
         let before = if joins { Connections::open() } else { None };
         // SAFETY: the port exists and its queues are set up.
@@ -199,7 +201,7 @@ impl Port {
     /// Waits for the other end to let this one in, or to refuse it. After [`LINK`] that may still come.
     ///
     /// A memif is refused by a server that is not started yet, although its socket is there, and by one that has not yet
-    /// noticed that somebody else has gone. DPDK never tries again, and does not tell.
+    /// noticed that another process has gone. DPDK never tries again, and does not report it.
     fn join(&self, control: Option<&Connections>) -> io::Result<()> {
         let mut left = LINK;
         while !self.is_up() && left > Duration::ZERO {
@@ -207,8 +209,8 @@ impl Port {
             if gone && !self.is_up() {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            pause(NAP);
-            left = left.saturating_sub(NAP);
+            pause(SLEEP);
+            left = left.saturating_sub(SLEEP);
         }
         Ok(())
     }
@@ -362,7 +364,7 @@ impl Rule {
     /// Steers datagrams over IP of `version` (4 or 6) to `udp_port` to `queue`.
     ///
     /// # Errors
-    /// Why the port can not; and whether it had nothing against the rule as such.
+    /// Why the port cannot; and whether it had nothing against the rule as such.
     pub(in crate::backends::dpdk) fn new(
         port: &Arc<Port>,
         version: u8,
@@ -397,7 +399,7 @@ impl ReceiveQueue {
         unsafe { packets.fill(|mbufs| self.burst(mbufs)) }
     }
 
-    /// The same, but a lone packet is given away.
+    /// The same, but a single packet is given away.
     #[inline]
     pub(in crate::backends::dpdk) fn receive_or_give(&mut self, packets: &mut Burst) -> Found {
         // SAFETY: as `burst` says.
@@ -469,7 +471,7 @@ fn attach(setup: &Setup<'_>) -> Result<u16, DpdkError> {
 /// Makes a device.
 ///
 /// That of packet sockets gives the kernel a number for the group of its sockets, made of the interface's and the process
-/// id, and is refused if somebody else in the network has come to the same one: two ranks on one host, one time in some
+/// id, and is refused if another host in the network has come to the same one: two ranks on one host, one time in some
 /// dozens. So it gets other process ids to try with.
 fn make(device: &CStr, arguments: &CStr) -> io::Result<()> {
     const TRIES: usize = 4;
@@ -480,7 +482,7 @@ fn make(device: &CStr, arguments: &CStr) -> io::Result<()> {
         if made.is_ok() || !device.to_bytes().starts_with(b"net_af_packet") {
             break;
         }
-        made = aside::run(make).unwrap_or(made);
+        made = pid_override::run(make).unwrap_or(made);
     }
     made
 }
@@ -489,7 +491,7 @@ impl Drop for Port {
     fn drop(&mut self) {
         let (id, device, made, pools) = (self.id, c_string(&self.device), self.made, self.pools.clone());
         let close = move || {
-            // SAFETY: the port exists and nobody else uses it; stopping one that has not started is an error without
+            // SAFETY: the port exists and is not used elsewhere; stopping one that has not started is an error without
             // consequences. Closing gives the mbufs in its queues back to the pools, which are dropped after this.
             unsafe {
                 let _ = sys::rte_eth_dev_stop(id);
@@ -502,7 +504,7 @@ impl Drop for Port {
         };
         let mut devices = super::lock(&DEVICES);
         if devices.check().is_err() {
-            // That thread may be at it now: nobody else closes anything. So the port stays as it is, and has its pools.
+            // That thread may be at it now: no other thread closes anything. So the port stays as it is, and has its pools.
             mem::forget(close);
         } else if self.driver == "net_memif" {
             devices.errand(self, close);
@@ -543,7 +545,7 @@ fn on_dpdks_thread(limit: Duration, errand: impl FnOnce() + Send + 'static) -> b
     let (done, wait) = mpsc::channel();
     let errand: Errand = Box::new(move || {
         errand();
-        // Somebody waits below, or has given up.
+        // A thread waits below, or has given up.
         let _ = done.send(());
     });
     let errand = Box::into_raw(Box::new(errand));
@@ -551,7 +553,7 @@ fn on_dpdks_thread(limit: Duration, errand: impl FnOnce() + Send + 'static) -> b
     // SAFETY: the function takes this pointer, and takes what it points to over.
     if unsafe { sys::rte_eal_alarm_set(1, Some(run), errand.cast()) } != 0 {
         // No memory for an alarm: better here than not at all.
-        // SAFETY: nobody else has got it.
+        // SAFETY: no other code has got it.
         unsafe { run(errand.cast()) };
     }
     wait.recv_timeout(limit).is_ok()

@@ -17,7 +17,7 @@ fn ip(line: &str) {
     assert!(status.success(), "ip {line}");
 }
 
-/// A port with two queues, in a network namespace of this thread. `None`: the port can not be opened; the reason is
+/// A port with two queues, in a network namespace of this thread. `None`: the port cannot be opened; the reason is
 /// printed.
 fn tap() -> Option<DpdkPort> {
     let tap = DpdkOptions {

@@ -6,13 +6,10 @@ use std::sync::OnceLock;
 
 use crate::mpi::{
     Rank,
-    called::{Called, Mismatch, NAME, operation_code},
-    collectives::{Blocks, Call, Role},
+    call_description::{CallDescription, Mismatch, NAME, operation_code},
+    collectives::{Blocks, Call, Collective, Role},
     datatype::{Datatype, Kind, Signature},
-    engine::{
-        Buffers, Region,
-        collective::{Address, Memory},
-    },
+    engine::regions::{Address, Buffers, Memory, Region},
     operation::Operation,
 };
 
@@ -116,14 +113,14 @@ impl Description {
         }
     }
 
-    fn called(&self) -> Called {
+    fn description(&self) -> CallDescription {
         let len = self.name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
         let name = core::str::from_utf8(&self.name[..len]).unwrap_or("");
         let count = self.signature.map_or(0, |signature| signature.count);
         // A pair counts as two elements in a signature.
         let pairs = self.kind.is_some_and(|kind| kind.pair().is_some());
         let count = if pairs { count / 2 } else { count };
-        Called::new(name, self.root, self.operation, count, self.kind)
+        CallDescription::new(name, self.root, self.operation, count, self.kind)
     }
 }
 
@@ -145,34 +142,34 @@ fn part<'a>(call: &Call<'_>, buffers: &Buffers<'a>, rank: usize) -> Part<'a> {
     };
     let same =
         |count: usize, region| datatype(region).map_or(Part::None, |datatype| Part::Same(count as u64, datatype));
-    let block = |blocks: &Blocks<'_>, region| match *blocks {
-        Blocks::Even { count } => same(count, region),
-        Blocks::Uneven { counts, .. } if counts.iter().any(|count| *count > 0) => {
-            datatype(region).map_or(Part::None, Part::Kind)
-        }
-        Blocks::Uneven { .. } | Blocks::Pieces { .. } => Part::None,
-    };
-    // This rank's own block, where the root may have blocks of different lengths.
-    let own = |blocks: &Blocks<'_>, count: usize, region| match blocks {
-        Blocks::Even { .. } => same(count, region),
-        _ if count > 0 => datatype(region).map_or(Part::None, Part::Kind),
+    let kind = |region| datatype(region).map_or(Part::None, Part::Kind);
+    let is_even = !call.collective().may_be_uneven();
+    // Of a collective with a root, the root has all blocks, which may differ in length, and the others their own.
+    let blocks = |blocks: &Blocks<'_>, region| match blocks {
+        Blocks::Even { count } => same(*count, region),
+        _ if blocks.total(0) > 0 => kind(region),
         _ => Part::None,
     };
+    let own = |count: usize, region| match count {
+        _ if is_even => same(count, region),
+        0 => Part::None,
+        _ => kind(region),
+    };
     let vector = |count| same(count, if matches!(output, Region::None) { input } else { output });
-    let parts = call.parts();
-    let has_blocks = parts.root.is_none_or(|root| root == rank);
-    match (parts.input, parts.output) {
-        _ if parts.neighbours.is_some() => Part::None,
-        (Role::Packed(count), _) => datatype(output).map_or(Part::None, |datatype| {
-            Part::Same((count as u64).checked_div(datatype.size()).unwrap_or(0), datatype)
+    let has_blocks = call.has_blocks(rank);
+    match call.roles() {
+        _ if call.is_among_neighbours() => Part::None,
+        (Role::Packed, _) => datatype(output).map_or(Part::None, |datatype| {
+            let bytes = call.output.single() as u64;
+            Part::Same(bytes.checked_div(datatype.size()).unwrap_or(0), datatype)
         }),
-        (Role::Vector(count), _) => vector(count),
-        (Role::Divided(counts), _) => vector(counts.total(1)),
-        (Role::Block(_), Role::Blocks(blocks)) if has_blocks => block(&blocks, output),
-        (Role::Block(count), Role::Blocks(blocks)) => own(&blocks, count, input),
-        (Role::Blocks(blocks), Role::Block(_)) if has_blocks => block(&blocks, input),
-        (Role::Blocks(blocks), Role::Block(count)) => own(&blocks, count, output),
-        (_, Role::Blocks(Blocks::Even { count })) => same(count, output),
+        (Role::Vector, _) => vector(call.output.single()),
+        (Role::Divided, _) => vector(call.output.total(1)),
+        (Role::Block, Role::Blocks) if has_blocks => blocks(&call.output, output),
+        (Role::Block, Role::Blocks) => own(call.input.single(), input),
+        (Role::Blocks, Role::Block) if has_blocks => blocks(&call.input, input),
+        (Role::Blocks, Role::Block) => own(call.output.single(), output),
+        (_, Role::Blocks) if is_even => same(call.output.single(), output),
         // Each pair of ranks may exchange elements of its own types.
         _ => Part::None,
     }
@@ -216,11 +213,7 @@ impl Agreement {
 
     /// The call that exchanges descriptions.
     pub(in crate::mpi::engine) fn call() -> Call<'static> {
-        Call::Allgather {
-            input: LEN,
-            output: Blocks::Even { count: LEN },
-            in_place: false,
-        }
+        Call::of(Collective::Allgather).with_count(LEN)
     }
 
     /// Its input and output. The memory stays in place when this value is moved.
@@ -257,14 +250,14 @@ impl Agreement {
             .chain((1..self.size).map(|rank| (rank, 0)))
             .chain((1..self.size).map(|rank| (rank, rank - 1)));
         for (rank, other) in pairs {
-            let called = self.of(rank);
+            let own = self.of(rank);
             let others = if other == 0 { first } else { self.of(other) };
-            if !called.fits(&others) {
+            if !own.fits(&others) {
                 let mismatch = Mismatch {
                     rank: rank as Rank,
-                    called: called.called(),
+                    call: own.description(),
                     other: other as Rank,
-                    other_called: others.called(),
+                    other_call: others.description(),
                 };
                 // It is set once.
                 let _ = self.verdict.set(mismatch);

@@ -8,7 +8,7 @@ use crate::mpi::{
     engine::{
         Entry, PROC_NULL, Request, Status,
         buffer::Buffer,
-        remote::{Place, What},
+        rma::{Place, What},
         window::Flavor,
     },
     error::{Detail, Error, ErrorClass},
@@ -394,20 +394,20 @@ impl Window {
             // In one access with the operation: after one that touches no peer a look may be due, and would send what
             // waits to share a datagram.
             let begun = self.entered(call, |core, messenger, now| {
-                if core.remote.it().operations() >= MAX_OPERATIONS {
+                if core.rma.it().operations() >= MAX_OPERATIONS {
                     return None;
                 }
                 let (place, what, buffers) = operation.take()?;
                 let request = has_request.then(|| core.request_of_caller());
-                let begun = core.with_remote(messenger, now, |remote, net| {
-                    remote.begin(net, self.0.name, place, what, buffers, request)
+                let begun = core.with_rma(messenger, now, |rma, net| {
+                    rma.begin(net, self.0.name, place, what, buffers, request)
                 });
                 Some((request, begun))
             })?;
             if let Some(begun) = begun {
                 break begun;
             }
-            self.wait_until(call, |core| core.remote.it().operations() < MAX_OPERATIONS)?;
+            self.wait_until(call, |core| core.rma.it().operations() < MAX_OPERATIONS)?;
         };
         let pending = request.map(|id| Request::pending(communicator, id, call, 0));
         if process == communicator.engine().process() {

@@ -8,7 +8,7 @@ use crate::mpi::{
     Rank,
     engine::{
         Entry, Exit, Status,
-        remote::{Epoch, Failure, WindowState},
+        rma::{Epoch, Failure, WindowState},
     },
     error::{Detail, Error, ErrorClass},
     group::Group,
@@ -101,7 +101,7 @@ impl Window {
     }
 
     /// Waits until all operations of this window have ended at both sides, in any epoch: nothing refers to their
-    /// operands any more. (MPI has no such call: there an epoch can not end with an error.)
+    /// operands any more. (MPI has no such call: there an epoch cannot end with an error.)
     ///
     /// # Errors
     /// The network has failed; nothing refers to the operands then either.
@@ -208,8 +208,8 @@ impl Window {
         // One after the other, in the order of ranks: two processes that each wait for a lock of the other would wait
         // for ever.
         for &(process, name) in wanted {
-            self.locked(call, |remote, net| {
-                remote.ask_lock(net, self.0.name, (process, name), kind == LockKind::Exclusive);
+            self.locked(call, |rma, net| {
+                rma.ask_lock(net, self.0.name, (process, name), kind == LockKind::Exclusive);
             })?;
             let has = |state: &WindowState| match &state.epoch {
                 Epoch::Locked { locks, .. } => locks.get(&process).copied(),
@@ -455,7 +455,7 @@ impl Window {
     ) -> Result<Option<Error>, Error> {
         let mut lost = None;
         self.wait_until(call, |core| {
-            let missing: Vec<u32> = match core.remote.it().window(self.0.name) {
+            let missing: Vec<u32> = match core.rma.it().window(self.0.name) {
                 Some(state) => group.processes().filter(|process| !done(state, *process)).collect(),
                 None => Vec::new(),
             };

@@ -17,9 +17,9 @@ pub use self::{
 };
 use super::{
     Communicator, Entry, Exit,
-    core::Core,
-    remote::{Epoch, Failure, Memory, Net, Remote, WindowState},
+    process::Process,
     request::failure_text,
+    rma::{Epoch, Failure, Memory, Net, Rma, WindowState},
 };
 use crate::{
     messaging::Messenger,
@@ -183,7 +183,7 @@ impl Window {
         let mut exposed = Some(exposed);
         let name = communicator.access(None, |core, messenger, _| {
             let exposed = exposed.take().filter(|_| fits)?;
-            core.remote.it().expose(messenger, exposed, group.clone())
+            core.rma.it().expose(messenger, exposed, group.clone())
         });
         let mut inner = Inner {
             name: name.unwrap_or(0),
@@ -259,12 +259,12 @@ impl Window {
         };
         self.told_as(entry, || {
             self.flavored(CALL)?;
-            let loans = self.with(CALL, |state, _| Ok(state.memory.detach(base)))?;
-            let Some(loans) = loans else {
+            let pins = self.with(CALL, |state, _| Ok(state.memory.detach(base)))?;
+            let Some(pins) = pins else {
                 let detail = Detail::Text("no memory is attached at this address");
                 return Err(self.error(CALL, ErrorClass::RmaAttach).with_detail(detail));
             };
-            self.wait_until(CALL, |_| loans.are_back())
+            self.wait_until(CALL, |_| pins.are_released())
         })
     }
 
@@ -388,27 +388,25 @@ impl Window {
     }
 
     /// Calls `f` with the lock held.
-    fn locked<R>(&self, call: &'static str, f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R) -> Result<R, Error> {
-        self.entered(call, |core, messenger, now| core.with_remote(messenger, now, f))
+    fn locked<R>(&self, call: &'static str, f: impl FnOnce(&mut Rma, &mut Net<'_>) -> R) -> Result<R, Error> {
+        self.entered(call, |core, messenger, now| core.with_rma(messenger, now, f))
     }
 
     /// Runs `f` with the engine's state.
     fn entered<R>(
         &self,
         call: &'static str,
-        f: impl FnOnce(&mut Core, &mut Messenger, Instant) -> R,
+        f: impl FnOnce(&mut Process, &mut Messenger, Instant) -> R,
     ) -> Result<R, Error> {
         self.check(call)?;
         let (mut f, mut result) = (Some(f), None);
-        self.0
-            .communicator
-            .engine()
-            .fabric
-            .access(&mut |core: &mut Core, messenger: &mut Messenger, now: Instant| {
+        self.0.communicator.engine().fabric.access(
+            &mut |core: &mut Process, messenger: &mut Messenger, now: Instant| {
                 if let Some(f) = f.take() {
                     result = Some(f(core, messenger, now));
                 }
-            });
+            },
+        );
         result.ok_or_else(|| self.0.communicator.broken(call))
     }
 
@@ -418,7 +416,7 @@ impl Window {
         call: &'static str,
         f: impl FnOnce(&mut WindowState, &mut Net<'_>) -> Result<R, Failure>,
     ) -> Result<R, Error> {
-        let done = self.locked(call, |remote, net| match remote.window(self.0.name) {
+        let done = self.locked(call, |rma, net| match rma.window(self.0.name) {
             Some(state) => f(state, net),
             None => Err(Failure::Refused(ErrorClass::Win)),
         })?;
@@ -426,7 +424,7 @@ impl Window {
     }
 
     /// Waits until `done` gives true.
-    fn wait_until(&self, call: &'static str, mut done: impl FnMut(&mut Core) -> bool) -> Result<(), Error> {
+    fn wait_until(&self, call: &'static str, mut done: impl FnMut(&mut Process) -> bool) -> Result<(), Error> {
         let fabric = &self.0.communicator.engine().fabric;
         let waited = fabric.wait(&mut |core, _, _| done(core));
         waited.map_err(|_| self.0.communicator.broken(call))
@@ -434,7 +432,7 @@ impl Window {
 
     /// The same for the state of the window.
     fn wait_for(&self, call: &'static str, mut done: impl FnMut(&mut WindowState) -> bool) -> Result<(), Error> {
-        self.wait_until(call, |core| core.remote.it().window(self.0.name).is_none_or(&mut done))
+        self.wait_until(call, |core| core.rma.it().window(self.0.name).is_none_or(&mut done))
     }
 }
 
@@ -448,11 +446,11 @@ impl Inner {
         let fabric = &self.communicator.engine().fabric;
         // This process's own operations first: they use memory of the program.
         let ended = fabric.wait(&mut |core, _, _| {
-            let window = core.remote.it().window(name);
+            let window = core.rma.it().window(name);
             window.is_none_or(|state| state.operations(|_| true) == 0)
         });
-        fabric.access(&mut |core, messenger, _| core.remote.it().close(messenger, name));
-        let closed = fabric.wait(&mut |core, _, _| core.remote.it().is_closed(name));
+        fabric.access(&mut |core, messenger, _| core.rma.it().close(messenger, name));
+        let closed = fabric.wait(&mut |core, _, _| core.rma.it().is_closed(name));
         if ended.and(closed).is_err()
             && let Ok(mut memory) = self.memory.lock()
         {

@@ -1,4 +1,4 @@
-//! What a [`ProxyEndpoint`] is told by its host.
+//! Reports of the host to a [`ProxyEndpoint`].
 //!
 //! Records lie in memory where their writer may still write, and a broken one may do so at any time. What is decided by is
 //! copied first, once, so that what is used is what was looked at. The payload of a packet goes straight to where it stays.
@@ -19,7 +19,7 @@ use crate::{
 /// record that brings none.
 const NEAR: usize = 96;
 
-/// What comes in.
+/// The incoming side.
 impl ProxyEndpoint {
     /// Takes in a record of the host's, which may change while it is read.
     #[inline]
@@ -62,7 +62,7 @@ impl ProxyEndpoint {
         self.whole = whole;
     }
 
-    /// What a record says, and of which of our peers.
+    /// The content of a record, and the peer that it is about.
     #[inline(always)]
     fn addressed(&self, bytes: &[u8]) -> Option<(PeerId, Record)> {
         let record = Record::report(bytes)?;
@@ -151,7 +151,7 @@ impl ProxyEndpoint {
 
     #[inline(always)]
     fn end_delivery(&mut self, origin: &Origin, verdict: Verdict) {
-        // It has been acknowledged: it can not be put off any more. No correct peer comes to that.
+        // It has been acknowledged: it cannot be put off any more. No correct peer comes to that.
         if verdict != Verdict::Taken && self.peers[origin.peer.index()].session == origin.session {
             self.give_up(origin.peer);
         }

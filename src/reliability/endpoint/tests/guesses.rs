@@ -1,4 +1,4 @@
-//! What a sender can do that knows everything but secrets: guesses, replays, and packets from addresses that it is not at.
+//! An attacker that knows everything but secrets: it guesses, replays, and sends from addresses of others.
 
 use super::*;
 use crate::{
@@ -123,7 +123,7 @@ fn assert_nothing_ended(pair: &mut Pair) {
     }
 }
 
-/// What a packet of the first end to the second would say next.
+/// The next packet of the first end to the second.
 fn next_base(pair: &Pair) -> Base {
     let endpoint = &pair.ends[0].0;
     let flow = &endpoint.flows[endpoint.find_flow(0, 0).unwrap() as usize];

@@ -136,7 +136,7 @@ fn lens() -> impl Strategy<Value = usize> {
 #[derive(Clone, Debug)]
 enum Step {
     Send(Sent),
-    /// Bytes for a landing.
+    /// Bytes for a region.
     Place(u8, usize),
     /// So many datagrams arrive.
     Arrive(u8),
@@ -146,7 +146,7 @@ enum Step {
     Repeat,
     /// So many packets find no room.
     PutOff(usize),
-    /// What was received is taken.
+    /// The received messages are taken.
     Release,
     /// Acknowledgements are asked for.
     Ask,
@@ -265,7 +265,7 @@ struct Traffic {
     got: [Vec<(u32, Vec<u8>)>; 2],
 }
 
-/// The key of all landings: no message's number.
+/// The key of all regions: no message's number.
 const KEY: u32 = 1 << 31;
 
 impl Traffic {
@@ -318,7 +318,7 @@ impl Traffic {
         self.take();
     }
 
-    /// What has come out on both sides.
+    /// The output of both sides.
     fn take(&mut self) {
         for (end, got) in self.pair.ends.iter_mut().zip(&mut self.got) {
             got.extend(end.2.messages.drain(..).filter(|(number, _)| *number != KEY));
@@ -360,7 +360,7 @@ impl Traffic {
         let target = Target {
             source: from as u32,
             destination: 1 - from as u32,
-            landing: 1,
+            region: 1,
             key: KEY,
             offset: 0,
         };
@@ -369,7 +369,7 @@ impl Traffic {
         endpoint.place(now, self.peers[from], channel, &target, bytes).unwrap();
     }
 
-    /// What was received is taken.
+    /// The received messages are taken.
     fn release(&mut self, from: usize) {
         let (peer, endpoint) = (self.peers[from], &mut self.pair.ends[from].0);
         let taken = endpoint.peer_stats(peer).map_or(0, |stats| stats.unexpected);

@@ -1,4 +1,4 @@
-//! What a refusal quotes, and what becomes of it.
+//! Refusals quote a packet; the tests show their effects.
 
 use super::*;
 use crate::PeerError;

@@ -1,4 +1,4 @@
-//! What a simulator asks for ahead.
+//! The addresses that the simulator prefetches.
 
 use super::*;
 use crate::prefetch::{Locate, Part, named_peer};

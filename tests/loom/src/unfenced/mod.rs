@@ -17,7 +17,7 @@ pub(crate) mod bell;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;
-#[path = "../../../../src/sync/loans.rs"]
-pub(crate) mod loans;
+#[path = "../../../../src/sync/pins.rs"]
+pub(crate) mod pins;
 #[path = "../../../../src/shm/ring.rs"]
 pub(crate) mod ring;

@@ -1,4 +1,4 @@
-//! What is released and acquired is not.
+//! Atomics whose releases and acquires are relaxed.
 
 pub(crate) mod primitives {
     pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -29,7 +29,7 @@ pub(crate) mod bell;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;
-#[path = "../../../../src/sync/loans.rs"]
-pub(crate) mod loans;
+#[path = "../../../../src/sync/pins.rs"]
+pub(crate) mod pins;
 #[path = "../../../../src/shm/ring.rs"]
 pub(crate) mod ring;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use hikyaku::{
     Config, Congestion, Recovery, WindowMode,
-    sim::{Cpu, Network, Relays, Simulation, compute},
+    sim::{Cpu, Network, Routing, Simulation, compute},
 };
 use hikyaku_bench::{
     failure::Failure,
@@ -31,7 +31,7 @@ pub(crate) struct Dse {
     /// Bytes of messages, at most 64K
     #[arg(long, value_delimiter = ',', default_value = "16,64,256,1024,4096", value_parser = size::parse, value_name = "LIST")]
     sizes: Vec<usize>,
-    /// Microseconds of the processor for each packet that TCP sends or receives
+    /// Microseconds of CPU time for each packet that TCP sends or receives
     #[arg(long, default_value_t = 150.0, value_name = "US")]
     tcp_packet: f64,
     /// The same for the protocol, in a user's process
@@ -94,17 +94,17 @@ enum Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Protocol,
-    Tcp(Option<Relays>),
+    Tcp(Option<Routing>),
 }
 
 /// In the order of the paper's results for Othello.
 const WAYS: [(&str, Way); 6] = [
     ("full (TCP)", Way::Tcp(None)),
     ("protocol", Way::Protocol),
-    ("torus (TCP)", Way::Tcp(Some(Relays::Torus))),
-    ("ring (TCP)", Way::Tcp(Some(Relays::Ring))),
-    ("tree (TCP)", Way::Tcp(Some(Relays::Tree))),
-    ("chain (TCP)", Way::Tcp(Some(Relays::Chain))),
+    ("torus (TCP)", Way::Tcp(Some(Routing::Torus))),
+    ("ring (TCP)", Way::Tcp(Some(Routing::Ring))),
+    ("tree (TCP)", Way::Tcp(Some(Routing::Tree))),
+    ("chain (TCP)", Way::Tcp(Some(Routing::Chain))),
 ];
 
 /// TCP of the time as settings of this protocol: segments that messages share, a window of 16 KiB, an acknowledgement for
@@ -152,8 +152,8 @@ impl Dse {
                 ack_delay: Duration::from_secs_f64(self.ack_delay * 1e-3),
                 ..Config::dse()
             },
-            Way::Tcp(relays) => {
-                simulation.network.relays = relays;
+            Way::Tcp(routing) => {
+                simulation.network.routing = routing;
                 tcp()
             }
         };
@@ -470,7 +470,7 @@ mod tests {
     fn strips_are_a_matter_of_acknowledgements() {
         let times = ["1", "100"].map(|delay| {
             let options = Command::parse_from(["dse", "--strips", "--ack-delay", delay]).options;
-            [Way::Protocol, Way::Tcp(Some(Relays::Ring))].map(|way| program(&options, way, 8, false).unwrap())
+            [Way::Protocol, Way::Tcp(Some(Routing::Ring))].map(|way| program(&options, way, 8, false).unwrap())
         });
         let [[often, ring], [seldom, _]] = times;
         assert!(seldom < ring && ring < often, "{times:?}");

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::model::{Mode, Parameters, simulation};
 use crate::replay::{Collective, Lengths, Programs, Step, programs, replay};
 
-/// What each rank has written, one after the other: `HIKYAKU_TRACE=DIR hikyaku run -n 16 ft A`.
+/// The traces of all ranks, one after the other, from `HIKYAKU_TRACE=DIR hikyaku run -n 16 ft A`.
 const RECORDED: &str = include_str!("ft-a-16.jsonl");
 /// How many of them.
 pub(super) const RANKS: u32 = 16;
@@ -71,7 +71,7 @@ pub(super) fn recorded(scale: u32) -> Result<Vec<Vec<Step>>, Failure> {
     Ok(programs)
 }
 
-/// All ranks compute as long between two calls as they did on the average: the machine that recorded had fewer processors
+/// All ranks compute as long between two calls as they did on the average: the machine that recorded had fewer cores
 /// than ranks, and who waited for one was chance.
 fn balance(programs: &mut [Vec<Step>]) {
     let (ranks, len) = (programs.len() as u64, programs.iter().map(Vec::len).min().unwrap_or(0));
@@ -105,7 +105,7 @@ fn on(ranks: u32, mode: &Mode, parameters: &Parameters, (release, keep): (bool, 
     simulation
 }
 
-/// All modes, with the processor time scaled so that the ideal network takes as long as the paper's: without and with
+/// All modes, with the CPU time scaled so that the ideal network takes as long as the paper's: without and with
 /// one release of connections after each collective, and (ours) with connections that stay.
 ///
 /// Blocks and bandwidth are divided by `scale`, which leaves all times of the model as they are.
@@ -165,8 +165,7 @@ pub(super) const STEPS: usize = 14;
 
 pub(super) fn table(rows: &[Row]) -> Table {
     let comments = vec![
-        "NPB FT class A on 16 ranks, replayed; processor time as on the paper's ideal network (1.82 s in all)"
-            .to_owned(),
+        "NPB FT class A on 16 ranks, replayed; CPU time as on the paper's ideal network (1.82 s in all)".to_owned(),
         "released: no new connections for gamma after each collective; kept: until their ports are needed".to_owned(),
     ];
     let groups = vec![

@@ -99,14 +99,14 @@ pub(crate) fn circuits(simulation: &mut Simulation, ports: u32, setup: Duration,
     });
 }
 
-/// What waits for a connection, or behind others, is not lost: nothing is sent again meanwhile.
+/// A packet that waits for a connection, or behind others, is not lost: nothing is sent again meanwhile.
 fn be_patient(config: &mut Config) {
     const LONG: Duration = Duration::from_secs(10);
     (config.initial_rto, config.min_rto, config.max_rto) = (LONG, LONG, LONG);
     (config.death_timeout, config.open_timeout) = (100 * LONG, 100 * LONG);
 }
 
-/// What the formulas assume: a message takes α + nβ of its host, and nothing else takes any time.
+/// The assumption of the formulas: a message takes α + nβ of its host, and nothing else takes any time.
 pub(super) fn simulation(ranks: u32, mode: &Mode, parameters: &Parameters) -> Simulation {
     let mut simulation = Simulation {
         network: Network {

@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "the engine takes pointers; all are to memory that is kept until its operation has ended"
 )]
-//! What is planned once and started again and again.
+//! Persistent requests: planned once and started again and again.
 
 use hikyaku::mpi::engine::PROC_NULL;
 
@@ -52,7 +52,7 @@ impl Player<'_> {
         let mut data = memory(if peer == PROC_NULL { 0 } else { all })?;
         let base = data.as_mut_ptr().cast();
         let operation = if side.sends {
-            // SAFETY: the memory is kept until it is given up and has ended, and nobody else uses it.
+            // SAFETY: the memory is kept until it is given up and has ended, and no other code uses it.
             let send = unsafe { comm.psend_init(base, cut, &self.byte, peer, tag) };
             send.map(Persistent::Send)
         } else {

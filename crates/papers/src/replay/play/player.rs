@@ -15,9 +15,9 @@ pub(super) type Bytes = Vec<u64>;
 pub(super) struct Player<'a> {
     pub(super) communicators: BTreeMap<u32, Communicator>,
     pub(super) engine: &'a Arc<Engine>,
-    /// What goes on, and its memory.
+    /// Requests that are running, and their memory.
     pub(super) running: BTreeMap<u64, (Request, [Bytes; 2])>,
-    /// What can be started.
+    /// Persistent requests that can be started.
     pub(super) planned: BTreeMap<u64, Planned>,
     /// By the contexts that their communicators had.
     pub(super) windows: BTreeMap<u32, Played>,
@@ -25,7 +25,7 @@ pub(super) struct Player<'a> {
     pub(super) byte: Datatype,
 }
 
-/// What can be started.
+/// Persistent requests that can be started.
 pub(super) enum Persistent {
     Collective(PersistentCollective),
     Send(PartitionedSend),
@@ -71,7 +71,7 @@ pub(super) struct Played {
     pub(super) lent: Vec<(i32, [Bytes; 2])>,
     /// That of the window.
     pub(super) _own: Bytes,
-    /// What is attached to it, by the address that it had.
+    /// The memory attached to it, by the address that it had.
     pub(super) memory: BTreeMap<u64, Bytes>,
 }
 
@@ -104,7 +104,7 @@ impl Player<'_> {
         if number == 0 { self.end(0) } else { Ok(()) }
     }
 
-    /// What goes on keeps its memory until it has ended.
+    /// A running request keeps its memory until it has ended.
     pub(super) fn run(&mut self, number: u64, request: Request, memory: [Bytes; 2]) -> Result<(), String> {
         if let Some(before) = self.running.insert(number, (request, memory)) {
             // It is not known any more, and may still be written to.

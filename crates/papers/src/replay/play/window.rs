@@ -170,7 +170,7 @@ impl Player<'_> {
         }
     }
 
-    /// Waits for those who share windows that nobody has freed: others may not be done with them. MPI's end waits for all.
+    /// Waits for the ranks that share windows which were not freed: others may not be done with them. MPI's end waits for all.
     pub(super) fn leave_windows(&mut self) -> Result<(), String> {
         let mut left = self.windows.values();
         let met = left.try_for_each(|played| played.window.communicator().barrier());
@@ -181,7 +181,7 @@ impl Player<'_> {
 /// Begins an operation, with the first memory as its origin and the second one as its result.
 ///
 /// # Safety
-/// Both are initialised memory of the target's elements at least, which nobody else uses until it has ended.
+/// Both are initialised memory of the target's elements at least, which no other code uses until it has ended.
 unsafe fn begin(
     window: &Window,
     access: &Access,

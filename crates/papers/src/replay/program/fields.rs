@@ -1,8 +1,8 @@
-//! What calls say, and complaints about what they do not say.
+//! The fields of calls, and errors about missing ones.
 
 use hikyaku_bench::traces::Call;
 
-/// The receiver or sender that is nobody.
+/// The receiver or sender that does not exist: `MPI_PROC_NULL`.
 pub(super) const PROC_NULL: i32 = hikyaku::mpi::engine::PROC_NULL;
 
 /// A call without what it needs.
@@ -18,5 +18,5 @@ pub(super) fn number(call: &Call) -> Result<u64, String> {
 
 /// A call that is none of those that are known.
 pub(super) fn unknown(name: &str) -> String {
-    format!("{name} can not be replayed: messages, windows, collectives and new communicators can")
+    format!("{name} cannot be replayed: messages, windows, collectives and new communicators can")
 }

@@ -1,4 +1,4 @@
-//! What a rank has done, read out of its trace: computing and calls, in their order.
+//! The program of a rank, read from its trace: computing and calls, in their order.
 
 mod collective;
 mod fields;
@@ -71,7 +71,7 @@ pub(crate) enum Step {
         planned: u64,
         request: u64,
     },
-    /// What was planned under this number is not started any more.
+    /// The persistent request of this number is not started any more.
     Free(u64),
     /// About the window whose communicator has this context.
     Window {
@@ -113,7 +113,7 @@ pub(crate) enum Making {
     Merge,
 }
 
-/// Why a trace can not be replayed.
+/// Why a trace cannot be replayed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReplayError {
     path: PathBuf,
@@ -212,7 +212,7 @@ pub(super) fn run_time(trace: &Trace) -> u64 {
     ends.max().unwrap_or(0).saturating_sub(trace.header.time)
 }
 
-/// What ends MPI is the library's and no part of the program.
+/// The calls that end MPI are the library's and no part of the program.
 pub(super) fn without_end(calls: &[Call]) -> &[Call] {
     match calls {
         [program @ .., last] if last.call == "MPI_Finalize" => program,
@@ -227,7 +227,7 @@ struct Reader {
     found: BTreeMap<u64, Status>,
     /// Requests that have not ended; receives with where their message comes from in `steps`.
     open: BTreeMap<u64, Option<usize>>,
-    /// What can be started.
+    /// Persistent requests that can be started.
     planned: BTreeSet<u64>,
     /// Windows, by the contexts of their communicators.
     windows: BTreeSet<u32>,
@@ -373,7 +373,7 @@ impl Reader {
         for status in &call.ended {
             if status.cancelled {
                 return Err(format!(
-                    "request {} was cancelled, which can not be replayed",
+                    "request {} was cancelled, which cannot be replayed",
                     status.request
                 ));
             }
@@ -468,7 +468,7 @@ impl Reader {
     }
 }
 
-/// What the call begins goes on after it: `MPI_Isend` and its like.
+/// The operation goes on after the call: `MPI_Isend` and its like.
 fn goes_on(name: &str) -> bool {
     let probes = matches!(name, "MPI_Iprobe" | "MPI_Improbe") || name.starts_with("MPI_Intercomm");
     name.starts_with("MPI_I") && !probes

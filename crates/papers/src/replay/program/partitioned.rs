@@ -38,7 +38,7 @@ pub(super) fn read(call: &Call) -> Result<Partitioned, String> {
     if bytes * u64::from(partitions) != call.bytes {
         let all = call.bytes;
         return Err(format!(
-            "{name}: {all} bytes can not be cut into {partitions} partitions"
+            "{name}: {all} bytes cannot be cut into {partitions} partitions"
         ));
     }
     Ok(Partitioned {

@@ -5,7 +5,7 @@ use hikyaku_bench::traces::Call;
 
 use super::fields::{lacks, number};
 
-/// What is done to a window.
+/// An operation on a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WindowCall {
     /// It is made by the processes of the communicator with this context.
@@ -56,7 +56,7 @@ pub(crate) struct Access {
     pub request: Option<u64>,
 }
 
-/// What an operation does with its elements.
+/// The effect of an operation on its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operate {
     Put,
@@ -67,7 +67,7 @@ pub(crate) enum Operate {
     CompareAndSwap(Kind),
 }
 
-/// What the call does, if it is about a window and does something.
+/// The operation of a call on a window, if it has one.
 pub(super) fn read(call: &Call) -> Result<Option<WindowCall>, String> {
     let name = call.call.as_str();
     let rank = || call.peer.ok_or_else(|| lacks(name, "peer", "a rank"));

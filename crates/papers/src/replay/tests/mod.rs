@@ -1,5 +1,6 @@
-//! What a replay does, and what it refuses.
+//! Replays, and traces that a replay refuses.
 
+mod functions;
 mod groups;
 mod partitioned;
 mod windows;
@@ -65,7 +66,7 @@ fn parsed(calls: &[String], rank: u32, size: u32) -> traces::Trace {
     traces::parse(Path::new("t"), &text).unwrap().0
 }
 
-/// What was sent and called, without times, and receives by the message that they got.
+/// The sends and calls, without times, and receives by the message that they got.
 fn messages(trace: &traces::Trace) -> Vec<String> {
     let mut messages = Vec::new();
     for step in programs(std::slice::from_ref(trace))
@@ -88,7 +89,7 @@ fn messages(trace: &traces::Trace) -> Vec<String> {
     messages
 }
 
-/// What ranks have called, and what the network has carried.
+/// The calls of ranks, and the packets that the network has carried.
 fn recorded<R>(ranks: u32, run: impl FnOnce(&Simulation) -> R) -> (Vec<traces::Trace>, R) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +108,7 @@ fn close(one: u64, other: u64, nothing: u64) -> bool {
     one.abs_diff(other) <= one.max(other) / 50 + nothing
 }
 
-/// A replay on the same network calls the same, and takes about as long: while a program computes, its processor takes
+/// A replay on the same network calls the same, and takes about as long: while a program computes, its core takes
 /// packets in, which is recorded as computing, and happens again. Gives the programs.
 fn agrees(ranks: u32, program: impl Fn(&Arc<Engine>) + 'static) -> Vec<Vec<Step>> {
     let (first, outcome) = recorded(ranks, |simulation| simulation.run(program).unwrap());
@@ -195,7 +196,7 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
         ),
         (
             r#"{"call":"MPI_Win_shared_query","begin":3,"end":4}"#,
-            "MPI_Win_shared_query can not be replayed",
+            "MPI_Win_shared_query cannot be replayed",
         ),
         (
             r#"{"call":"MPI_Send","begin":3,"end":4,"tag":1}"#,
@@ -235,7 +236,7 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
         ),
         (
             r#"{"call":"MPI_Precv_init","begin":3,"end":4,"peer":0,"tag":1,"bytes":8,"partitions":3,"request":7}"#,
-            "t, line 3: MPI_Precv_init: 8 bytes can not be cut into 3 partitions",
+            "t, line 3: MPI_Precv_init: 8 bytes cannot be cut into 3 partitions",
         ),
         (
             r#"{"call":"MPI_Pready","begin":3,"end":4,"requests":[7],"displacement":0,"count":1}"#,
@@ -255,7 +256,7 @@ fn what_can_not_be_replayed_is_said_with_its_line() {
         ),
         (
             r#"{"call":"MPI_Comm_spawn","begin":3,"end":4}"#,
-            "t, line 3: MPI_Comm_spawn can not be replayed",
+            "t, line 3: MPI_Comm_spawn cannot be replayed",
         ),
     ] {
         let trace = parsed(&[ok.to_owned(), line.to_owned()], 0, 1);
