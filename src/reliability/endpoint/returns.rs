@@ -3,16 +3,10 @@
 use super::Endpoint;
 use crate::{
     error::DropReason,
-    reliability::{
-        Event, PeerId,
-        flow::{Form, Queued, source::NONE},
-        peer::Phase,
-    },
-    wire::{Base, Flags, Packet, Seq},
+    reliability::{Event, PeerId, peer::Phase},
+    wire::{Base, Flags, Packet},
 };
 
-/// So many returns of a flow wait to be sent; more misaddressed packets are put off until there is room.
-const MAX_WAITING: usize = 64;
 /// While so many events wait to be taken, returns are put off.
 const MAX_EVENTS: usize = 4_096;
 
@@ -42,31 +36,18 @@ impl Endpoint {
         if !begins || self.peers[peer as usize].phase == Phase::Goodbye {
             return true;
         }
-        let active = &mut self.actives[index as usize];
-        let queue = &mut active.send.queue;
-        let waiting = queue.iter().take_while(|queued| queued.form == Form::Return).count();
-        if waiting >= MAX_WAITING {
-            return false;
-        }
         let more = if packet.flags().contains(Flags::BUNDLE) {
             packet.records().count() as u32 - 1
         } else {
             0
         };
-        let returned = Queued {
-            form: Form::Return,
-            source: NONE,
-            at: more,
-            end: more,
-            message: base.message,
-            from: base.destination,
-            to: base.source,
-            cost: 0,
-            next: Seq(0),
-            cost_end: 0,
-        };
-        // Before all data, which may have to wait for credit.
-        queue.insert(waiting, returned);
+        let active = &mut self.actives[index as usize];
+        if !active
+            .send
+            .push_return(base.destination, base.source, base.message, more)
+        {
+            return false;
+        }
         let flow = active.flow;
         self.update_busy(flow);
         self.mark_ready(index);

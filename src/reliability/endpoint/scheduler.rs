@@ -6,9 +6,8 @@ use crate::{
     prng::mix,
     reliability::{
         Burst,
-        burst::MAX_SEGMENTS,
-        extensions::{finish_extensions, open_of, timestamp},
-        flow::{Active, Form, Queued, congestion::Controller, plan::Lane, source::NONE, window::window_of},
+        extensions::{finish_extensions, open_of},
+        flow::{Active, Lane, NONE, window_of},
         peer::{Phase, token_of},
         timers::Timer,
     },
@@ -55,7 +54,7 @@ impl Endpoint {
             if active.flow == NONE {
                 continue;
             }
-            if active.send.queued_bytes >= BULK && active.send.lost_count == 0 {
+            if active.send.queued_bytes() >= BULK && !active.send.has_lost() {
                 if self.await_turn(index, burst) {
                     return true;
                 }
@@ -91,7 +90,7 @@ impl Endpoint {
                 self.bulk.push_front(index);
             } else if more {
                 self.mark_ready(index);
-            } else if active.send.queue.is_empty() {
+            } else if !active.send.has_queued() {
                 active.turn = 0;
             }
             if !burst.is_empty() {
@@ -127,7 +126,7 @@ impl Endpoint {
         }
         let waits = self.bulk.front() != Some(&index);
         let active = &self.actives[index as usize];
-        let owes = active.receive.ack_now || active.receive.nack_now || active.receive.tell_credit;
+        let owes = active.receive.owes_ack() || active.receive.owes_more();
         if !waits || !owes {
             return false;
         }
@@ -151,8 +150,8 @@ impl Endpoint {
         let flow = active.flow;
         let receive = &active.receive;
         let state = &self.flows[flow as usize];
-        let gap = receive.has_gap(state.expected) && self.config.recovery == Recovery::SelectiveRepeat;
-        if receive.nack_now || receive.tell_credit || (receive.ack_now && gap) {
+        let gap = receive.has_gap(state) && self.config.recovery == Recovery::SelectiveRepeat;
+        if receive.owes_more() || (receive.owes_ack() && gap) {
             self.write_ack(index, burst);
             return true;
         }
@@ -163,7 +162,7 @@ impl Endpoint {
         let more = self.fill_data(index, burst);
         if burst.is_empty() {
             let active = &self.actives[index as usize];
-            if active.receive.ack_now || active.send.ask_alone {
+            if active.receive.owes_ack() || active.send.asks_alone() {
                 self.write_ack(index, burst);
             }
             return false;
@@ -171,53 +170,12 @@ impl Endpoint {
         more
     }
 
-    /// Resends and new data, as much as fits one burst of equal segments.
+    /// Resends and new data.
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
-        let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
-        let max_batch = self.limits.max_batch;
         let mut lane = self.lane(index);
-        let first = lane.send.una == lane.flow.send_next;
-        let mut more = true;
-        while burst.segments() < most {
-            let Some(plan) = lane.next_packet() else {
-                if lane.restores_order() {
-                    continue;
-                }
-                more = false;
-                break;
-            };
-            let size = plan.size();
-            let common = if burst.is_empty() {
-                lane.peer.mtu.into()
-            } else {
-                burst.segment_size()
-            };
-            if size < common || lane.passed > 0 {
-                let room = burst.segments() + 1 < most && burst.len() + 2 * common <= max_batch;
-                if lane.changes_order(&plan, common, room) {
-                    continue;
-                }
-            }
-            let oversize = size > usize::from(lane.peer.mtu);
-            if burst.segments() > 0 {
-                if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
-                    break;
-                }
-            } else if oversize {
-                burst.allow_fragmentation();
-            }
-            let last = size < burst.segment_size();
-            lane.write(&plan, burst);
-            if last || oversize {
-                break;
-            }
-            // Most messages are alone.
-            if lane.send.queue.is_empty() && lane.send.lost_count == 0 {
-                more = false;
-                break;
-            }
-        }
-        if !more && !lane.send.queue.is_empty() {
+        let first = lane.is_quiet();
+        let more = lane.fill(burst);
+        if !more && lane.has_queued() {
             self.note_blocked(index);
         }
         if !burst.is_empty() {
@@ -234,8 +192,9 @@ impl Endpoint {
         let peer = &mut self.peers[flow.peer as usize];
         Lane {
             config: &self.config,
+            limits: &self.limits,
             now: self.now,
-            stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
+            stamp: active.receive.timestamp(self.now, &self.config),
             checksum: peer.checksums(&self.config),
             open: (!peer.confirmed).then(|| {
                 open_of(
@@ -246,8 +205,8 @@ impl Endpoint {
                     window_of(&self.limits, &self.config, 1),
                 )
             }),
-            overhead: Self::overhead(&self.config, peer),
-            window: active.send.congestion.window().min(peer.window),
+            overhead: peer.overhead(&self.config),
+            window: active.send.window().min(peer.window),
             send: &mut active.send,
             flow,
             peer,
@@ -263,7 +222,8 @@ impl Endpoint {
     pub(super) fn launched(&mut self, index: u32, first: bool) {
         if first {
             // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
-            self.actives[index as usize].send.waiting_since = self.active_now();
+            let now = self.active_now();
+            self.actives[index as usize].send.wait_since(now);
         }
         self.acknowledged(index);
         if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
@@ -278,13 +238,13 @@ impl Endpoint {
     fn note_blocked(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        if active.send.una != flow.send_next {
+        if !active.send.is_quiet(flow) {
             return;
         }
         // Nothing in flight and nothing may go: it is the peer's credit. Ask for it after a while.
         if !active.deadlines.is_set(Timer::Persist) {
             self.stats.blocked_on_credit += 1;
-            active.send.waiting_since = self.now - self.stalled.min(self.now);
+            active.send.wait_since(self.now - self.stalled.min(self.now));
             let timeout = self.rto(index);
             self.actives[index as usize]
                 .deadlines
@@ -296,9 +256,7 @@ impl Endpoint {
     fn acknowledged(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         active.last_use = self.now;
-        active.receive.ack_now = false;
-        active.receive.unacked_bytes = 0;
-        active.receive.unacked_packets = 0;
+        active.receive.note_acknowledged();
         active.deadlines.stop(Timer::Ack);
     }
 
@@ -320,7 +278,7 @@ impl Endpoint {
     /// The last period in which a flow received placements; 0: none.
     fn placed_on(&self, flow: u32) -> u64 {
         let active = self.actives.get(self.flows[flow as usize].active as usize);
-        active.map_or(0, |active| active.receive.placed)
+        active.map_or(0, |active| active.receive.placed())
     }
 
     /// A flow has received its first placement in this period.
@@ -328,7 +286,7 @@ impl Endpoint {
     pub(super) fn note_placing(&mut self, peer: u32, index: u32) {
         let mut last = self.flows_of(peer).map(|flow| self.placed_on(flow)).max().unwrap_or(0);
         self.placers.note(&mut last, self.now);
-        self.actives[index as usize].receive.placed = last;
+        self.actives[index as usize].receive.note_placed(last);
     }
 
     /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
@@ -343,17 +301,17 @@ impl Endpoint {
             source: self.processor,
             destination: peer.processor,
             session: peer.remote_token(),
-            sequence: flow.send_next,
-            acknowledgement: flow.expected,
+            sequence: flow.send_next(),
+            acknowledgement: flow.expected(),
             rail: 0,
             message: Seq(0),
         };
         let mut flags = Flags::empty();
-        flags.set(Flags::NACK, active.receive.nack_now);
-        flags.set(Flags::ACK_REQUEST, active.send.ask_alone);
+        flags.set(Flags::NACK, active.receive.asks());
+        flags.set(Flags::ACK_REQUEST, active.send.asks_alone());
         peer.window_told = window;
         let limit = peer.tell_limit(self.config.unexpected_bytes);
-        let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
+        let stamp = active.receive.timestamp(self.now, &self.config);
         let token = token_of(flow.peer, peer.local_secret);
         let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, token, window));
         let start = burst.position();
@@ -366,24 +324,9 @@ impl Endpoint {
             peer.checksums(&self.config),
             open.as_ref(),
         );
-        if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow.expected) {
+        if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow) {
             let mut words = [0; MAX_SACK_WORDS];
-            let first = flow.expected.plus(1);
-            let count = active
-                .receive
-                .end
-                .distance(first)
-                .div_ceil(64)
-                .clamp(1, MAX_SACK_WORDS as u32) as usize;
-            for (n, word) in words[..count].iter_mut().enumerate() {
-                *word = active.receive.arrived.word_at(first.plus(64 * n as u32));
-            }
-            // The last word of the ring may include bits of other sequence numbers, beyond the end.
-            let beyond = active.receive.end.distance(first.plus(64 * (count as u32 - 1)));
-            if beyond < 64 {
-                words[count - 1] &= (1 << beyond) - 1;
-            }
-            header.sack(&words[..count]);
+            header.sack(active.receive.bitmap(flow, &mut words));
         }
         let header_len = header.finish(0);
         if let Some(at) = checksum {
@@ -396,9 +339,8 @@ impl Endpoint {
         if flags.contains(Flags::NACK) {
             self.stats.nacks_sent += 1;
         }
-        active.receive.nack_now = false;
-        active.receive.tell_credit = false;
-        active.send.ask_alone = false;
+        active.receive.note_told();
+        active.send.note_asked();
         self.acknowledged(index);
     }
 
@@ -426,14 +368,14 @@ impl Endpoint {
         let peer = &self.peers[flow.peer as usize];
         let timeout = self.times.rto(flow, peer);
         // The first repetition is a probe and comes at the plain time-out; only then it backs off.
-        let backoff = u32::from(active.send.timeouts.saturating_sub(1)).min(20);
+        let backoff = u32::from(active.send.timeouts().saturating_sub(1)).min(20);
         if backoff == 0 {
             return timeout;
         }
         let backed_off = (timeout << backoff).min(self.times.max_rto.max(timeout));
         // Subtract a random part of up to a quarter: senders whose packets collided in a full queue must not collide
         // there again.
-        let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(active.send.timeouts)) >> 56;
+        let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(active.send.timeouts())) >> 56;
         backed_off - (backed_off >> 10) * chance
     }
 
@@ -442,7 +384,7 @@ impl Endpoint {
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get(flow as usize) {
             let (index, next) = (state.active, state.next);
-            let owes = |active: &Active| active.receive.unacked_packets > 0;
+            let owes = |active: &Active| active.receive.has_unacknowledged();
             if index != goes && self.actives.get(index as usize).is_some_and(owes) {
                 self.acknowledge_now(index);
             }
@@ -456,21 +398,10 @@ impl Endpoint {
             return;
         }
         self.peers[peer as usize].phase = Phase::Goodbye;
-        let goodbye = Queued {
-            form: Form::Goodbye,
-            source: NONE,
-            at: 0,
-            end: 0,
-            message: Seq(0),
-            from: 0,
-            to: self.peers[peer as usize].processor,
-            cost: 0,
-            next: Seq(0),
-            cost_end: 0,
-        };
+        let to = self.peers[peer as usize].processor;
         let flow = self.flow_for(peer, 0);
         let active = self.activate(flow);
-        self.actives[active as usize].send.queue.push_back(goodbye);
+        self.actives[active as usize].send.push_goodbye(to);
         self.update_busy(flow);
         self.acknowledge_beside(peer, active);
         // Behind those.

@@ -2,16 +2,10 @@
 
 use super::Endpoint;
 use crate::{
-    config::Recovery,
     error::PeerError,
     events::event,
     reliability::{
-        flow::{
-            congestion::Controller,
-            mtu::Step,
-            recovery::{BLACK_HOLE, Cause, mark_all_lost, mark_lost, note_burst, note_window},
-            source::NONE,
-        },
+        flow::{BLACK_HOLE, NONE, Step},
         peer::Phase,
         timers::{NEVER, Timer},
     },
@@ -51,7 +45,7 @@ impl Endpoint {
         let now = self.now;
         let due = |endpoint: &mut Self, timer: Timer| endpoint.actives[index as usize].deadlines.take(timer, now);
         if due(self, Timer::Ack) {
-            self.actives[index as usize].receive.ack_now = true;
+            self.actives[index as usize].receive.acknowledge();
             self.mark_ready(index);
         }
         if due(self, Timer::Nack) {
@@ -81,10 +75,7 @@ impl Endpoint {
     /// A gap has outlived the reordering window.
     pub(super) fn ask_for_gap(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
-        let expected = self.flows[active.flow as usize].expected;
-        if active.receive.has_gap(expected) && active.receive.nacked != Some(expected) {
-            active.receive.nacked = Some(expected);
-            active.receive.nack_now = true;
+        if active.receive.ask_for_gap(&self.flows[active.flow as usize]) {
             self.mark_ready(index);
         }
     }
@@ -113,12 +104,12 @@ impl Endpoint {
         let timeout = self.rto(index);
         let active = &mut self.actives[index as usize];
         let send = &mut active.send;
-        if send.una != self.flows[active.flow as usize].send_next {
+        if !send.is_quiet(&self.flows[active.flow as usize]) {
             return;
         }
-        send.ask_alone = true;
+        send.ask();
         if !active.deadlines.is_set(Timer::Persist) {
-            send.waiting_since = active_now;
+            send.wait_since(active_now);
             active.deadlines.set(Timer::Persist, self.now + timeout);
             self.reschedule(index);
         }
@@ -129,38 +120,16 @@ impl Endpoint {
     fn retransmission_timeout(&mut self, index: u32) -> bool {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        let next = flow.send_next;
-        if active.send.una == next {
+        if active.send.is_quiet(flow) {
             return true;
         }
-        active.send.timeouts = active.send.timeouts.saturating_add(1);
-        let timeouts = active.send.timeouts;
+        let timeouts = active.send.count_timeout();
         if self.give_up(index) {
             return false;
         }
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        let send = &mut active.send;
-        if timeouts == 1 && self.config.recovery == Recovery::SelectiveRepeat {
-            // Tail-loss probe (RFC 8985, 7): the last packet again. Its acknowledgement shows all gaps.
-            let mut last = next.minus(1);
-            while last != send.una && (send.sacked.get(last) || send.lost.get(last)) {
-                last = last.minus(1);
-            }
-            if !send.sacked.get(last) && !send.lost.get(last) {
-                mark_lost(send, last);
-            }
-            send.probe = true;
-            self.stats.probes += 1;
-        } else {
-            let lost = mark_all_lost(send, next);
-            send.congestion.on_timeout();
-            send.recovery_point = next;
-            send.probe = true;
-            self.stats.lost_by_timeout += lost;
-            note_burst(flow, Cause::TimeOut, lost);
-            note_window(send, flow);
-        }
+        active.send.on_timeout(flow, self.config.recovery, &mut self.stats);
         if timeouts == BLACK_HOLE {
             self.leave_black_hole(index);
         }
@@ -185,17 +154,17 @@ impl Endpoint {
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
-        if active.send.una != flow.send_next {
+        if !active.send.is_quiet(flow) {
             return true;
         }
-        let unanswered = peer.last_heard < active.send.waiting_since;
-        if active.send.queue.is_empty() && !unanswered {
-            self.actives[index as usize].send.timeouts = 0;
+        let unanswered = peer.last_heard < active.send.waiting_since();
+        if !active.send.has_queued() && !unanswered {
+            self.actives[index as usize].send.forget_timeouts();
             return true;
         }
         let active = &mut self.actives[index as usize];
-        active.send.timeouts = active.send.timeouts.saturating_add(1);
-        active.send.ask_alone = true;
+        active.send.count_timeout();
+        active.send.ask();
         if self.give_up(index) {
             return false;
         }
@@ -215,11 +184,11 @@ impl Endpoint {
         let limit = if p.confirmed { self.times.death } else { self.times.open };
         let silence = self
             .active_now()
-            .saturating_sub(p.last_heard.max(active.send.waiting_since));
-        if active.send.timeouts <= self.config.retry_limit || silence < limit {
+            .saturating_sub(p.last_heard.max(active.send.waiting_since()));
+        if active.send.timeouts() <= self.config.retry_limit || silence < limit {
             return false;
         }
-        let resends = active.send.timeouts.into();
+        let resends = active.send.timeouts().into();
         let error = if p.phase == Phase::Goodbye {
             // It may have gone as soon as it had our goodbye; all data was acknowledged before.
             PeerError::Closed
