@@ -268,3 +268,86 @@ impl Receiver {
         self.nack_now = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn half() -> (Flow, Receiver) {
+        let flow = Flow::new(0, 0, Seq(0), Seq(u32::MAX));
+        let receive = Receiver::new(&flow);
+        (flow, receive)
+    }
+
+    /// The number so far behind the first.
+    fn number(ahead: u32) -> Seq {
+        Seq(u32::MAX).plus(ahead)
+    }
+
+    #[test]
+    fn the_bitmap_says_what_has_arrived_until_the_gap_is_filled() {
+        let (mut flow, mut receive) = half();
+        for ahead in [2, 4, 70] {
+            receive.note_beyond_gap(number(ahead));
+        }
+        let mut words = [0; MAX_SACK_WORDS];
+        assert_eq!(receive.bitmap(&flow, &mut words), [0b1010, 1 << 5]);
+        assert!(receive.has_arrived(number(4)) && !receive.has_arrived(number(3)));
+        for (ahead, expected) in [(0, 1), (1, 3), (3, 5)] {
+            assert_eq!(flow.expected(), number(ahead));
+            assert!(!receive.fill_gap(&mut flow), "there is another gap");
+            assert_eq!(flow.expected(), number(expected));
+        }
+        // Of number 70 after 6.
+        assert_eq!(receive.bitmap(&flow, &mut words), [0, 1]);
+    }
+
+    #[test]
+    fn the_third_packet_beyond_a_gap_tells_of_it() {
+        let (_, mut receive) = half();
+        let told = [2, 3, 4].map(|ahead| receive.note_beyond_gap(number(ahead)));
+        assert_eq!(told, [false, false, true]);
+        receive.forget_gap();
+        assert!(!receive.note_beyond_gap(number(5)), "it is told once");
+    }
+
+    #[test]
+    fn a_gap_is_asked_for_once() {
+        let (mut flow, mut receive) = half();
+        assert!(!receive.ask_for_gap(&flow), "there is none");
+        receive.note_beyond_gap(number(1));
+        assert!(receive.ask_for_gap(&flow) && receive.asks() && receive.has_asked(&flow));
+        assert!(!receive.ask_for_gap(&flow));
+        assert!(receive.fill_gap(&mut flow));
+        receive.note_beyond_gap(number(3));
+        assert!(receive.ask_for_gap(&flow), "another gap");
+    }
+
+    #[test]
+    fn acknowledgements_are_due_by_request_by_bytes_and_by_packets() {
+        let config = Config::default();
+        let (_, mut receive) = half();
+        assert!(receive.is_due(Flags::ACK_REQUEST, &config, 100));
+        receive.note_taken(1, 99, 0, None);
+        assert!(!receive.is_due(Flags::empty(), &config, 100));
+        receive.note_taken(1, 1, 0, None);
+        assert!(receive.is_due(Flags::empty(), &config, 100));
+        receive.note_acknowledged();
+        receive.note_taken(u32::from(config.window_packets), 0, 0, None);
+        assert!(receive.is_due(Flags::empty(), &config, 100));
+    }
+
+    #[test]
+    fn a_timestamp_is_echoed_with_the_time_that_it_was_held() {
+        let config = Config {
+            timestamps: true,
+            ..Config::default()
+        };
+        let (_, mut receive) = half();
+        let echo = |receive: &Receiver, now| receive.timestamp(now, &config).map(|stamp| stamp.echo);
+        assert_eq!(echo(&receive, 100), Some(0), "there is none");
+        receive.note_taken(1, 0, 100, Some(Timestamp { value: 7, echo: 0 }));
+        assert_eq!(echo(&receive, 150), Some(57));
+        assert_eq!(echo(&receive, 101 + STAMP_AGE), Some(0), "too old");
+    }
+}

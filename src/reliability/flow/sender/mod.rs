@@ -4,6 +4,8 @@ mod immediate;
 mod plan;
 mod queue;
 mod recovery;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use alloc::{collections::VecDeque, vec::Vec};
