@@ -66,7 +66,7 @@ fn round_trip(c: &mut Criterion) {
         let echo = std::thread::spawn(move || {
             loop {
                 for index in 0..b.receive(NOW, 1).unwrap() {
-                    if b.received(index).data[0] == b'q' {
+                    if b.received(index).data.own().is_some_and(|data| data[0] == b'q') {
                         return;
                     }
                     send(&mut b, back, 8, &[b"pingpong"]);

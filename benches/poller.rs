@@ -10,7 +10,7 @@ use std::{env, hint::black_box, io::IoSlice, net::SocketAddr, path::Path, proces
 use hikyaku::{
     Config, PeerId,
     backends::{
-        Backend, Sent, Transmit,
+        Backend, Data, Received, Sent, Transmit,
         dpdk::{Device, DpdkOptions, Memory},
     },
     messaging::{Messenger, SendOptions},
@@ -93,8 +93,15 @@ impl Rank {
         let (mut messages, mut bytes) = (0, 0);
         while let Ok(count @ 1..) = self.backend.receive(now, 64) {
             for index in 0..count {
-                let record = self.backend.record(index).expect("it is a link");
-                self.messenger.handle_record(now, record);
+                let Received {
+                    source,
+                    data: Data::Shared(record),
+                    ..
+                } = self.backend.received(index)
+                else {
+                    panic!("it is a link");
+                };
+                self.messenger.handle_shared(now, source, record);
             }
         }
         while let Some(message) = self.messenger.receive() {

@@ -206,8 +206,9 @@ impl End {
                     for index in 0..backend.receive(Instant::ZERO, 64).unwrap() {
                         let received = backend.received(index);
                         got += received.data.len();
-                        if got >= len || received.data[0] == b'q' {
-                            return (received.data[0], received.source);
+                        let first = received.data.own().map_or(0, |data| data[0]);
+                        if got >= len || first == b'q' {
+                            return (first, received.source);
                         }
                     }
                 }

@@ -1,12 +1,6 @@
 //! Names of what the layers talk about.
 
-use core::{
-    fmt,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-};
-
-/// Stands for who runs the protocol for us, where records go to and come from: no peer has this address.
-pub const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+use core::fmt;
 
 /// A peer of an endpoint: one remote endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

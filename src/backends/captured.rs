@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
 };
 
-use super::{Backend, Sent, Transmit, pcapng::Writer};
+use super::{Backend, Data, Sent, Transmit, pcapng::Writer};
 use crate::{forward_backend, time::Instant};
 
 /// Captures the traffic of the backend `B` to `W`.
@@ -92,9 +92,8 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
 }
 
 impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
-    // Not `record`: without it the caller gets the copy that `received` returns, which is also what the capture shows.
-    forward_backend!(self => self.inner; name, capabilities, is_link, link_beside, local_addr, reclaim, received, take, wait,
-        link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+    forward_backend!(self => self.inner; name, capabilities, local_addr, received, wait, stats, poll_notices, as_fd,
+        next_deadline, neighbours);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         let sent = self.inner.transmit(now, transmit)?;
@@ -124,8 +123,16 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
         let local = self.inner.local_addr();
         for index in 0..filled {
             let received = self.inner.received(index);
+            let data = match &received.data {
+                Data::Own(data) => &**data,
+                Data::Shared(span) => {
+                    self.scratch.clear();
+                    span.append_to(&mut self.scratch);
+                    &self.scratch
+                }
+            };
             self.tape
-                .burst(now, [received.source, local], received.data, received.stride, None);
+                .burst(now, [received.source, local], data, received.stride, None);
         }
         Ok(filled)
     }
@@ -213,7 +220,7 @@ mod tests {
             assert_eq!(send(&mut backend, Instant::ZERO, 50, &[7; 100], 0).unwrap(), Sent::All);
             backend.inner.incoming.push_back((vec![8; 100], 50));
             assert_eq!(backend.receive(Instant::ZERO, 1).unwrap(), 1);
-            assert_eq!(backend.received(0).data, [8; 100]);
+            assert_eq!(backend.received(0).data.to_vec(), [8; 100]);
         }
         assert_eq!(backend.error().unwrap().kind(), io::ErrorKind::StorageFull);
         let (script, written) = backend.finish();

@@ -14,8 +14,8 @@
 /// struct Mute<B>(B);
 ///
 /// impl<B: Backend> Backend for Mute<B> {
-///     forward_backend!(self => self.0; name, capabilities, is_link, link_beside, local_addr, reclaim, receive, received, record,
-///         take, wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+///     forward_backend!(self => self.0; name, capabilities, local_addr, receive, received, wait, stats, poll_notices,
+///         as_fd, next_deadline, neighbours);
 ///
 ///     fn transmit(&mut self, _: Instant, _: &Transmit<'_>) -> std::io::Result<Sent> {
 ///         Ok(Sent::All)
@@ -26,8 +26,8 @@
 #[macro_export]
 macro_rules! forward_backend {
     ($self:ident => $inner:expr) => {
-        $crate::forward_backend!($self => $inner; name, capabilities, is_link, link_beside, local_addr, transmit, reclaim,
-            receive, received, record, take, wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+        $crate::forward_backend!($self => $inner; name, capabilities, local_addr, transmit, receive,
+            received, wait, stats, poll_notices, as_fd, next_deadline, neighbours);
     };
     ($self:ident => $inner:expr; $($method:ident),+ $(,)?) => {
         $($crate::forward_backend!(@ $method $self $inner);)+
@@ -40,16 +40,6 @@ macro_rules! forward_backend {
     (@ capabilities $self:ident $inner:expr) => {
         fn capabilities(&$self) -> $crate::backends::Capabilities {
             $inner.capabilities()
-        }
-    };
-    (@ is_link $self:ident $inner:expr) => {
-        fn is_link(&$self) -> bool {
-            $inner.is_link()
-        }
-    };
-    (@ link_beside $self:ident $inner:expr) => {
-        fn link_beside(&$self) -> Option<$crate::backends::Capabilities> {
-            $inner.link_beside()
         }
     };
     (@ local_addr $self:ident $inner:expr) => {
@@ -66,11 +56,6 @@ macro_rules! forward_backend {
             $inner.transmit(now, transmit)
         }
     };
-    (@ reclaim $self:ident $inner:expr) => {
-        fn reclaim(&mut $self, free: &mut dyn FnMut(u64)) {
-            $inner.reclaim(free);
-        }
-    };
     (@ receive $self:ident $inner:expr) => {
         fn receive(&mut $self, now: $crate::time::Instant, budget: usize) -> ::std::io::Result<usize> {
             $inner.receive(now, budget)
@@ -81,34 +66,9 @@ macro_rules! forward_backend {
             $inner.received(index)
         }
     };
-    (@ record $self:ident $inner:expr) => {
-        fn record(&mut $self, index: usize) -> Option<$crate::backends::Span<'_>> {
-            $inner.record(index)
-        }
-    };
-    (@ take $self:ident $inner:expr) => {
-        fn take(&mut $self, index: usize) -> ::bytes::Bytes {
-            $inner.take(index)
-        }
-    };
     (@ wait $self:ident $inner:expr) => {
         fn wait(&mut $self, timeout: Option<::std::time::Duration>) -> ::std::io::Result<$crate::backends::Wake> {
             $inner.wait(timeout)
-        }
-    };
-    (@ link_address $self:ident $inner:expr) => {
-        fn link_address(&$self) -> Vec<u8> {
-            $inner.link_address()
-        }
-    };
-    (@ introduce $self:ident $inner:expr) => {
-        fn introduce(&mut $self, address: ::std::net::SocketAddr, link: &[u8]) -> ::std::io::Result<()> {
-            $inner.introduce(address, link)
-        }
-    };
-    (@ poll_unreachable $self:ident $inner:expr) => {
-        fn poll_unreachable(&mut $self) -> Option<$crate::backends::Unreachable<'_>> {
-            $inner.poll_unreachable()
         }
     };
     (@ as_fd $self:ident $inner:expr) => {
@@ -124,6 +84,16 @@ macro_rules! forward_backend {
     (@ stats $self:ident $inner:expr) => {
         fn stats(&$self) -> $crate::backends::BackendStats {
             $inner.stats()
+        }
+    };
+    (@ poll_notices $self:ident $inner:expr) => {
+        fn poll_notices(&mut $self, each: &mut dyn FnMut($crate::backends::Notice<'_>)) {
+            $inner.poll_notices(each);
+        }
+    };
+    (@ neighbours $self:ident $inner:expr) => {
+        fn neighbours(&mut $self) -> Option<&mut dyn $crate::backends::Neighbours> {
+            $inner.neighbours()
         }
     };
 }

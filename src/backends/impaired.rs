@@ -14,10 +14,9 @@ use std::{
     time::Duration,
 };
 
-use super::{Backend, BackendStats, Capabilities, Sent, Transmit, Wake};
+use super::{Backend, BackendStats, Capabilities, Notice, Sent, Transmit, Wake};
 use crate::{
     forward_backend,
-    id::LINK,
     prng::Prng,
     time::{Instant, nanos},
 };
@@ -378,8 +377,7 @@ impl<B: Backend> Impaired<B> {
 }
 
 impl<B: Backend> Backend for Impaired<B> {
-    forward_backend!(self => self.inner; name, is_link, link_beside, local_addr, received, record, take, link_address,
-        introduce, poll_unreachable, as_fd);
+    forward_backend!(self => self.inner; name, local_addr, received, as_fd, neighbours);
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -394,8 +392,7 @@ impl<B: Backend> Backend for Impaired<B> {
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         self.release(now)?;
         let holds_references = self.inner.capabilities().holds_references;
-        // A burst to a process of this host is no datagram.
-        if transmit.destination == LINK || (self.impairments.harmless() && self.queue.is_empty()) {
+        if self.impairments.harmless() && self.queue.is_empty() {
             let token = self.number;
             let sent = self.inner.transmit(self.now, &Transmit { token, ..*transmit })?;
             self.stats.datagrams += if sent == Sent::Busy {
@@ -432,13 +429,16 @@ impl<B: Backend> Backend for Impaired<B> {
         Ok(Sent::All)
     }
 
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
-        self.copied.drain(..).for_each(&mut *free);
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        self.copied.drain(..).map(Notice::Released).for_each(&mut *each);
         let lent = &mut self.lent;
-        self.inner.reclaim(&mut |token| {
-            if let Some(Lent::Caller(token)) = lent.remove(&token) {
-                free(token);
+        self.inner.poll_notices(&mut |notice| match notice {
+            Notice::Released(token) => {
+                if let Some(Lent::Caller(token)) = lent.remove(&token) {
+                    each(Notice::Released(token));
+                }
             }
+            Notice::Unreachable(_) => each(notice),
         });
     }
 
@@ -763,7 +763,10 @@ mod tests {
         }
         backend.receive(Instant::FAR_FUTURE, 1).unwrap();
         let mut tokens = Vec::new();
-        backend.reclaim(&mut |token| tokens.push(token));
+        backend.poll_notices(&mut |notice| match notice {
+            Notice::Released(token) => tokens.push(token),
+            Notice::Unreachable(_) => panic!("{notice:?}"),
+        });
         tokens.sort_unstable();
         assert_eq!(tokens, (0..10).collect::<Vec<u64>>());
         assert!(backend.lent.is_empty());

@@ -16,12 +16,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::{
-    Backend, BackendStats, Capabilities, Received, Sent, Transmit, Unreachable, Wake, pool::Pool, refusals::Refusals,
-};
+use super::{Backend, BackendStats, Capabilities, Data, Notice, Received, Sent, Transmit, Wake, refusals::Refusals};
 use crate::{sync::Bell, time::Instant};
 
 /// The buffer sizes, bytes.
@@ -96,8 +93,6 @@ struct Inlet {
     source: SocketAddr,
     bursts: Consumer<Burst>,
     empties: Producer<Box<[u8]>>,
-    /// The pool to which lent buffers return.
-    loans: Pool,
 }
 
 /// The sender's end of a pair.
@@ -106,7 +101,6 @@ struct Outlet {
     mailbox: Arc<Mailbox>,
     bursts: Producer<Burst>,
     empties: Consumer<Box<[u8]>>,
-    loans: Pool,
     /// Empty buffers by size, and the number of all buffers, here or under way.
     free: [Vec<Box<[u8]>>; 2],
     made: [usize; 2],
@@ -118,12 +112,10 @@ impl Outlet {
         let mailbox = Arc::clone(lock(&REGISTRY).get(&destination)?);
         let (bursts, bursts_end) = RingBuffer::new(BUFFERS);
         let (empties_end, empties) = RingBuffer::new(BUFFERS);
-        let loans = Pool::new(BUFFERS);
         let inlet = Inlet {
             source,
             bursts: bursts_end,
             empties: empties_end,
-            loans: loans.clone(),
         };
         lock(&mailbox.arrivals).push(inlet);
         mailbox.generation.fetch_add(1, Ordering::Release);
@@ -132,7 +124,6 @@ impl Outlet {
             mailbox,
             bursts,
             empties,
-            loans,
             free: [vec![], vec![]],
             made: [0; 2],
         })
@@ -142,19 +133,12 @@ impl Outlet {
     fn empty_buffer(&mut self, len: usize) -> Option<Box<[u8]>> {
         let smallest = usize::from(len > SIZES[0]);
         let Self {
-            empties,
-            loans,
-            free,
-            made,
-            ..
+            empties, free, made, ..
         } = self;
         if free[smallest..].iter().all(Vec::is_empty) {
             while let Ok(buffer) = empties.pop() {
                 free[usize::from(buffer.len() > SIZES[0])].push(buffer);
             }
-        }
-        if free[smallest..].iter().all(Vec::is_empty) {
-            loans.collect(|buffer| free[usize::from(buffer.len() > SIZES[0])].push(buffer));
         }
         // Latest first: it is the one still in the cache.
         if let Some(buffer) = free[smallest..].iter_mut().find_map(Vec::pop) {
@@ -176,8 +160,8 @@ pub struct LoopbackBackend {
     seen: usize,
     /// The inlet that the next receive polls first: the inlets take turns.
     turn: usize,
-    /// The bursts of the last receive, with the inlet of each. `None` once taken.
-    filled: Vec<(usize, Option<Burst>)>,
+    /// The bursts of the last receive, with the inlet of each.
+    filled: Vec<(usize, Burst)>,
     outlets: Vec<Outlet>,
     outlet_of: BTreeMap<SocketAddr, usize>,
     /// The outlet used last.
@@ -307,14 +291,10 @@ impl Backend for LoopbackBackend {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            max_datagram: self.options.max_datagram,
             max_segments: MAX_SEGMENTS,
             max_batch: SIZES[1],
             receive_buffer: SIZES[1] * LIMITS[1],
-            checksummed: true,
-            holds_references: false,
-            ack_bytes: usize::MAX,
-            receive_port: 0,
+            ..Capabilities::new(self.options.max_datagram)
         }
     }
 
@@ -366,11 +346,9 @@ impl Backend for LoopbackBackend {
     }
 
     fn receive(&mut self, _now: Instant, budget: usize) -> io::Result<usize> {
-        for (index, burst) in self.filled.drain(..) {
-            if let Some(Burst { buffer, .. }) = burst {
-                // As in `transmit`, the ring can not be full. (If the sender is gone, the buffer may go too.)
-                let _ = self.inlets[index].empties.push(buffer);
-            }
+        for (index, Burst { buffer, .. }) in self.filled.drain(..) {
+            // As in `transmit`, the ring can not be full. (If the sender is gone, the buffer may go too.)
+            let _ = self.inlets[index].empties.push(buffer);
         }
         self.notice();
         self.stats.receive_calls += 1;
@@ -383,7 +361,7 @@ impl Backend for LoopbackBackend {
                 };
                 self.stats.datagrams_received += burst.len.div_ceil(burst.stride) as u64;
                 self.stats.bytes_received += burst.len as u64;
-                self.filled.push((index, Some(burst)));
+                self.filled.push((index, burst));
             }
         }
         self.turn = if self.turn + 1 < inlets { self.turn + 1 } else { 0 };
@@ -392,18 +370,11 @@ impl Backend for LoopbackBackend {
 
     fn received(&mut self, index: usize) -> Received<'_> {
         let (inlet, burst) = &mut self.filled[index];
-        let burst = burst.as_mut().expect("the buffer has been taken");
         Received {
             source: self.inlets[*inlet].source,
             stride: burst.stride,
-            data: &mut burst.buffer[..burst.len],
+            data: Data::Own(&mut burst.buffer[..burst.len]),
         }
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        let (inlet, burst) = &mut self.filled[index];
-        let burst = burst.take().expect("the buffer has been taken");
-        self.inlets[*inlet].loans.lend(burst.buffer, burst.len)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
@@ -420,8 +391,8 @@ impl Backend for LoopbackBackend {
         Ok(if maybe { Wake::Readable } else { Wake::TimedOut })
     }
 
-    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
-        self.refusals.pop()
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        self.refusals.report(each);
     }
 
     fn stats(&self) -> BackendStats {
@@ -476,25 +447,19 @@ mod tests {
         from.transmit(Instant::ZERO, &transmit).unwrap()
     }
 
-    /// Tests the rings, the sleep of the receiver and the return of buffers, also by another thread, all at once.
+    /// Tests the rings, the sleep of the receiver and the return of buffers, all at once.
     #[test]
     fn rings_between_threads() {
         let (mut sender, mut receiver) = (bind(), bind());
         let to = receiver.local_addr();
         let from = sender.local_addr();
-        let (keep, kept) = std::sync::mpsc::channel::<Bytes>();
-        let keeper = thread::spawn(move || kept.into_iter().map(|loan| loan[0]).collect::<Vec<_>>());
         let receiving = thread::spawn(move || {
             let mut next = 0;
             while next < BURSTS {
                 receiver.wait(None).unwrap();
                 for index in 0..receiver.receive(Instant::ZERO, 3).unwrap() {
                     assert_eq!(receiver.received(index).source, from);
-                    if next % 2 == 0 {
-                        keep.send(receiver.take(index)).unwrap();
-                    } else {
-                        assert_eq!(receiver.received(index).data, [next; 100]);
-                    }
+                    assert_eq!(receiver.received(index).data.to_vec(), [next; 100]);
                     next += 1;
                 }
             }
@@ -503,8 +468,6 @@ mod tests {
             assert_eq!(send(&mut sender, to, &[number; 100]), Sent::All);
         }
         receiving.join().unwrap();
-        let kept = keeper.join().unwrap();
-        assert_eq!(kept, (0..BURSTS).step_by(2).collect::<Vec<_>>());
         // The receiver is gone: the sender drops the burst.
         assert_eq!(send(&mut sender, to, b"too late"), Sent::Dropped);
     }

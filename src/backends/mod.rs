@@ -13,8 +13,6 @@ pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 pub mod pcapng;
-#[cfg(any(feature = "loopback", all(feature = "udp", target_os = "linux")))]
-mod pool;
 #[cfg(any(feature = "loopback", feature = "poller", all(feature = "udp", target_os = "linux")))]
 mod refusals;
 mod registry;
@@ -30,8 +28,6 @@ use std::{
     os::fd::BorrowedFd,
     time::Duration,
 };
-
-use bytes::Bytes;
 
 #[cfg(all(feature = "poller", target_os = "linux"))]
 pub(crate) use self::refusals::Refusals;
@@ -58,8 +54,8 @@ pub struct Capabilities {
     /// A layer below checks the payload (UDP checksum, Ethernet FCS, plain memory), so the protocol's own checksum can
     /// stay off.
     pub checksummed: bool,
-    /// [`Backend::transmit`] may still refer to the payload after it has returned; such references come back through
-    /// [`Backend::reclaim`]. When false they are all free when `transmit` returns.
+    /// [`Backend::transmit`] may still refer to the payload after it has returned, until [`Notice::Released`]. When
+    /// false, the payload is free when `transmit` returns.
     pub holds_references: bool,
     /// The receiver acknowledges after this many bytes, even at the price of a datagram: the sender then uses its
     /// memory again while it is in a cache, which saves more than the datagram costs. `usize::MAX`: early
@@ -67,6 +63,28 @@ pub struct Capabilities {
     pub ack_bytes: usize,
     /// UDP port at which this backend receives, if its datagrams leave from another one; else 0.
     pub receive_port: u16,
+    /// The backend carries what a packet layer of its own says instead of the protocol's datagrams, as the link to a
+    /// poller does. A transport refuses it without that layer.
+    pub layered: bool,
+}
+
+impl Capabilities {
+    /// Those of a plain backend: datagrams of at most `max_datagram` bytes (512 and more), sent one by one, checked by
+    /// the layer below, of which 256 may wait at the receiving side. The fields can be changed.
+    #[must_use]
+    pub const fn new(max_datagram: usize) -> Self {
+        Self {
+            max_datagram,
+            max_segments: 1,
+            max_batch: max_datagram,
+            receive_buffer: 256 * max_datagram,
+            checksummed: true,
+            holds_references: false,
+            ack_bytes: usize::MAX,
+            receive_port: 0,
+            layered: false,
+        }
+    }
 }
 
 /// One burst to one destination: consecutive datagrams of `segment_size` bytes each, the last may be shorter.
@@ -83,7 +101,7 @@ pub struct Transmit<'a> {
     pub slices: &'a [IoSlice<'a>],
     /// Forbids IP fragmentation. Usually on; off only to send old packets through a path whose MTU has shrunk.
     pub dont_fragment: bool,
-    /// The backend returns this token once through [`Backend::reclaim`] if it keeps references to `slices`
+    /// The backend gives this token back once ([`Notice::Released`]) if it keeps references to `slices`
     /// ([`Capabilities::holds_references`]).
     pub token: u64,
 }
@@ -103,8 +121,60 @@ pub struct Received<'a> {
     pub source: SocketAddr,
     /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a lone datagram.
     pub stride: usize,
-    /// The payload. Mutable so that it can be decrypted in place.
-    pub data: &'a mut [u8],
+    /// The payload.
+    pub data: Data<'a>,
+}
+
+/// The bytes of received datagrams.
+#[derive(Debug)]
+pub enum Data<'a> {
+    /// They lie in memory of this process. Mutable so that they can be decrypted in place.
+    Own(&'a mut [u8]),
+    /// One datagram, in memory where another process may be writing: each byte is to be copied, and once only.
+    Shared(Span<'a>),
+}
+
+impl<'a> Data<'a> {
+    /// The bytes, if they lie in memory of this process.
+    #[must_use]
+    #[inline]
+    pub fn own(self) -> Option<&'a mut [u8]> {
+        match self {
+            Self::Own(bytes) => Some(bytes),
+            Self::Shared(_) => None,
+        }
+    }
+
+    /// Copies the bytes.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        match self {
+            Self::Own(bytes) => bytes.to_vec(),
+            Self::Shared(span) => span.to_vec(),
+        }
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Own(bytes) => bytes.len(),
+            Self::Shared(span) => span.len(),
+        }
+    }
+
+    /// Returns whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Data<'a> {
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self::Own(bytes)
+    }
 }
 
 /// The fate of a burst.
@@ -195,28 +265,136 @@ pub struct Unreachable<'a> {
     pub quoted: &'a [u8],
 }
 
-/// Carries datagrams. See the module's documentation.
+/// What has happened to datagrams that were sent before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice<'a> {
+    /// The memory of the burst with this [token](Transmit::token) is free again.
+    Released(u64),
+    /// The network could not deliver a datagram.
+    Unreachable(Unreachable<'a>),
+}
+
+/// Carries datagrams.
 ///
 /// No call blocks but [`wait`](Self::wait). Errors mean that the backend can not be used any more (the socket is gone,
-/// the device has vanished); a problem with one datagram or one peer is never an error.
+/// the device has vanished); a problem with one datagram or one peer is never an error. Datagrams may be lost,
+/// duplicated and reordered: the protocol above copes.
+///
+/// # How to write one
+///
+/// Eight methods suffice; the others have defaults for what a backend does not have. Received datagrams stay in the
+/// backend's own buffers until the next [`receive`](Self::receive), so that nothing is copied on the way up.
+///
+/// ```
+/// use std::{io, net::SocketAddr, sync::mpsc, thread, time::Duration};
+///
+/// use hikyaku::{
+///     Transport,
+///     backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
+///     time::Instant,
+/// };
+///
+/// /// Carries datagrams to one peer, through a channel.
+/// struct Pipe {
+///     local: SocketAddr,
+///     peer: SocketAddr,
+///     outgoing: mpsc::Sender<Vec<u8>>,
+///     incoming: mpsc::Receiver<Vec<u8>>,
+///     /// The datagram of the last receive.
+///     current: Vec<u8>,
+///     stats: BackendStats,
+/// }
+///
+/// impl Backend for Pipe {
+///     fn name(&self) -> &'static str {
+///         "pipe"
+///     }
+///
+///     fn capabilities(&self) -> Capabilities {
+///         Capabilities::new(1472)
+///     }
+///
+///     fn local_addr(&self) -> SocketAddr {
+///         self.local
+///     }
+///
+///     fn transmit(&mut self, _: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+///         // The capabilities allow one datagram a burst; its bytes may lie in several places.
+///         let datagram: Vec<u8> = transmit.slices.iter().flat_map(|slice| slice.to_vec()).collect();
+///         // A datagram that is too large, for another address or for a peer that is gone is dropped, as a network does.
+///         let fits = transmit.len <= 1472 && transmit.destination == self.peer;
+///         if !fits || self.outgoing.send(datagram).is_err() {
+///             self.stats.dropped += 1;
+///             return Ok(Sent::Dropped);
+///         }
+///         self.stats.datagrams_sent += 1;
+///         Ok(Sent::All)
+///     }
+///
+///     fn receive(&mut self, _: Instant, budget: usize) -> io::Result<usize> {
+///         let Some(datagram) = (budget > 0).then(|| self.incoming.try_recv().ok()).flatten() else {
+///             return Ok(0);
+///         };
+///         self.current = datagram;
+///         self.stats.datagrams_received += 1;
+///         Ok(1)
+///     }
+///
+///     fn received(&mut self, _: usize) -> Received<'_> {
+///         Received {
+///             source: self.peer,
+///             stride: self.current.len(),
+///             data: self.current.as_mut_slice().into(),
+///         }
+///     }
+///
+///     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+///         // A channel cannot be waited for without taking from it, so this backend naps.
+///         thread::sleep(timeout.unwrap_or(Duration::MAX).min(Duration::from_micros(50)));
+///         Ok(Wake::Readable)
+///     }
+///
+///     fn stats(&self) -> BackendStats {
+///         self.stats
+///     }
+/// }
+///
+/// fn pipe() -> [Pipe; 2] {
+///     let addresses = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+///     let ((to_second, from_first), (to_first, from_second)) = (mpsc::channel(), mpsc::channel());
+///     let end = |local: usize, outgoing, incoming| Pipe {
+///         local: addresses[local],
+///         peer: addresses[1 - local],
+///         outgoing,
+///         incoming,
+///         current: Vec::new(),
+///         stats: BackendStats::default(),
+///     };
+///     [end(0, to_second, from_second), end(1, to_first, from_first)]
+/// }
+///
+/// let [first, second] = pipe();
+/// let address = second.local_addr();
+/// let receiver = thread::spawn(move || {
+///     let mut transport = Transport::builder().processor(1).backend(Box::new(second)).unwrap();
+///     let message = transport.wait(Some(Duration::from_secs(10))).unwrap();
+///     assert_eq!(message.data(), b"by a backend of my own");
+/// });
+/// let mut transport = Transport::builder().processor(0).backend(Box::new(first)).unwrap();
+/// let peer = transport.add_peer(1, address).unwrap();
+/// transport.send(peer, b"by a backend of my own").unwrap();
+/// transport.flush(Some(Duration::from_secs(10))).unwrap();
+/// receiver.join().unwrap();
+/// ```
+///
+/// A backend around another one writes only what it changes, and passes the rest on with
+/// [`forward_backend!`](crate::forward_backend).
 pub trait Backend: Send {
     /// Name as on the command line: `"udp"`, `"loopback"`.
     fn name(&self) -> &'static str;
 
     /// The abilities of the backend at present.
     fn capabilities(&self) -> Capabilities;
-
-    /// Returns whether the backend is a link. A link carries no datagrams, but records between this process and one
-    /// that has an endpoint for it.
-    fn is_link(&self) -> bool {
-        false
-    }
-
-    /// The abilities of a link beside this backend, if there is one. The backend then carries the link's records to and
-    /// from the address `0.0.0.0:0`, in addition to datagrams.
-    fn link_beside(&self) -> Option<Capabilities> {
-        None
-    }
 
     /// The address at which peers reach this backend.
     fn local_addr(&self) -> SocketAddr;
@@ -226,11 +404,6 @@ pub trait Backend: Send {
     /// # Errors
     /// The backend can not be used any more.
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent>;
-
-    /// Passes to `free` the tokens of bursts whose memory is free again.
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
-        let _ = free;
-    }
 
     /// Receives waiting datagrams into the backend's own buffers, at most `budget` buffers (each may hold several
     /// datagrams of one source). Returns the number of filled buffers, which stay valid until the next call.
@@ -245,25 +418,6 @@ pub trait Backend: Send {
     /// If `index` is not below the result of `receive`.
     fn received(&mut self, index: usize) -> Received<'_>;
 
-    /// Returns buffer `index` of the last [`receive`](Self::receive) as bytes to copy from, each once, if the buffer is
-    /// a record of a link ([`is_link`](Self::is_link), [`link_beside`](Self::link_beside)) in memory where another
-    /// process may be writing. [`received`](Self::received) returns a copy of such a record. `None`: the buffer is no
-    /// such record.
-    ///
-    /// # Panics
-    /// If `index` is not below the result of `receive`.
-    fn record(&mut self, index: usize) -> Option<Span<'_>> {
-        let _ = index;
-        None
-    }
-
-    /// Lends out buffer `index` of the last [`receive`](Self::receive). The buffer returns to the backend when the last
-    /// handle is dropped, on any thread.
-    ///
-    /// # Panics
-    /// If `index` is not below the result of `receive`, or was taken already.
-    fn take(&mut self, index: usize) -> Bytes;
-
     /// Sleeps until something can be received or the time limit has passed (`None`: no limit). May wake early for no
     /// reason.
     ///
@@ -271,27 +425,12 @@ pub trait Backend: Send {
     /// The backend can not be used any more.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake>;
 
-    /// Information, beside the address, that peers need to reach this backend without asking the network, for instance
-    /// an Ethernet address. The wire-up of a job passes it to the peers' [`introduce`](Self::introduce). At most 64
-    /// bytes; by default none.
-    fn link_address(&self) -> Vec<u8> {
-        Vec::new()
-    }
+    /// Counters since the backend was opened.
+    fn stats(&self) -> BackendStats;
 
-    /// Takes the [`link_address`](Self::link_address) of the backend at `address`. A backend that does not understand
-    /// it ignores it, if it can find the peer without.
-    ///
-    /// # Errors
-    /// The peer can not be reached by this information; the error says why, and what to do.
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        let _ = (address, link);
-        Ok(())
-    }
-
-    /// Returns a datagram of this backend for which no process listened, if the network has said so (ICMP port
-    /// unreachable). Valid until the next call.
-    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
-        None
+    /// Passes to `each` what has happened, since the last call, to datagrams that were sent. By default nothing.
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        let _ = each;
     }
 
     /// The file descriptor to watch for readability, for programs that drive a backend from their own event loop.
@@ -305,8 +444,24 @@ pub trait Backend: Send {
         None
     }
 
-    /// Counters since the backend was opened.
-    fn stats(&self) -> BackendStats;
+    /// The neighbours of the backend, if peers need to know more of each other than their addresses.
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        None
+    }
+}
+
+/// What backends tell each other beside their addresses, so that none has to ask the network: an Ethernet address, for
+/// instance. The wire-up of a job carries it from each process to all others.
+pub trait Neighbours {
+    /// What peers need to reach this backend, beside its address. At most 64 bytes.
+    fn link_address(&self) -> Vec<u8>;
+
+    /// Takes the [`link_address`](Self::link_address) of the backend at `address`. A backend that does not understand
+    /// it ignores it, if it can find the peer without.
+    ///
+    /// # Errors
+    /// The peer can not be reached by this information; the error says why, and what to do.
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()>;
 }
 
 impl<B: Backend + ?Sized> Backend for Box<B> {

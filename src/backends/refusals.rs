@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, net::SocketAddr};
 
-use super::Unreachable;
+use super::{Notice, Unreachable};
 
 /// Most refusals that wait; further ones are forgotten (a resend is refused again).
 const MAX_WAITING: usize = 64;
@@ -16,12 +16,10 @@ struct Refusal {
     bytes: [u8; QUOTE],
 }
 
-/// The refusals that [`Backend::poll_unreachable`](super::Backend::poll_unreachable) returns.
+/// The refusals that [`Backend::poll_notices`](super::Backend::poll_notices) reports.
 #[derive(Default)]
 pub(crate) struct Refusals {
     waiting: VecDeque<Refusal>,
-    /// The refusal that was returned last.
-    given: Option<Refusal>,
 }
 
 impl Refusals {
@@ -44,17 +42,14 @@ impl Refusals {
         self.waiting.push_back(refusal);
     }
 
-    #[cfg(all(feature = "poller", target_os = "linux"))]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Unreachable<'_>> {
-        self.given = self.waiting.pop_front();
-        self.given.as_ref().map(|refusal| Unreachable {
-            address: refusal.address,
-            quoted: &refusal.bytes[..refusal.len],
-        })
+    /// Reports all that wait, and forgets them.
+    pub(crate) fn report(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        for refusal in self.waiting.drain(..) {
+            each(Notice::Unreachable(Unreachable {
+                address: refusal.address,
+                quoted: &refusal.bytes[..refusal.len],
+            }));
+        }
     }
 }
 
@@ -71,13 +66,22 @@ mod tests {
         for port in 2..100 {
             refusals.push(address(port), []);
         }
-        let first = refusals.pop().unwrap();
-        assert_eq!((first.address, first.quoted.len()), (address(1), QUOTE));
-        assert_eq!(first.quoted[..3], *b"ab\x07");
-        for port in 2..=MAX_WAITING as u16 {
-            let next = refusals.pop().unwrap();
-            assert_eq!((next.address, next.quoted), (address(port), &b""[..]));
-        }
-        assert_eq!(refusals.pop(), None);
+        let mut reported = Vec::new();
+        let mut report = |refusals: &mut Refusals| {
+            refusals.report(&mut |notice| {
+                if let Notice::Unreachable(Unreachable { address, quoted }) = notice {
+                    reported.push((address, quoted.to_vec()));
+                }
+            });
+        };
+        report(&mut refusals);
+        report(&mut refusals);
+        let (first, quoted) = &reported[0];
+        assert_eq!((*first, quoted.len()), (address(1), QUOTE));
+        assert_eq!(quoted[..3], *b"ab\x07");
+        let others: Vec<_> = (2..=MAX_WAITING as u16)
+            .map(|port| (address(port), Vec::new()))
+            .collect();
+        assert_eq!(reported[1..], others);
     }
 }

@@ -2,9 +2,7 @@
 
 use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 
-use bytes::Bytes;
-
-use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
+use super::{Backend, BackendStats, Capabilities, Notice, Received, Sent, Transmit, Wake};
 use crate::time::Instant;
 
 /// Records what it sends, and receives the scripted datagrams.
@@ -14,7 +12,7 @@ pub(crate) struct Script {
     pub(crate) sent: Vec<(Instant, Vec<u8>)>,
     /// Answers [`Sent::Busy`].
     pub(crate) busy: bool,
-    /// Keeps references and gives the tokens back at `reclaim`.
+    /// Keeps references and gives the tokens back as notices.
     pub(crate) holds_references: bool,
     pub(crate) tokens: Vec<u64>,
     /// Data to be received, with its stride.
@@ -44,14 +42,11 @@ impl Backend for Script {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            max_datagram: Self::MAX_DATAGRAM,
             max_segments: 64,
             max_batch: 65_507,
             receive_buffer: 1 << 20,
-            checksummed: true,
             holds_references: self.holds_references,
-            ack_bytes: usize::MAX,
-            receive_port: 0,
+            ..Capabilities::new(Self::MAX_DATAGRAM)
         }
     }
 
@@ -79,8 +74,8 @@ impl Backend for Script {
         Ok(Sent::All)
     }
 
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
-        self.tokens.drain(..).for_each(free);
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        self.tokens.drain(..).map(Notice::Released).for_each(each);
     }
 
     fn receive(&mut self, _now: Instant, budget: usize) -> io::Result<usize> {
@@ -94,13 +89,8 @@ impl Backend for Script {
         Received {
             source: Self::peer(),
             stride: *stride,
-            data,
+            data: data.as_mut_slice().into(),
         }
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        assert_eq!(index, 0);
-        self.current.take().unwrap().0.into()
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {

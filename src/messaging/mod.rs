@@ -51,7 +51,9 @@ pub use self::{
 use crate::{
     error::{AddPeerError, SendError},
     prefetch::Locate,
-    reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, SendToken, Short, Target},
+    reliability::{
+        Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, Route, SendToken, Short, Target,
+    },
     span::Span,
     time::Instant,
     wire::Seq,
@@ -418,12 +420,12 @@ impl Messenger {
         self.apply_releases();
     }
 
-    /// Handles a record of a link to another process, which has the endpoint. It may be in memory that
-    /// another process writes, so nothing of it is read twice.
+    /// Handles one datagram, or one record of a link, from memory where another process may be writing: no byte is read
+    /// twice.
     #[inline]
-    pub fn handle_record(&mut self, now: Instant, record: Span<'_>) {
+    pub fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>) {
         self.finish();
-        self.layer.handle_record(now, record, &mut self.inbox);
+        self.layer.handle_shared(now, source, data, &mut self.inbox);
         self.apply_releases();
     }
 
@@ -560,14 +562,14 @@ fn number<'a>(
     peer: PeerId,
     options: &SendOptions,
 ) -> Result<(Outgoing, &'a mut Seq), SendError> {
-    let Some(processor) = layer.processor(peer) else {
+    let Some(Route { processor, session }) = layer.route(peer) else {
         return Err(SendError::UnknownPeer(peer));
     };
     let source = options.source.unwrap_or_else(|| inbox.processor());
     let destination = options.destination.unwrap_or(processor);
     let usual = source == inbox.processor() && destination == processor;
     let other = if usual { None } else { Some((source, destination)) };
-    let Some(number) = numbers.next(peer, layer.session(peer), other) else {
+    let Some(number) = numbers.next(peer, session, other) else {
         return Err(SendError::TooManyPairs {
             peer,
             max: pair::MAX_PAIRS as u32,

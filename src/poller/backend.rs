@@ -2,7 +2,7 @@
 //! this process (the DPDK paper, section 4.1; `docs/papers.md`).
 //!
 //! This backend carries no datagrams, but the records of [`protocol`](super::protocol)
-//! ([`Backend::is_link`]): commands, reports, and packets as they were received. Two rings in shared memory carry the
+//! ([`Capabilities::layered`]): commands, reports, and packets as they were received. Two rings in shared memory carry the
 //! records. All packets but very short ones stay where the port has put them, in memory of the poller that this process
 //! only reads; the next receive gives them back. Large records of this process lie in an area of the shared memory
 //! until the poller reports that all their bytes are acknowledged.
@@ -27,7 +27,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::{RecvFlags, recv},
@@ -37,16 +36,18 @@ use super::{
     PollerError,
     hello::{self, Answer, Hello},
     layout::{self, INLINE, kind, numbered, numbers},
-    path::NAME,
+    protocol::LINK,
 };
 use crate::{
-    backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
+    backends::{Backend, BackendStats, Capabilities, Data, Received, Sent, Transmit, Wake},
     environment::Environment,
     shm::{Access, Consumer, Corrupt, Credentials, Extents, Found, Producer, Segment, handshake},
     span::Span,
     time::Instant,
 };
 
+/// The name by which a transport opens a way to a poller.
+pub(crate) const NAME: &str = "poller";
 /// Names the environment variable with the path of the poller's socket.
 pub const VARIABLE: &str = "HIKYAKU_POLLER";
 
@@ -63,23 +64,11 @@ struct Slot {
     lent: bool,
     at: usize,
     len: usize,
-    /// The offset of its copy in `copies`, if there is one.
-    copy: Option<usize>,
-}
-
-impl Slot {
-    #[inline]
-    fn new(lent: bool, at: usize, len: usize) -> Self {
-        let copy = None;
-        Self { lent, at, len, copy }
-    }
 }
 
 /// A [`Backend`] whose network is that of a poller.
 pub struct PollerBackend {
     slots: Vec<Slot>,
-    /// Copies of received records that the caller has asked for as slices.
-    copies: Vec<u8>,
     up: Consumer,
     down: Producer,
     memory: Arc<Segment>,
@@ -146,7 +135,6 @@ impl PollerBackend {
         let memory = Arc::new(Segment::map(memory.as_fd(), layout::MEMORY, Access::Write).map_err(strange)?);
         Ok(Self {
             slots: Vec::with_capacity(64),
-            copies: Vec::new(),
             up: Consumer::new(Arc::clone(&memory), layout::UP),
             down: Producer::new(Arc::clone(&memory), layout::DOWN),
             memory,
@@ -205,25 +193,22 @@ impl PollerBackend {
         let _ = rustix::io::write(&self.bells[1], &1_u64.to_ne_bytes());
     }
 
-    /// Forgets the records of the last receive.
-    #[inline]
-    fn forget(&mut self) {
-        self.slots.clear();
-        self.copies.clear();
-    }
-
     /// Handles one record of the ring.
     #[inline]
     fn note(&mut self, found: Found) -> Result<(), Corrupt> {
         let Found { kind, at, len } = found;
         if kind == kind::WHOLE {
-            self.slots.push(Slot::new(false, at, len));
+            self.slots.push(Slot { lent: false, at, len });
             return Ok(());
         }
         let [first, second] = numbers(&self.memory, at, len).ok_or(Corrupt)?;
         match kind {
             kind::AWAY if self.packets.holds(first, second) => {
-                self.slots.push(Slot::new(true, first, second));
+                self.slots.push(Slot {
+                    lent: true,
+                    at: first,
+                    len: second,
+                });
                 Ok(())
             }
             kind::FREED => {
@@ -236,7 +221,7 @@ impl PollerBackend {
 
     /// Sleeps until the poller rings, `other` becomes readable, or the time is over.
     pub(super) fn wait_beside(&mut self, timeout: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<Wake> {
-        self.forget();
+        self.slots.clear();
         self.up.release();
         if !self.up.arm().map_err(broken)? {
             return Ok(Wake::Readable);
@@ -289,19 +274,11 @@ impl Backend for PollerBackend {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            max_datagram: self.max_datagram,
-            max_segments: 1,
             max_batch: LONGEST,
             receive_buffer: layout::REPORTS,
-            checksummed: true,
-            holds_references: false,
-            ack_bytes: usize::MAX,
-            receive_port: 0,
+            layered: true,
+            ..Capabilities::new(self.max_datagram)
         }
-    }
-
-    fn is_link(&self) -> bool {
-        true
     }
 
     fn local_addr(&self) -> SocketAddr {
@@ -343,7 +320,7 @@ impl Backend for PollerBackend {
     }
 
     fn receive(&mut self, _: Instant, budget: usize) -> io::Result<usize> {
-        self.forget();
+        self.slots.clear();
         // The records of the last receive go back to the poller.
         self.up.release();
         while self.slots.len() < budget {
@@ -365,32 +342,14 @@ impl Backend for PollerBackend {
         Ok(self.slots.len())
     }
 
-    /// A copy of the record. It stays the same until the next receive.
-    fn received(&mut self, index: usize) -> Received<'_> {
-        if self.slots[index].copy.is_none() {
-            let start = self.copies.len();
-            let record = span_of(&self.memory, &self.packets, &self.slots[index]);
-            record.append_to(&mut self.copies);
-            self.slots[index].copy = Some(start);
-        }
-        let Slot { len, copy, .. } = self.slots[index];
-        let start = copy.unwrap_or_default();
-        let data = &mut self.copies[start..start + len];
-        Received {
-            source: self.addr,
-            stride: data.len(),
-            data,
-        }
-    }
-
     #[inline]
-    fn record(&mut self, index: usize) -> Option<Span<'_>> {
-        Some(span_of(&self.memory, &self.packets, &self.slots[index]))
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        // The next receive gives the record back to the poller, so it must be copied.
-        Bytes::copy_from_slice(self.received(index).data)
+    fn received(&mut self, index: usize) -> Received<'_> {
+        let slot = &self.slots[index];
+        Received {
+            source: LINK,
+            stride: slot.len,
+            data: Data::Shared(span_of(&self.memory, &self.packets, slot)),
+        }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {

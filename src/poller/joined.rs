@@ -7,16 +7,12 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-
-use super::{PollerBackend, path::NAME};
+use super::{PollerBackend, backend::NAME, protocol::LINK};
 use crate::{
     backends::{
-        Backend, BackendStats, BindOptions, Capabilities, Received, Refusals, Sent, Transmit, Unreachable, Wake, bind,
-        has_own_addresses,
+        Backend, BackendStats, BindOptions, Capabilities, Neighbours, Notice, Received, Refusals, Sent, Transmit,
+        Unreachable, Wake, bind, has_own_addresses,
     },
-    id::LINK,
-    span::Span,
     time::Instant,
 };
 
@@ -33,14 +29,16 @@ const ALONE: &str = "it has no backend for placements beside its poller, as this
 /// The longest sleep if our own backend has no file descriptor, so that a thread can not wait for both at once.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A [`PollerBackend`] and a backend of our own, which carries the placements ([`Backend::link_beside`]).
+/// A [`PollerBackend`] and a backend of our own, which carries the placements.
 ///
 /// Peers are named by the addresses that they have at their pollers. The address of a peer's own backend is part of its
-/// [introduction](Backend::introduce). A datagram to a peer that has not been introduced is dropped, and the peer is
+/// [introduction](Neighbours::introduce). A datagram to a peer that has not been introduced is dropped, and the peer is
 /// reported as unreachable.
 pub struct Joined {
     link: PollerBackend,
     own: Box<dyn Backend>,
+    /// What peers must know of our own backend beside its address.
+    own_link: Vec<u8>,
     /// Maps the addresses of peers at their pollers to those of their own backends, and back.
     there: HashMap<SocketAddr, SocketAddr>,
     back: HashMap<SocketAddr, SocketAddr>,
@@ -56,9 +54,10 @@ pub struct Joined {
 impl Joined {
     /// Joins the two. `own` must have an address that peers can reach, and must not be a link.
     #[must_use]
-    pub fn new(link: PollerBackend, own: Box<dyn Backend>) -> Self {
+    pub fn new(link: PollerBackend, mut own: Box<dyn Backend>) -> Self {
         Self {
             link,
+            own_link: own.neighbours().map_or_else(Vec::new, |own| own.link_address()),
             own,
             there: HashMap::new(),
             back: HashMap::new(),
@@ -100,11 +99,10 @@ impl Backend for Joined {
 
     /// The capabilities of our own backend.
     fn capabilities(&self) -> Capabilities {
-        self.own.capabilities()
-    }
-
-    fn link_beside(&self) -> Option<Capabilities> {
-        Some(self.link.capabilities())
+        Capabilities {
+            layered: true,
+            ..self.own.capabilities()
+        }
     }
 
     fn local_addr(&self) -> SocketAddr {
@@ -131,10 +129,6 @@ impl Backend for Joined {
         )
     }
 
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
-        self.own.reclaim(free);
-    }
-
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         // The link and our own backend take turns at being asked first.
         self.link_first = !self.link_first;
@@ -149,28 +143,11 @@ impl Backend for Joined {
     fn received(&mut self, index: usize) -> Received<'_> {
         let (link, index) = self.find(index);
         if link {
-            return Received {
-                source: LINK,
-                ..self.link.received(index)
-            };
+            return self.link.received(index);
         }
         let received = self.own.received(index);
         let source = self.back.get(&received.source).copied().unwrap_or(NOBODY);
         Received { source, ..received }
-    }
-
-    fn record(&mut self, index: usize) -> Option<Span<'_>> {
-        match self.find(index) {
-            (true, index) => self.link.record(index),
-            (false, _) => None,
-        }
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        match self.find(index) {
-            (true, index) => self.link.take(index),
-            (false, index) => self.own.take(index),
-        }
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
@@ -183,43 +160,22 @@ impl Backend for Joined {
         Ok(Wake::Readable)
     }
 
-    /// The address of our own backend, followed by that backend's link address.
-    fn link_address(&self) -> Vec<u8> {
-        let addr = self.own.local_addr();
-        let mut bytes = vec![TAG, if addr.is_ipv4() { 4 } else { 6 }];
-        bytes.extend(addr.port().to_le_bytes());
-        match addr.ip() {
-            IpAddr::V4(ip) => bytes.extend(ip.octets()),
-            IpAddr::V6(ip) => bytes.extend(ip.octets()),
-        }
-        bytes.extend(self.own.link_address());
-        bytes
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        self.unknown.report(each);
+        let back = &self.back;
+        self.own.poll_notices(&mut |notice| {
+            each(match notice {
+                Notice::Unreachable(unreachable) => Notice::Unreachable(Unreachable {
+                    address: back.get(&unreachable.address).copied().unwrap_or(NOBODY),
+                    ..unreachable
+                }),
+                Notice::Released(_) => notice,
+            });
+        });
     }
 
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        let refused = |why: &str| io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{address}: {why}"));
-        let Some((there, link)) = read_address(link) else {
-            return Err(refused(ALONE));
-        };
-        if there.is_ipv4() != self.own.local_addr().is_ipv4() {
-            return Err(refused(&format!(
-                "{there}, where it takes placements, is of another family of addresses than ours"
-            )));
-        }
-        if let Some(before) = self.there.insert(address, there) {
-            self.back.remove(&before);
-        }
-        self.back.insert(there, address);
-        self.own.introduce(there, link)
-    }
-
-    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
-        if !self.unknown.is_empty() {
-            return self.unknown.pop();
-        }
-        let unreachable = self.own.poll_unreachable()?;
-        let address = self.back.get(&unreachable.address).copied().unwrap_or(NOBODY);
-        Some(Unreachable { address, ..unreachable })
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        Some(self)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -239,6 +195,41 @@ impl Backend for Joined {
             dropped: link.dropped + own.dropped + self.dropped,
             busy: link.busy + own.busy,
             segmentation_refused: own.segmentation_refused,
+        }
+    }
+}
+
+impl Neighbours for Joined {
+    /// The address of our own backend, followed by that backend's link address.
+    fn link_address(&self) -> Vec<u8> {
+        let addr = self.own.local_addr();
+        let mut bytes = vec![TAG, if addr.is_ipv4() { 4 } else { 6 }];
+        bytes.extend(addr.port().to_le_bytes());
+        match addr.ip() {
+            IpAddr::V4(ip) => bytes.extend(ip.octets()),
+            IpAddr::V6(ip) => bytes.extend(ip.octets()),
+        }
+        bytes.extend(&self.own_link);
+        bytes
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        let refused = |why: &str| io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{address}: {why}"));
+        let Some((there, link)) = read_address(link) else {
+            return Err(refused(ALONE));
+        };
+        if there.is_ipv4() != self.own.local_addr().is_ipv4() {
+            return Err(refused(&format!(
+                "{there}, where it takes placements, is of another family of addresses than ours"
+            )));
+        }
+        if let Some(before) = self.there.insert(address, there) {
+            self.back.remove(&before);
+        }
+        self.back.insert(there, address);
+        match self.own.neighbours() {
+            Some(neighbours) => neighbours.introduce(there, link),
+            None => Ok(()),
         }
     }
 }

@@ -32,9 +32,9 @@ mod tests;
 
 #[cfg(all(feature = "dpdk", target_os = "linux"))]
 pub use self::daemon::{Poller, PollerOptions, PollerStats, Reason, StartError, default_socket};
-#[cfg(all(feature = "poller", target_os = "linux"))]
-pub(crate) use self::path::{NAME, open};
 pub use self::protocol::{Broken, DualPath, ProxyEndpoint, ProxyServer};
+#[cfg(all(feature = "poller", target_os = "linux"))]
+pub(crate) use self::{backend::NAME, path::open};
 #[cfg(all(feature = "poller", target_os = "linux"))]
 pub use self::{
     backend::{PollerBackend, VARIABLE},

@@ -2,16 +2,13 @@
 
 use std::{io, net::SocketAddr};
 
-use super::{DualPath, Joined, PollerBackend, ProxyEndpoint, joined::own_backend};
+use super::{DualPath, Joined, PollerBackend, ProxyEndpoint, backend::NAME, joined::own_backend};
 use crate::{
     backends::{Backend, BindError, BindOptions},
     config::{Config, ConfigError},
     progress::{random, random_key},
     reliability::{Endpoint, Layer, Limits},
 };
-
-/// The name by which a transport opens a way to a poller.
-pub(crate) const NAME: &str = "poller";
 
 /// How packets go from a process to its peers: by way of its poller, or also directly. It makes the packet layer that fits
 /// a [`PollerBackend`] or a [`Joined`].

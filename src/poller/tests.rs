@@ -20,15 +20,16 @@ use self::double::{BEFORE, Double, OURS, PACKETS, delivery, packet};
 use super::{
     PollerBackend, PollerError, ProxyEndpoint,
     layout::{self, kind, numbered},
+    protocol::LINK,
 };
 use crate::{
     Config,
-    backends::Backend,
+    backends::{Backend, Data, Received},
     messaging::{Access, LandingId, Messenger},
     reliability::{Burst, Limits},
     shm::{NOBODY, as_nobody},
     time::Instant,
-    transport::Transport,
+    transport::{BuildError, Transport},
     wire::{BASE_LEN, Flags, Fragment, Placement, Record},
 };
 
@@ -79,9 +80,20 @@ fn what_is_handed_up_does_not_change_any_more() {
     assert_eq!(rank.try_receive().unwrap().expect("it is ready").data(), [7; 100]);
 }
 
-/// Records that are asked for as slices are copies, and stay the same until the next receive.
 #[test]
-fn slices_of_records_are_copies() {
+fn a_transport_without_the_layer_is_refused() {
+    let (_double, backend) = Double::new();
+    let error = Transport::builder()
+        .processor(OURS)
+        .backend(Box::new(backend))
+        .unwrap_err();
+    assert!(matches!(error, BuildError::Layered("poller")), "{error}");
+    assert!(error.to_string().contains("behind_poller"), "{error}");
+}
+
+/// Records lie where the poller may write, so they are never lent as slices.
+#[test]
+fn records_are_shared() {
     let (mut double, mut backend) = Double::new();
     let records = [1_400, 0, 300].map(|len| delivery(&packet(0, &vec![7; len], |_| {})));
     for (n, record) in records.iter().enumerate() {
@@ -89,14 +101,10 @@ fn slices_of_records_are_copies() {
     }
     assert_eq!(backend.receive(Instant::ZERO, 8).unwrap(), 3);
     for (index, record) in records.iter().enumerate() {
-        assert_eq!(backend.record(index).expect("a record").to_vec(), *record);
-        assert!(backend.received(index).data == record, "record {index}");
-    }
-    double.packets.write(0, &[0xff; 4 * 4_096]);
-    for (index, record) in records.iter().enumerate() {
-        assert!(backend.received(index).data == record, "record {index}");
-        assert_eq!(backend.received(index).stride, record.len());
-        assert_eq!(backend.take(index), record);
+        let received = backend.received(index);
+        assert_eq!((received.source, received.stride), (LINK, record.len()));
+        assert_eq!(received.data.to_vec(), *record);
+        assert!(received.data.own().is_none(), "record {index}");
     }
 }
 
@@ -288,9 +296,11 @@ proptest! {
             let mut records = 0;
             while let Ok(count @ 1..) = backend.receive(Instant::ZERO, 64) {
                 for index in 0..count {
-                    let record = backend.record(index).expect("all of a link is records");
+                    let Received { source, data: Data::Shared(record), .. } = backend.received(index) else {
+                        panic!("not a record");
+                    };
                     prop_assert!(record.len() <= layout::REPORTS.max(PACKETS));
-                    messenger.handle_record(Instant::ZERO, record);
+                    messenger.handle_shared(Instant::ZERO, source, record);
                 }
                 records += count;
                 prop_assert!(records <= MOST, "it never ends");

@@ -45,7 +45,7 @@ use self::{
     events::{Events, MAX_SENT},
 };
 use crate::{
-    backends::{Backend, BackendStats, Capabilities, Wake},
+    backends::{Backend, BackendStats, Capabilities, Data, Neighbours, Notice, Received, Unreachable, Wake},
     error::{AddPeerError, PeerError, SendError},
     messaging::{Message, Messenger, SendOptions},
     reliability::{Burst, Event, Limits, LostMessages, Payload, PeerId, SendToken},
@@ -73,8 +73,6 @@ pub struct Driver {
     messenger: Messenger,
     backend: Box<dyn Backend>,
     capabilities: Capabilities,
-    /// The backend is a link, or carries records of a link beside its datagrams.
-    has_link: bool,
     clock: Stopwatch,
     policy: WaitPolicy,
     /// The last reading of the clock.
@@ -142,7 +140,6 @@ impl Driver {
         Self {
             messenger,
             capabilities: backend.capabilities(),
-            has_link: backend.is_link() || backend.link_beside().is_some(),
             backend,
             clock: Stopwatch::new(clock),
             policy,
@@ -350,7 +347,7 @@ impl Driver {
     #[inline]
     pub fn receive(&mut self) -> Option<Message<'_>> {
         if self.messenger.is_in_place() {
-            let datagram = self.backend.received(self.last).data;
+            let datagram = self.backend.received(self.last).data.own().unwrap_or_default();
             return self.messenger.receive_in_place(datagram);
         }
         self.messenger.receive()
@@ -360,7 +357,7 @@ impl Driver {
     #[inline]
     fn settle(&mut self) {
         if self.messenger.is_in_place() {
-            let datagram = self.backend.received(self.last).data;
+            let datagram = self.backend.received(self.last).data.own().unwrap_or_default();
             self.messenger.settle(datagram);
         }
     }
@@ -378,12 +375,9 @@ impl Driver {
         self.collect_events();
     }
 
-    /// See [`Backend::introduce`].
-    ///
-    /// # Errors
-    /// The peer at `address` can not be reached.
-    pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        self.backend.introduce(address, link)
+    /// See [`Backend::neighbours`].
+    pub fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        self.backend.neighbours()
     }
 
     /// See [`Messenger::close`].
@@ -435,7 +429,7 @@ impl Driver {
     #[inline]
     pub(crate) fn parts_in_place(&mut self) -> (&mut Messenger, Instant, &[u8]) {
         let datagram = match self.messenger.is_in_place() {
-            true => &*self.backend.received(self.last).data,
+            true => &*self.backend.received(self.last).data.own().unwrap_or_default(),
             false => &[],
         };
         (&mut self.messenger, self.now, datagram)
@@ -551,7 +545,7 @@ impl Driver {
                     return Ok(done(self));
                 }
                 end = limit;
-                self.hear_unreachable(now);
+                self.hear_notices(now);
             }
             // Polls left before the clock is read again.
             let mut left = looks;
@@ -649,19 +643,18 @@ impl Driver {
         let now = if fresh { now } else { self.read_clock() };
         self.looked = now;
         self.last = count - 1;
-        if self.has_link {
-            self.hand_in_records(now, count);
-            self.collect_events();
-            return Ok(count);
-        }
         for index in 0..self.last {
-            let received = self.backend.received(index);
-            self.messenger
-                .handle_datagrams(now, received.source, received.data, received.stride);
+            let Received { source, stride, data } = self.backend.received(index);
+            match data {
+                Data::Own(data) => self.messenger.handle_datagrams(now, source, data, stride),
+                Data::Shared(data) => self.messenger.handle_shared(now, source, data),
+            }
         }
-        let received = self.backend.received(self.last);
-        self.messenger
-            .handle_datagrams_in_place(now, received.source, received.data, received.stride);
+        let Received { source, stride, data } = self.backend.received(self.last);
+        match data {
+            Data::Own(data) => self.messenger.handle_datagrams_in_place(now, source, data, stride),
+            Data::Shared(data) => self.messenger.handle_shared(now, source, data),
+        }
         self.collect_events();
         Ok(count)
     }
@@ -671,20 +664,6 @@ impl Driver {
     fn postpone(&mut self) -> bool {
         self.postponed = (self.postponed + 1) % BUSY_PASSES;
         self.postponed != 0
-    }
-
-    /// Hands in a burst that may hold records of a link.
-    #[inline(never)]
-    fn hand_in_records(&mut self, now: Instant, count: usize) {
-        for index in 0..count {
-            if let Some(record) = self.backend.record(index) {
-                self.messenger.handle_record(now, record);
-                continue;
-            }
-            let received = self.backend.received(index);
-            self.messenger
-                .handle_datagrams(now, received.source, received.data, received.stride);
-        }
     }
 
     /// Begins a pass: transmits. Under steady load it handles due deadlines too, only later.
@@ -707,7 +686,7 @@ impl Driver {
     fn idle(&mut self) -> io::Result<bool> {
         let now = self.now;
         self.overdue = 0;
-        let mut any = self.hear_unreachable(now);
+        let mut any = self.hear_notices(now);
         if self.messenger.poll_timeout().is_some_and(|at| at <= now) {
             self.messenger.handle_timeout(now);
             // While a burst waits for room in the backend, the timeout is always due.
@@ -717,14 +696,19 @@ impl Driver {
         Ok(any)
     }
 
-    /// Hands in the network's reports about datagrams that could not be delivered. Returns whether there was any.
-    fn hear_unreachable(&mut self, now: Instant) -> bool {
+    /// Hands in what the backend has to say of datagrams that were sent. Returns whether there was anything.
+    fn hear_notices(&mut self, now: Instant) -> bool {
         let mut any = false;
-        while let Some(unreachable) = self.backend.poll_unreachable() {
-            self.messenger
-                .handle_unreachable(now, unreachable.address, unreachable.quoted);
+        let messenger = &mut self.messenger;
+        self.backend.poll_notices(&mut |notice| {
             any = true;
-        }
+            match notice {
+                Notice::Released(token) => messenger.handle_released(token),
+                Notice::Unreachable(Unreachable { address, quoted }) => {
+                    messenger.handle_unreachable(now, address, quoted);
+                }
+            }
+        });
         any
     }
 

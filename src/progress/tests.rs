@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    backends::{BindOptions, Received, Sent, Transmit, bind},
+    backends::{BindOptions, Sent, Transmit, bind},
     config::Config,
     forward_backend,
     reliability::Endpoint,
@@ -26,7 +26,7 @@ struct Stubborn {
 }
 
 impl Backend for Stubborn {
-    forward_backend!(self => self.inner; local_addr, receive, received, take, wait, stats);
+    forward_backend!(self => self.inner; local_addr, receive, received, wait, stats);
 
     fn name(&self) -> &'static str {
         "stubborn"
@@ -51,11 +51,11 @@ impl Backend for Stubborn {
         }
         Ok(sent)
     }
-    fn reclaim(&mut self, free: &mut dyn FnMut(u64)) {
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
         self.reclaims += 1;
         if self.reclaims.is_multiple_of(4) {
             self.count.lock().unwrap().1 += self.kept.len() as u32;
-            self.kept.drain(..).for_each(free);
+            self.kept.drain(..).map(Notice::Released).for_each(each);
         }
     }
 }
@@ -67,7 +67,7 @@ struct Lossy {
 }
 
 impl Backend for Lossy {
-    forward_backend!(self => self.inner; capabilities, local_addr, receive, received, take, wait, stats);
+    forward_backend!(self => self.inner; capabilities, local_addr, receive, received, wait, stats);
 
     fn name(&self) -> &'static str {
         "lossy"
@@ -266,7 +266,7 @@ fn busy_backends_and_kept_references() {
 struct Flooded(Box<dyn Backend>, Vec<u8>, u32);
 
 impl Backend for Flooded {
-    forward_backend!(self => self.0; capabilities, local_addr, transmit, take, wait, stats);
+    forward_backend!(self => self.0; capabilities, local_addr, transmit, wait, stats);
 
     fn name(&self) -> &'static str {
         "flooded"
@@ -280,7 +280,7 @@ impl Backend for Flooded {
         Received {
             source: SocketAddr::from(([127, 0, 0, 1], 9)),
             stride: self.1.len(),
-            data: &mut self.1,
+            data: self.1.as_mut_slice().into(),
         }
     }
 }

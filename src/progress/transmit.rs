@@ -37,8 +37,7 @@ impl Driver {
     #[inline]
     pub(super) fn transmit(&mut self, now: Instant) -> io::Result<()> {
         if self.capabilities.holds_references {
-            let messenger = &mut self.messenger;
-            self.backend.reclaim(&mut |token| messenger.handle_released(token));
+            self.hear_notices(now);
         }
         while self.transmit_next(now)? {}
         Ok(())

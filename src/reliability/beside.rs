@@ -317,9 +317,13 @@ impl PacketLayer for Beside {
         }
     }
 
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        self.network.handle_record(now, record, &mut { sink });
-        self.follow();
+    fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+        if self.memory.reaches(source) {
+            PacketLayer::handle_shared(&mut self.memory, now, source, data, sink);
+        } else {
+            self.network.handle_shared(now, source, data, &mut { sink });
+            self.follow();
+        }
     }
 
     #[inline]

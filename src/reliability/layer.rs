@@ -19,6 +19,15 @@ use crate::{
     wire::Seq,
 };
 
+/// What messages to a peer are addressed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The processor number of the peer.
+    pub processor: u32,
+    /// The number of the session that runs, or would be the next.
+    pub session: u32,
+}
+
 /// Passes the methods that every packet layer must have to the macro `$with`: getters, then commands.
 macro_rules! methods {
     ($with:ident!($($head:tt)*)) => {
@@ -122,6 +131,15 @@ macro_rules! declare {
             $($(#[$about])* fn $get(&self $(, $a: $A)*) $(-> $G)?;)*
             $($(#[$does])* fn $do(&mut self $(, $b: $B)*) $(-> $D)?;)*
 
+            /// [`processor`](PacketLayer::processor) and [`session`](PacketLayer::session) of a peer in one call, which
+            /// each message asks for.
+            fn route(&self, peer: PeerId) -> Option<Route> {
+                Some(Route {
+                    processor: self.processor(peer)?,
+                    session: self.session(peer),
+                })
+            }
+
             /// Takes in datagrams of `stride` bytes each (the last may be shorter) from `source`.
             fn handle_datagrams(
                 &mut self,
@@ -132,10 +150,12 @@ macro_rules! declare {
                 sink: &mut dyn Sink,
             );
 
-            /// Takes in a record of a link, if the layer has one. The record may lie where another process writes:
-            /// nothing of it is read twice.
-            fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-                let _ = (now, record, sink);
+            /// Takes in one datagram, or one record of a link, from memory where another process may be writing: no
+            /// byte is read twice. By default, a copy is taken in.
+            fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+                let mut data = data.to_vec();
+                let stride = data.len();
+                self.handle_datagrams(now, source, &mut data, stride, sink);
             }
 
             /// Sends a message of this session and of the usual pair of processors by a way for short messages that is no packet. `None`:
@@ -334,6 +354,15 @@ impl Layer {
         }
     }
 
+    /// [`PacketLayer::route`].
+    #[inline]
+    pub(crate) fn route(&self, peer: PeerId) -> Option<Route> {
+        match self {
+            Self::Endpoint(endpoint) => PacketLayer::route(endpoint, peer),
+            Self::Other(layer) => layer.route(peer),
+        }
+    }
+
     /// [`Endpoint::send_inline`]; no other layer has that way.
     #[inline]
     pub(crate) fn send_inline(
@@ -367,11 +396,10 @@ impl Layer {
     }
 
     #[inline]
-    pub(crate) fn handle_record<S: Sink>(&mut self, now: Instant, record: Span<'_>, sink: &mut S) {
+    pub(crate) fn handle_shared<S: Sink>(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut S) {
         match self {
-            // It has no link.
-            Self::Endpoint(_) => {}
-            Self::Other(layer) => layer.handle_record(now, record, sink),
+            Self::Endpoint(endpoint) => PacketLayer::handle_shared(endpoint, now, source, data, sink),
+            Self::Other(layer) => layer.handle_shared(now, source, data, sink),
         }
     }
 

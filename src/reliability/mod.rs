@@ -31,7 +31,7 @@ pub(crate) use endpoint::Source;
 pub use endpoint::{Endpoint, LostMessages};
 pub(crate) use flow::Sources;
 pub use flow::congestion;
-pub use layer::{Layer, PacketLayer};
+pub use layer::{Layer, PacketLayer, Route};
 pub use memory::MemoryLayer;
 
 pub use crate::id::{PeerId, SendToken};

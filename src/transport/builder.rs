@@ -216,7 +216,8 @@ impl Builder {
     /// Uses a backend that is open already.
     ///
     /// # Errors
-    /// A setting is out of its range, or a variable of the environment has no valid value.
+    /// A setting is out of its range, a variable of the environment has no valid value, or the backend needs a packet
+    /// layer that the builder has not been given ([`layer`](Self::layer), `behind_poller`).
     pub fn backend(self, backend: Box<dyn Backend>) -> Result<Transport, BuildError> {
         let processors = self.processors.clone();
         Ok(Transport::new(self.driver_on(backend)?, &processors))
@@ -238,6 +239,9 @@ impl Builder {
         }
         if self.processors.contains(&ANY_PROCESSOR) {
             return Err(BuildError::ReservedProcessor);
+        }
+        if backend.capabilities().layered && self.layer.is_none() {
+            return Err(BuildError::Layered(backend.name()));
         }
         let messenger = messenger(self.config, &*backend, &self.processors, self.layer.as_ref())?;
         event!(

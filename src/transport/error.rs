@@ -25,6 +25,10 @@ pub enum BuildError {
     NoProcessor,
     /// A processor of this transport was to have the number [`ANY_PROCESSOR`](crate::wire::ANY_PROCESSOR).
     ReservedProcessor,
+    /// The backend of this name carries what a packet layer of its own says
+    /// ([`Capabilities::layered`](crate::backends::Capabilities::layered)), and the transport was to be built without
+    /// that layer.
+    Layered(&'static str),
 }
 
 impl fmt::Display for BuildError {
@@ -48,6 +52,11 @@ impl fmt::Display for BuildError {
             }
             Self::NoProcessor => f.write_str("it needs the number of at least one processor"),
             Self::ReservedProcessor => f.write_str("no processor can have the number 0xffffffff, which means any"),
+            Self::Layered(name) => write!(
+                f,
+                "the backend {name} has a packet layer of its own: open it with `Builder::bind`, or give the layer to the \
+                 builder (`Builder::behind_poller`)"
+            ),
         }
     }
 }
@@ -61,7 +70,7 @@ impl Error for BuildError {
             Self::Environment(error) => Some(error),
             Self::Resolve(error) => Some(error),
             Self::Bind(error) => Some(error),
-            Self::NoProcessor | Self::ReservedProcessor => None,
+            Self::NoProcessor | Self::ReservedProcessor | Self::Layered(_) => None,
         }
     }
 }

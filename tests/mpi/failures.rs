@@ -40,7 +40,7 @@ impl Failing {
 }
 
 impl Backend for Failing {
-    forward_backend!(self => self.inner; capabilities, local_addr, reclaim, received, take, as_fd, stats);
+    forward_backend!(self => self.inner; capabilities, local_addr, received, stats, poll_notices, as_fd);
 
     fn name(&self) -> &'static str {
         "failing"

@@ -12,7 +12,7 @@ use std::{
 use hikyaku::{
     Config,
     backends::{
-        Backend, BackendStats, Sent, Transmit,
+        Backend, BackendStats, Neighbours, Sent, Transmit,
         udp::{UdpBackend, UdpOptions},
     },
     forward_backend,
@@ -44,8 +44,8 @@ struct Watching<B> {
 }
 
 impl<B: Backend> Backend for Watching<B> {
-    forward_backend!(self => self.inner; name, capabilities, is_link, link_beside, local_addr, reclaim, received, record, take,
-        wait, link_address, introduce, poll_unreachable, as_fd, next_deadline, stats);
+    forward_backend!(self => self.inner; name, capabilities, local_addr, received, wait, stats, poll_notices, as_fd,
+        next_deadline, neighbours);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         if self.watched.cut.load(Ordering::Relaxed) {

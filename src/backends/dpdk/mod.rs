@@ -36,11 +36,9 @@ mod whole;
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
-
-use bytes::Bytes;
 
 use self::{
     discovery::Notice,
@@ -84,27 +82,6 @@ struct Parked {
     from: u16,
     to: SocketAddr,
     packet: Packet,
-}
-
-/// The owner of a [`Bytes`] that is a packet: the buffer goes back when the last handle is dropped.
-struct Loan {
-    payload: Payload,
-    /// Counts the loans.
-    mailbox: Arc<Mailbox>,
-    /// Must be dropped after the packet.
-    _pool: Arc<Pool>,
-}
-
-impl Drop for Loan {
-    fn drop(&mut self) {
-        self.mailbox.on_loan.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl AsRef<[u8]> for Loan {
-    fn as_ref(&self) -> &[u8] {
-        self.payload.data()
-    }
 }
 
 /// A [`Backend`] on a port of DPDK.
@@ -637,7 +614,6 @@ impl DpdkBackend {
 impl Drop for DpdkBackend {
     fn drop(&mut self) {
         self.port.shared.leave(self.seat, &mut self.queues, &mut self.alone);
-        // Loans keep the mailbox alive, but no backend reads it any more.
         while self.mailbox.pop().is_some() {}
     }
 }
@@ -717,17 +693,14 @@ impl Backend for DpdkBackend {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            max_datagram: self.max_datagram,
             max_segments: self.port.shared.burst,
             max_batch: self.port.shared.burst * self.max_datagram,
             receive_buffer: self.receive_buffer(),
-            checksummed: true,
-            holds_references: false,
             ack_bytes: match self.port.shared.options.device.is_memory() {
                 true => STRIDE,
                 false => usize::MAX,
             },
-            receive_port: 0,
+            ..Capabilities::new(self.max_datagram)
         }
     }
 
@@ -755,39 +728,8 @@ impl Backend for DpdkBackend {
         Received {
             source,
             stride: data.len(),
-            data,
+            data: data.into(),
         }
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        let payload = self.slots[index].take();
-        // A backend that keeps many packets for long must not take buffers from the others.
-        if self.mailbox.on_loan.load(Ordering::Relaxed) as usize >= self.port.shared.share() {
-            self.more.copied += 1;
-            return Bytes::copy_from_slice(payload.data());
-        }
-        self.mailbox.on_loan.fetch_add(1, Ordering::Relaxed);
-        Bytes::from_owner(Loan {
-            payload,
-            mailbox: Arc::clone(&self.mailbox),
-            _pool: Arc::clone(&self.port.shared.pools.receive),
-        })
-    }
-
-    /// The port's Ethernet address.
-    fn link_address(&self) -> Vec<u8> {
-        self.host.mac.to_vec()
-    }
-
-    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        // A group address belongs to no single host.
-        if let Ok(mac) = <[u8; 6]>::try_from(link)
-            && mac[0] & 1 == 0
-            && address.ip() != self.host.addr.ip()
-        {
-            self.add_neighbour(address.ip(), mac);
-        }
-        Ok(())
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
@@ -804,6 +746,28 @@ impl Backend for DpdkBackend {
 
     fn stats(&self) -> BackendStats {
         self.stats
+    }
+
+    fn neighbours(&mut self) -> Option<&mut dyn super::Neighbours> {
+        Some(self)
+    }
+}
+
+impl super::Neighbours for DpdkBackend {
+    /// The port's Ethernet address.
+    fn link_address(&self) -> Vec<u8> {
+        self.host.mac.to_vec()
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        // A group address belongs to no single host.
+        if let Ok(mac) = <[u8; 6]>::try_from(link)
+            && mac[0] & 1 == 0
+            && address.ip() != self.host.addr.ip()
+        {
+            self.add_neighbour(address.ip(), mac);
+        }
+        Ok(())
     }
 }
 

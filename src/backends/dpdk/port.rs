@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -120,9 +120,8 @@ pub enum Steering {
 /// hands it over: each backend looks into its own queues most of the time and into all others in turn, so that no
 /// datagram is stuck in the queue of a backend that is busy.
 ///
-/// A backend that does not receive has a bounded number of datagrams waiting ([`DpdkOptions::descriptors`]) and on
-/// loan. Further ones are lost (and counted) or copied. So a flood to one backend costs the others only the time to
-/// drop it.
+/// A backend that does not receive has a bounded number of datagrams waiting ([`DpdkOptions::descriptors`]). Further
+/// ones are lost, and counted. So a flood to one backend costs the others only the time to drop it.
 #[derive(Clone)]
 pub struct DpdkPort {
     pub(super) shared: Arc<Shared>,
@@ -155,8 +154,6 @@ pub(super) struct Mailbox {
     handed_over: AtomicU64,
     /// The number of datagrams for which there was no room here.
     overflows: AtomicU64,
-    /// The number of packet buffers that the backend has lent.
-    pub(super) on_loan: AtomicU32,
 }
 
 #[derive(Default)]
@@ -183,7 +180,6 @@ impl Mailbox {
             waiting: AtomicUsize::new(0),
             handed_over: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
-            on_loan: AtomicU32::new(0),
         }
     }
 

@@ -27,8 +27,6 @@ pub struct DpdkStats {
     pub handed_over: u64,
     /// Datagrams that other backends found and dropped, because too many waited here already.
     pub overflows: u64,
-    /// Datagrams copied instead of lent, because too many buffers were on loan.
-    pub copied: u64,
     /// Datagrams dropped because their neighbour has not told its Ethernet address.
     pub unresolved: u64,
     /// Set if the other end of the link is there, as far as the port knows.
@@ -59,7 +57,6 @@ crate::table::display_as_table!(DpdkStats {
     neighbours_answered,
     handed_over,
     overflows,
-    copied,
     unresolved,
     link_up,
     port_received,

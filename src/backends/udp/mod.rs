@@ -10,8 +10,6 @@ mod sys;
 
 use std::{io, net::SocketAddr, os::fd::BorrowedFd, time::Duration};
 
-use bytes::Bytes;
-
 pub use self::socket::{Gro, UdpOptions};
 use self::{
     bulk::{Advice, Bulk},
@@ -19,8 +17,7 @@ use self::{
     sys::RawAddr,
 };
 use super::{
-    Backend, BackendStats, Capabilities, Received, Sent, Transmit, Unreachable, Wake,
-    pool::Pool,
+    Backend, BackendStats, Capabilities, Data, Notice, Received, Sent, Transmit, Wake,
     refusals::{QUOTE, Refusals},
 };
 use crate::time::Instant;
@@ -40,8 +37,7 @@ const MAX_SLICES: usize = 1024;
 
 /// A buffer of the last receive.
 struct Slot {
-    /// `None` once taken.
-    buffer: Option<Box<[u8]>>,
+    buffer: Box<[u8]>,
     len: usize,
     stride: usize,
     source: SocketAddr,
@@ -62,7 +58,6 @@ pub struct UdpBackend {
     bulk: Bulk,
     slots: Vec<Slot>,
     filled: usize,
-    pool: Pool,
     /// Where small gather lists are copied together.
     scratch: Vec<u8>,
     /// The last destination, in Rust's form and in the kernel's.
@@ -116,7 +111,6 @@ impl UdpBackend {
             bulk: Bulk::default(),
             slots: Vec::new(),
             filled: 0,
-            pool: Pool::new(2 * MAX_SLOTS),
             scratch: Vec::with_capacity(COPY),
             destination: (addr, RawAddr::new(addr)),
             refusals: Refusals::default(),
@@ -308,7 +302,8 @@ impl UdpBackend {
     fn receive_one(&mut self) -> io::Result<Option<usize>> {
         if self.filled == self.slots.len() {
             self.slots.push(Slot {
-                buffer: None,
+                // Zeroed pages come from the kernel as they are touched, so large buffers cost nothing in advance.
+                buffer: vec![0; BUFFER].into_boxed_slice(),
                 len: 0,
                 stride: 0,
                 source: self.socket.local(),
@@ -316,7 +311,7 @@ impl UdpBackend {
         }
         for _ in 0..MAX_USELESS {
             let slot = &mut self.slots[self.filled];
-            let buffer = slot.buffer.get_or_insert_with(|| self.pool.get(BUFFER));
+            let buffer = &mut slot.buffer;
             let mut from = RawAddr::empty();
             self.stats.receive_calls += 1;
             let result = if self.gro_on {
@@ -361,18 +356,15 @@ impl Backend for UdpBackend {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            max_datagram: self.max_datagram,
             max_segments: self.max_segments,
             max_batch: self.max_batch(),
             receive_buffer: self.receive_buffer,
-            checksummed: true,
-            holds_references: false,
-            ack_bytes: usize::MAX,
             receive_port: if self.sender.is_some() {
                 self.local_addr().port()
             } else {
                 0
             },
+            ..Capabilities::new(self.max_datagram)
         }
     }
 
@@ -444,18 +436,11 @@ impl Backend for UdpBackend {
 
     fn received(&mut self, index: usize) -> Received<'_> {
         let slot = &mut self.slots[..self.filled][index];
-        let buffer = slot.buffer.as_mut().expect("the buffer has been taken");
         Received {
             source: slot.source,
             stride: slot.stride,
-            data: &mut buffer[..slot.len],
+            data: Data::Own(&mut slot.buffer[..slot.len]),
         }
-    }
-
-    fn take(&mut self, index: usize) -> Bytes {
-        let slot = &mut self.slots[..self.filled][index];
-        let buffer = slot.buffer.take().expect("the buffer has been taken");
-        self.pool.lend(buffer, slot.len)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
@@ -477,8 +462,8 @@ impl Backend for UdpBackend {
         })
     }
 
-    fn poll_unreachable(&mut self) -> Option<Unreachable<'_>> {
-        self.refusals.pop()
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        self.refusals.report(each);
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -531,7 +516,8 @@ mod tests {
                 b.wait(None).unwrap();
                 for index in 0..b.receive(Instant::ZERO, 8).unwrap() {
                     let received = b.received(index);
-                    got.extend(received.data.chunks(received.stride).map(<[u8]>::to_vec));
+                    let data = received.data.to_vec();
+                    got.extend(data.chunks(received.stride).map(<[u8]>::to_vec));
                 }
             }
             assert_eq!(got, data.chunks(100).collect::<Vec<_>>());

@@ -127,19 +127,23 @@ impl Unconnected {
         self.driver.local_addr()
     }
 
-    /// What the other processes must know besides the address: [`Backend::link_address`].
+    /// What the other processes must know besides the address ([`Neighbours::link_address`]); often nothing.
     #[must_use]
-    pub fn link_address(&self) -> Vec<u8> {
-        self.driver.backend().link_address()
+    pub fn link_address(&mut self) -> Vec<u8> {
+        let neighbours = self.driver.neighbours();
+        neighbours.map_or_else(Vec::new, |neighbours| neighbours.link_address())
     }
 
     /// Passes on the [`link_address`](Self::link_address) of the process at `address`, so that the backend need not ask
     /// the network for it.
     ///
     /// # Errors
-    /// The process can not be reached with that link address: [`Backend::introduce`].
+    /// The process can not be reached with that link address: [`Neighbours::introduce`].
     pub fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        self.driver.introduce(address, link)
+        match self.driver.neighbours() {
+            Some(neighbours) => neighbours.introduce(address, link),
+            None => Ok(()),
+        }
     }
 
     /// Connects the processes of a job: `addresses[i]` is the address of process `i`. All of them must be open by then:

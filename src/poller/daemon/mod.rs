@@ -26,6 +26,7 @@
 //! [`default_socket`] is in a folder that only its owner can use.
 
 mod error;
+mod options;
 mod place;
 mod rank;
 mod table;
@@ -40,7 +41,6 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
     },
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -49,12 +49,13 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 pub use self::{
     error::StartError,
+    options::PollerOptions,
     place::default_socket,
     table::{PollerStats, Reason},
 };
 use self::{
     place::{Lock, listen, lock_device, lock_socket},
-    rank::{Local, Net, Rank, Thrown},
+    rank::{Local, Net, PATIENCE, Rank, Thrown},
     table::Table,
 };
 use super::{
@@ -64,7 +65,7 @@ use super::{
 use crate::{
     backends::{
         Backend,
-        dpdk::{DpdkOptions, DpdkPort, DpdkStats, Lending, Pools, lending_size},
+        dpdk::{DpdkPort, DpdkStats, Lending, Pools, lending_size},
     },
     config::Config,
     progress::{Clock, random, random_key},
@@ -83,48 +84,12 @@ const NAP: Duration = Duration::from_micros(50);
 const BURSTS: usize = 4;
 /// Datagrams per burst.
 const BUDGET: usize = 32;
-/// Time that a process has for its first message, and that an endpoint stays after its process has said goodbye, ns.
-const PATIENCE: u64 = 2_000_000_000;
 /// First of the UDP ports that are allocated.
 const FIRST_PORT: u16 = 49_152;
 /// Marks a UDP port without a process.
 const NOBODY: u16 = u16::MAX;
 /// Most processes at a time.
 const MOST: usize = 4_096;
-
-/// Settings of a [`Poller`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct PollerOptions {
-    /// The port.
-    pub dpdk: DpdkOptions,
-    /// Its address, which no interface of the kernel has.
-    pub address: IpAddr,
-    /// Path of the socket to which processes connect.
-    pub socket: PathBuf,
-    /// Buffers for received packets: 512 to 1,048,576, and four times the descriptors of all queues at least. Default
-    /// 8,192.
-    pub buffers: u32,
-    /// How long to poll while nothing happens, before sleeping for moments. `None`: for ever. Default 1 ms.
-    pub spin: Option<Duration>,
-    /// Most peers of one process: 1 to 1,048,575, default 65,536.
-    pub most_peers: u32,
-}
-
-impl PollerOptions {
-    /// The defaults.
-    #[must_use]
-    pub fn new(dpdk: DpdkOptions, address: IpAddr, socket: PathBuf) -> Self {
-        Self {
-            dpdk,
-            address,
-            socket,
-            buffers: 8_192,
-            spin: Some(Duration::from_millis(1)),
-            most_peers: 1 << 16,
-        }
-    }
-}
 
 /// A process that has connected and has not sent its first message yet.
 struct Visitor {

@@ -18,7 +18,7 @@ use rustix::{
     process::geteuid,
 };
 
-use super::{PollerOptions, StartError};
+use super::{error::StartError, options::PollerOptions};
 use crate::environment::Environment;
 
 /// Name of the socket in the folder for it.

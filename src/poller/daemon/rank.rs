@@ -14,10 +14,7 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 
-use super::{
-    PATIENCE,
-    table::{Person, Reason},
-};
+use super::table::{Person, Reason};
 use crate::{
     backends::{
         Backend, Sent,
@@ -35,6 +32,8 @@ use crate::{
     time::Instant,
 };
 
+/// Time that a process has for its first message, and that an endpoint stays after its process has said goodbye, ns.
+pub(super) const PATIENCE: u64 = 2_000_000_000;
 /// Packets up to this size are copied, which costs less than a loan; bytes.
 const SMALL: usize = 256;
 /// Bytes of a process's ring that are kept free for reports.

@@ -9,13 +9,14 @@ use core::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::{LINK, ProxyEndpoint};
+use super::{ProxyEndpoint, record::LINK};
 use crate::{
     config::Config,
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Payload, Sink, Target, Verdict,
+        Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Payload, Route, Sink, Target,
+        Verdict,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -240,6 +241,11 @@ impl PacketLayer for DualPath {
         self.eager.session(peer)
     }
 
+    #[inline]
+    fn route(&self, peer: PeerId) -> Option<Route> {
+        self.eager.route(peer)
+    }
+
     fn down(&self, peer: PeerId) -> Option<PeerError> {
         self.eager.down(peer)
     }
@@ -426,7 +432,7 @@ impl PacketLayer for DualPath {
         sink: &mut dyn Sink,
     ) {
         if source == LINK {
-            return self.handle_record(now, Span::new(data), sink);
+            return self.handle_shared(now, source, Span::new(data), sink);
         }
         self.now = self.now.max(now);
         if self.eager.knows(&source) {
@@ -463,9 +469,12 @@ impl PacketLayer for DualPath {
     }
 
     #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
+    fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+        if source != LINK {
+            return self.handle_datagrams(now, source, &mut data.to_vec(), data.len(), sink);
+        }
         self.now = self.now.max(now);
-        self.eager.handle_record(now, record, sink);
+        self.eager.handle_shared(now, source, data, sink);
         self.follow();
     }
 }

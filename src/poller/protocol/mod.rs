@@ -38,7 +38,6 @@ mod tests;
 pub use self::{
     dual::DualPath,
     proxy::ProxyEndpoint,
-    record::{DELIVERY, REPORT},
+    record::{DELIVERY, LINK, REPORT},
     server::{Broken, ProxyServer},
 };
-pub use crate::id::LINK;

@@ -11,15 +11,15 @@ use core::net::SocketAddr;
 use bytes::Bytes;
 
 use super::{
-    LINK, REPORT,
     record::{self, IMMEDIATE, Kind, MATCHED, NEW, Record, TOLD},
+    record::{LINK, REPORT},
 };
 use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Payload, Sink,
+        Burst, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Payload, Route, Sink,
         Sources, Target,
     },
     span::Span,
@@ -367,6 +367,14 @@ impl PacketLayer for ProxyEndpoint {
         self.peers.get(peer.index()).map_or(0, |p| p.session)
     }
 
+    #[inline]
+    fn route(&self, peer: PeerId) -> Option<Route> {
+        self.peers.get(peer.index()).map(|p| Route {
+            processor: p.processor,
+            session: p.session,
+        })
+    }
+
     fn down(&self, peer: PeerId) -> Option<PeerError> {
         self.down.get(&peer.0).copied()
     }
@@ -615,7 +623,9 @@ impl PacketLayer for ProxyEndpoint {
         self.now = self.now.max(now);
         let Some(piece) = self.queue.pop_front() else {
             // Somebody may wait for this memory.
-            self.current = Bytes::new();
+            if !self.current.is_empty() {
+                self.current = Bytes::new();
+            }
             return false;
         };
         burst.begin(LINK);
@@ -650,7 +660,7 @@ impl PacketLayer for ProxyEndpoint {
     }
 
     #[inline]
-    fn handle_record(&mut self, now: Instant, record: Span<'_>, sink: &mut dyn Sink) {
-        self.read_record(now, record, sink);
+    fn handle_shared(&mut self, now: Instant, _: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+        self.read_record(now, data, sink);
     }
 }

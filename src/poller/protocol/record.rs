@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 use core::{
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -18,6 +18,8 @@ use crate::{
     error::PeerError,
 };
 
+/// Stands for the other end of the link, where records go to and come from: no peer has this address.
+pub const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Bytes before the packet in a record that delivers one.
 pub const DELIVERY: usize = 16;
 /// Bytes of every other report, and of a command without its payload.

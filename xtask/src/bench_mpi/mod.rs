@@ -10,23 +10,13 @@ mod report;
 use std::{collections::BTreeMap, time::Instant};
 
 use self::{
-    peers::Peer,
-    report::{Format, Report},
+    peers::{Case, Peer},
+    report::{Format, Report, Row},
 };
-use crate::shell::{self, Cmd};
+use crate::shell::Cmd;
 
 /// A peer that has failed so often is not tried any more, so that one that hangs does not take for ever.
 const MAX_FAILED: usize = 3;
-
-/// What is measured: a program's operation, with so many ranks.
-struct Case {
-    operation: &'static str,
-    ranks: u32,
-    iterations: u32,
-    sizes: &'static [u32],
-    turns: usize,
-    peers: &'static [Peer],
-}
 
 const PAIR: Case = Case {
     operation: "latency",
@@ -79,16 +69,6 @@ const CASES: [Case; 10] = [
     collective("alltoall", 4, 300, &[64 << 10]),
     collective("barrier", 2, 1_000, &[0]),
 ];
-
-/// One size of one case: of each peer the figure of each turn, where there is one.
-struct Row {
-    operation: &'static str,
-    ranks: u32,
-    size: u32,
-    unit: &'static str,
-    /// Of this project first.
-    figures: Vec<(Peer, Vec<Option<f64>>)>,
-}
 
 struct Options {
     format: Format,
@@ -245,44 +225,4 @@ fn unit(operation: &str, size: u32) -> (&'static str, Figure) {
         "bandwidth" => ("MB/s", |size, nanos| f64::from(size) * 1e3 / nanos),
         _ => ("µs", |_, nanos| nanos / 1e3),
     }
-}
-
-impl Row {
-    /// Of each peer: the median, and the median of the turns' ratios of this project's figure to it.
-    fn summary(&self) -> Vec<(Peer, Option<f64>, Option<f64>)> {
-        let ours = &self.figures[0].1;
-        let one = |(peer, theirs): &(Peer, Vec<Option<f64>>)| {
-            let ratios = ours
-                .iter()
-                .zip(theirs)
-                .filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?));
-            (*peer, median(theirs.iter().flatten().copied()), median(ratios))
-        };
-        self.figures.iter().map(one).collect()
-    }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        len if len % 2 == 1 => Some(values[middle]),
-        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
-    }
-}
-
-/// Runs a command that prints nothing of interest.
-fn build(command: &Cmd) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{command}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr)))
-}
-
-/// Where the program of a path below cargo's target directory is.
-fn target(path: &str) -> String {
-    shell::target_dir().join(path).display().to_string()
 }

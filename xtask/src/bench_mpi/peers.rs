@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fs};
 
-use super::{Case, build as run, target};
 use crate::shell::{self, Cmd};
 
 /// A program that takes longer has met a fault.
@@ -22,6 +21,16 @@ pub(super) enum Peer {
     OpenMpiSpinning,
     /// The crate mpi-rs, over TCP.
     MpiRs,
+}
+
+/// What is measured: a program's operation, with so many ranks.
+pub(super) struct Case {
+    pub(super) operation: &'static str,
+    pub(super) ranks: u32,
+    pub(super) iterations: u32,
+    pub(super) sizes: &'static [u32],
+    pub(super) turns: usize,
+    pub(super) peers: &'static [Peer],
 }
 
 impl Peer {
@@ -142,4 +151,18 @@ fn open_mpi() -> Result<(), String> {
     }
     fs::create_dir_all(shell::target_dir()).map_err(|error| error.to_string())?;
     run(&Cmd::parse("mpicc.openmpi -O2 -o").args([&target("osu-openmpi"), "xtask/peers/osu.c"]))
+}
+
+/// Runs a command that prints nothing of interest.
+fn run(command: &Cmd) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Where the program of a path below cargo's target directory is.
+fn target(path: &str) -> String {
+    shell::target_dir().join(path).display().to_string()
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs};
 
-use super::{Row, peers::Peer};
+use super::peers::Peer;
 use crate::shell::{self, Cmd};
 
 const DOCUMENT: &str = "docs/measured/benchmarks.md";
@@ -25,6 +25,42 @@ impl Format {
             "markdown" => Some(Self::Markdown),
             _ => None,
         }
+    }
+}
+
+/// One size of one case: of each peer the figure of each turn, where there is one.
+pub(super) struct Row {
+    pub(super) operation: &'static str,
+    pub(super) ranks: u32,
+    pub(super) size: u32,
+    pub(super) unit: &'static str,
+    /// Of this project first.
+    pub(super) figures: Vec<(Peer, Vec<Option<f64>>)>,
+}
+
+impl Row {
+    /// Of each peer: the median, and the median of the turns' ratios of this project's figure to it.
+    fn summary(&self) -> Vec<(Peer, Option<f64>, Option<f64>)> {
+        let ours = &self.figures[0].1;
+        let one = |(peer, theirs): &(Peer, Vec<Option<f64>>)| {
+            let ratios = ours
+                .iter()
+                .zip(theirs)
+                .filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?));
+            (*peer, median(theirs.iter().flatten().copied()), median(ratios))
+        };
+        self.figures.iter().map(one).collect()
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        len if len % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
     }
 }
 

@@ -163,12 +163,6 @@ impl Payload {
     }
 
     #[inline]
-    pub(in crate::backends::dpdk) fn data(&self) -> &[u8] {
-        // SAFETY: so many bytes of our packet, which stay where they are.
-        unsafe { slice::from_raw_parts(self.data, self.len()) }
-    }
-
-    #[inline]
     pub(in crate::backends::dpdk) fn data_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `data`, and `self` is borrowed for writing.
         unsafe { slice::from_raw_parts_mut(self.data, self.len()) }
