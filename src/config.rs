@@ -125,7 +125,8 @@ pub struct Config {
     pub initial_rto: Duration,
     /// Smallest retransmission time-out. 10 µs to 10 s; default 200 µs.
     pub min_rto: Duration,
-    /// Largest retransmission time-out after back-off. `min_rto` to 60 s; default 200 ms.
+    /// Largest retransmission time-out after back-off, unless twice the time-out that follows from the round trip is
+    /// more. `min_rto` to 60 s; default 200 ms.
     pub max_rto: Duration,
     /// A peer is dead only after this many unanswered resends in a row … 1 to 1,000; default 8.
     pub retry_limit: u16,

@@ -35,6 +35,8 @@ pub struct Stats {
     pub lost_by_nack: u64,
     /// Packets found lost by time-out.
     pub lost_by_timeout: u64,
+    /// Time-outs undone: what had been sent before was acknowledged, and not what was sent again.
+    pub spurious_timeouts: u64,
     /// Tail-loss probes sent.
     pub probes: u64,
     /// Acknowledgements sent alone.
@@ -86,6 +88,7 @@ impl Stats {
             lost_by_order,
             lost_by_nack,
             lost_by_timeout,
+            spurious_timeouts,
             probes,
             acks_alone,
             nacks_sent,

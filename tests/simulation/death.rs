@@ -220,3 +220,23 @@ fn watching_can_be_stopped() {
         assert_eq!(world.downs(0), []);
     });
 }
+
+/// A fault that eats a counted number of datagrams eats the packets that are sent again as well, one by one.
+#[test]
+fn living_peer_survives_a_counted_burst_of_losses() {
+    scenario("death::living_peer_survives_a_counted_burst_of_losses", 8, |seed| {
+        let mut world = three(seed);
+        let mut left = 50;
+        world.filter = Some(Box::new(move |from, to, _| {
+            let lost = left > 0 && (from, to) == (0, 1);
+            left -= i32::from(lost);
+            !lost
+        }));
+        let mut job = Job::new([10, 1_000, 30_000, 200_000][seed as usize % 4]);
+        job.shared = seed % 3 == 0;
+        world.send(0, 1, job);
+        world.finish(Duration::from_secs(20));
+        assert_eq!(world.downs(0), []);
+        assert_eq!(world.model.received(), 4);
+    });
+}

@@ -14,6 +14,8 @@ mod dse;
 mod exactly_once;
 mod harness;
 mod liar;
+mod long_path;
+mod lost_acks;
 mod misbehaviour;
 mod mtu;
 mod ops;

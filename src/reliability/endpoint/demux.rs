@@ -216,7 +216,7 @@ impl Endpoint {
         let base = &arrival.base;
         let index = self.activate(flow);
         if base.sequence != self.flows[flow as usize].expected()
-            && let Some(reason) = self.refuse(index, base)
+            && let Some(reason) = self.refuse(index, base, arrival.flags)
         {
             return Err(reason);
         }
@@ -306,12 +306,16 @@ impl Endpoint {
 
     /// A packet that is not the next one: why it is not even looked at, if so.
     #[cold]
-    fn refuse(&mut self, index: u32, base: &Base) -> Option<DropReason> {
+    fn refuse(&mut self, index: u32, base: &Base, flags: Flags) -> Option<DropReason> {
         let active = &self.actives[index as usize];
         let ahead = base.sequence.distance(self.flows[active.flow as usize].expected());
         if ahead >= MAX_WINDOW_PACKETS.into() || active.receive.has_arrived(base.sequence) {
             // Old or double: our acknowledgement was lost. (Or far ahead: then it is no honest packet.)
             let duplicate = ahead >= 1 << 31 || ahead < MAX_WINDOW_PACKETS.into();
+            // The network doubles packets too, but what a peer sends again asks for an acknowledgement.
+            if duplicate && flags.contains(Flags::ACK_REQUEST) {
+                self.actives[index as usize].receive.note_lost_acknowledgement();
+            }
             self.acknowledge_now(index);
             return Some(if duplicate {
                 DropReason::Duplicate

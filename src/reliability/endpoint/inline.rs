@@ -72,8 +72,12 @@ impl Endpoint {
         self.stats.packets_sent += 1;
         self.stats.payload_sent += data.len() as u64;
         active.last_use = now;
-        active.receive.note_acknowledged();
+        let repeats = active.receive.note_acknowledged();
         active.deadlines.stop(Timer::Ack);
+        if repeats {
+            let at = now + self.times.repetition();
+            active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
+        }
         active.deadlines.arm(&mut self.heap, index, Timer::Rto, at);
         self.hold(burst);
         true

@@ -85,6 +85,11 @@ struct Times {
 }
 
 impl Times {
+    /// Between repetitions of an acknowledgement, ns.
+    pub(super) fn repetition(&self) -> u64 {
+        self.ack_delay.max(self.min_rto)
+    }
+
     /// Retransmission time-out of a flow without back-off, ns.
     #[inline]
     pub(super) fn rto(&self, flow: &Flow, peer: &Peer) -> u64 {

@@ -41,6 +41,10 @@ impl Endpoint {
             released.bytes += self.apply_bitmap(index, packet);
         }
         if released.bytes > 0 {
+            let active = &mut self.actives[index as usize];
+            let echo = packet.timestamp().map_or(0, |stamp| stamp.echo);
+            let was_spurious = active.send.judge_timeout(&self.flows[flow as usize], echo);
+            self.stats.spurious_timeouts += u64::from(was_spurious);
             self.on_delivered(index, &released, packet);
         }
         if self.actives[index as usize].send.has_gaps() {

@@ -3,7 +3,6 @@
 use super::Endpoint;
 use crate::{
     config::Recovery,
-    prng::mix,
     reliability::{
         Burst,
         extensions::{finish_extensions, open_of},
@@ -256,8 +255,11 @@ impl Endpoint {
     fn acknowledged(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         active.last_use = self.now;
-        active.receive.note_acknowledged();
+        let repeats = active.receive.note_acknowledged();
         active.deadlines.stop(Timer::Ack);
+        if repeats {
+            active.deadlines.set(Timer::Ack, self.now + self.times.repetition());
+        }
     }
 
     /// The window that a peer gets on each of its flows: its flows divide its share.
@@ -358,25 +360,6 @@ impl Endpoint {
             .deadlines
             .set(Timer::Mtu, self.now + patience);
         self.write_plain(&header, checksum, None, usize::from(size), burst);
-    }
-
-    /// Retransmission time-out of a flow with its back-off, ns.
-    #[inline]
-    pub(super) fn rto(&self, index: u32) -> u64 {
-        let active = &self.actives[index as usize];
-        let flow = &self.flows[active.flow as usize];
-        let peer = &self.peers[flow.peer as usize];
-        let timeout = self.times.rto(flow, peer);
-        // The first repetition is a probe and comes at the plain time-out; only then it backs off.
-        let backoff = u32::from(active.send.timeouts().saturating_sub(1)).min(20);
-        if backoff == 0 {
-            return timeout;
-        }
-        let backed_off = (timeout << backoff).min(self.times.max_rto.max(timeout));
-        // Subtract a random part of up to a quarter: senders whose packets collided in a full queue must not collide
-        // there again.
-        let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(active.send.timeouts())) >> 56;
-        backed_off - (backed_off >> 10) * chance
     }
 
     /// Acknowledges the packets of the peer's other flows, which must reach it before the goodbye.

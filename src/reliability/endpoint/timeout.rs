@@ -4,6 +4,7 @@ use super::Endpoint;
 use crate::{
     error::PeerError,
     events::event,
+    prng::mix,
     reliability::{
         flow::{BLACK_HOLE, NONE, Step},
         peer::Phase,
@@ -14,6 +15,9 @@ use crate::{
 
 /// Being called this much later than asked for means that this side did not run, ns.
 const LATE: u64 = 10_000_000;
+/// So many packets go to a silent peer, one after the other, in the last quarter of its time, unless a round trip takes
+/// longer than the time between them. A fault that eats 50 datagrams and no more must not look like a death.
+const LAST_PROBES: u64 = 48;
 
 impl Endpoint {
     /// Does the work due at `now`. Call it at the time that [`poll_timeout`](Self::poll_timeout) returned, after
@@ -129,7 +133,9 @@ impl Endpoint {
         }
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        active.send.on_timeout(flow, self.config.recovery, &mut self.stats);
+        active
+            .send
+            .on_timeout(flow, self.now, self.config.recovery, &mut self.stats);
         if timeouts == BLACK_HOLE {
             self.leave_black_hole(index);
         }
@@ -176,15 +182,51 @@ impl Endpoint {
         true
     }
 
+    /// How long the peer of a flow has been silent although it was asked, and how long it may be, ns.
+    fn silence(&self, index: u32) -> (u64, u64) {
+        let active = &self.actives[index as usize];
+        let p = &self.peers[self.flows[active.flow as usize].peer as usize];
+        let asked_or_heard = p.last_heard.max(active.send.waiting_since());
+        let limit = if p.confirmed { self.times.death } else { self.times.open };
+        (self.active_now().saturating_sub(asked_or_heard), limit)
+    }
+
+    /// Retransmission time-out of a flow with its back-off, ns.
+    #[inline]
+    pub(super) fn rto(&self, index: u32) -> u64 {
+        let active = &self.actives[index as usize];
+        let flow = &self.flows[active.flow as usize];
+        let timeout = self.times.rto(flow, &self.peers[flow.peer as usize]);
+        // The first repetition is a probe and comes at the plain time-out; only then it backs off.
+        match active.send.timeouts() {
+            0 | 1 => timeout,
+            timeouts => self.back_off(index, timeout, timeouts),
+        }
+    }
+
+    /// `timeout` after so many time-outs in a row, ns.
+    #[cold]
+    fn back_off(&self, index: u32, timeout: u64, timeouts: u16) -> u64 {
+        // Where a round trip takes longer than the largest time-out, that is too small for a back-off.
+        let most = self.times.max_rto.max(2 * timeout);
+        let backed_off = (timeout << u32::from(timeouts - 1).min(20)).min(most);
+        // Subtract a random part of up to a quarter: senders whose packets collided in a full queue must not collide
+        // there again.
+        let chance = mix(self.epoch ^ u64::from(index) << 32 ^ u64::from(timeouts)) >> 56;
+        let next = backed_off - (backed_off >> 10) * chance;
+        let (silence, limit) = self.silence(index);
+        if silence < limit / 4 * 3 {
+            return next;
+        }
+        next.min((limit / 4 / LAST_PROBES).max(timeout))
+    }
+
     /// Buries the peer if it has been asked often enough and been silent long enough.
     fn give_up(&mut self, index: u32) -> bool {
         let active = &self.actives[index as usize];
         let peer = self.flows[active.flow as usize].peer;
         let p = &self.peers[peer as usize];
-        let limit = if p.confirmed { self.times.death } else { self.times.open };
-        let silence = self
-            .active_now()
-            .saturating_sub(p.last_heard.max(active.send.waiting_since()));
+        let (silence, limit) = self.silence(index);
         if active.send.timeouts() <= self.config.retry_limit || silence < limit {
             return false;
         }

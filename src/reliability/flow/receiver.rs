@@ -32,7 +32,19 @@ pub(crate) struct Receiver {
     stamp_at: u64,
     /// The last period in which placements were received ([`Placers`](super::window::Placers)); 0: none.
     placed: u64,
+    /// Acknowledgements are seen to be lost: they go 2 to the power of this times as often, and each is repeated until
+    /// it has gone as many times.
+    urgency: u8,
+    /// So many repetitions are left of the last acknowledgement.
+    repetitions: u8,
+    /// Acknowledgements that were written since `urgency` changed.
+    calm: u8,
 }
+
+/// Most that [`Receiver::urgency`] can be: an acknowledgement goes 32 times, which outlasts 90 % of loss.
+const MAX_URGENCY: u8 = 5;
+/// After so many acknowledgements without a sign of loss, half as many are enough.
+const CALM: u8 = 128;
 
 /// A timestamp is echoed for so long, ns: beyond, its 32 bits could be mistaken.
 const STAMP_AGE: u64 = 1_000_000_000;
@@ -151,8 +163,8 @@ impl Receiver {
     #[inline]
     pub(crate) fn is_due(&self, flags: Flags, config: &Config, bytes: u32) -> bool {
         flags.contains(Flags::ACK_REQUEST)
-            || self.unacked_bytes >= bytes
-            || self.unacked_packets >= u32::from(config.window_packets).div_ceil(4).max(2)
+            || self.unacked_bytes >= bytes >> self.urgency
+            || self.unacked_packets >= u32::from(config.window_packets).div_ceil(4).max(2) >> self.urgency
     }
 
     /// The peer begins anew; nothing has arrived.
@@ -246,12 +258,37 @@ impl Receiver {
         asks
     }
 
-    /// An acknowledgement has been written.
+    /// The peer has sent something again that has arrived: it does not get our acknowledgements, or not in time
+    /// (RFC 9000, 13.2; RFC 5681, 4.2 has one for every two packets).
+    pub(crate) fn note_lost_acknowledgement(&mut self) {
+        self.urgency = (self.urgency + 1).min(MAX_URGENCY);
+        self.repetitions = 1 << self.urgency;
+        self.calm = 0;
+    }
+
+    /// An acknowledgement has been written. Returns whether it is to be repeated if nothing new comes.
     #[inline]
-    pub(crate) fn note_acknowledged(&mut self) {
+    pub(crate) fn note_acknowledged(&mut self) -> bool {
+        let news = self.unacked_packets > 0;
         self.ack_now = false;
         self.unacked_bytes = 0;
         self.unacked_packets = 0;
+        self.urgency > 0 && self.repeat(news)
+    }
+
+    /// `news`: the acknowledgement was the first of something.
+    #[cold]
+    fn repeat(&mut self, news: bool) -> bool {
+        self.calm += 1;
+        if self.calm >= CALM {
+            self.urgency -= 1;
+            self.calm = 0;
+        }
+        if news {
+            self.repetitions = 1 << self.urgency;
+        }
+        self.repetitions = self.repetitions.saturating_sub(1);
+        self.repetitions > 0
     }
 
     /// A packet of its own has been written, with credit, and the request if there was one.

@@ -28,6 +28,14 @@ use crate::{prefetch::Locate, wire::Seq};
 /// Time-outs in a row after which a flow has one packet in flight at most, which has to prove that the path is alive.
 const CAREFUL: u16 = 2;
 
+/// The state before the first of some time-outs in a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Undo {
+    /// When it was, ns.
+    at: u64,
+    congestion: AnyController,
+}
+
 /// The sending half.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
@@ -77,6 +85,8 @@ pub(crate) struct Sender {
     waiting: bool,
     /// One packet may pass although the window is full.
     probe: bool,
+    /// What the last time-outs have changed, until it is known whether they were spurious.
+    undo: Option<Undo>,
     /// Ask for an acknowledgement with the next packet, or by an empty one.
     want_ack: bool,
     ask_alone: bool,
@@ -111,6 +121,7 @@ impl Sender {
             reordering: false,
             waiting: false,
             probe: false,
+            undo: None,
             want_ack: false,
             ask_alone: false,
             went_back: (next, 0),

@@ -9,7 +9,7 @@ use super::{
         resident::Flow,
         source::{Freed, Sources, charge},
     },
-    Sender,
+    Sender, Undo,
 };
 use crate::{
     config::{Config, Recovery},
@@ -311,6 +311,15 @@ impl Sender {
         self.packets_in_flight -= 1;
     }
 
+    /// `seq` was taken for lost and is not.
+    fn mark_found(&mut self, seq: Seq) {
+        let len = u32::from(self.record(seq).len);
+        self.lost.clear(seq);
+        self.lost_count -= 1;
+        self.bytes_in_flight += len;
+        self.packets_in_flight += 1;
+    }
+
     /// Everything unacknowledged is to be sent again; gives how many packets that newly are.
     pub(crate) fn mark_all_lost(&mut self, next: Seq) -> u64 {
         let mut seq = self.una;
@@ -323,6 +332,32 @@ impl Sender {
             }
         }
         lost
+    }
+
+    /// Something is acknowledged, perhaps after a time-out; `echo`: the timestamp that comes with it, or 0. Returns
+    /// whether the time-out was spurious and is undone.
+    #[inline]
+    pub(crate) fn judge_timeout(&mut self, flow: &Flow, echo: u32) -> bool {
+        self.undo.is_some() && self.judge(flow, echo)
+    }
+
+    /// If the peer had not received anything yet that was sent after the time-out, nothing was lost but the patience
+    /// (the Eifel algorithm: RFC 3522), and the time-outs are undone (RFC 4015): packets that have not been sent again
+    /// are in flight as before, and the window is as before.
+    #[cold]
+    fn judge(&mut self, flow: &Flow, echo: u32) -> bool {
+        let Some(undo) = self.undo.take() else { return false };
+        let before = (undo.at as u32).wrapping_sub(echo) as i32 > 0;
+        if echo == 0 || !before {
+            return false;
+        }
+        self.congestion = undo.congestion;
+        let mut from = self.una;
+        while let Some(seq) = self.lost.first_set(from, flow.send_next) {
+            self.mark_found(seq);
+            from = seq.plus(1);
+        }
+        true
     }
 
     // ---- losses
@@ -404,9 +439,15 @@ impl Sender {
     }
 
     /// Nothing was acknowledged for so many time-outs in a row: the last packet, or all, are to be sent again.
-    pub(crate) fn on_timeout(&mut self, flow: &Flow, recovery: Recovery, stats: &mut Stats) {
+    pub(crate) fn on_timeout(&mut self, flow: &Flow, now: u64, recovery: Recovery, stats: &mut Stats) {
         let next = flow.send_next;
         self.probe = true;
+        if self.timeouts == 1 {
+            self.undo = Some(Undo {
+                at: now,
+                congestion: self.congestion,
+            });
+        }
         if self.timeouts == 1 && recovery == Recovery::SelectiveRepeat {
             // Tail-loss probe (RFC 8985, 7): the last packet again. Its acknowledgement shows all gaps.
             let mut last = next.minus(1);

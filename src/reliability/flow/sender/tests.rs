@@ -210,11 +210,11 @@ fn the_first_time_out_is_a_probe_and_the_next_is_not() {
     let mut half = Half::launch(3);
     assert_eq!(half.send.count_timeout(), 1);
     half.send
-        .on_timeout(&half.flow, Recovery::SelectiveRepeat, &mut half.stats);
+        .on_timeout(&half.flow, half.now, Recovery::SelectiveRepeat, &mut half.stats);
     assert_eq!(half.fill(), [(2, true)], "the last packet");
     assert_eq!(half.send.count_timeout(), 2);
     half.send
-        .on_timeout(&half.flow, Recovery::SelectiveRepeat, &mut half.stats);
+        .on_timeout(&half.flow, half.now, Recovery::SelectiveRepeat, &mut half.stats);
     assert_eq!((half.stats.probes, half.stats.lost_by_timeout), (1, 3));
     assert_eq!(half.fill(), [(0, true)], "one packet proves that the path is alive");
     assert_eq!(half.fill(), []);
@@ -245,4 +245,22 @@ fn returns_go_before_data_and_find_no_room_in_the_end() {
     }
     let packets = half.fill().len();
     assert_eq!(packets as u32, returns.min(64));
+}
+
+#[test]
+fn a_spurious_time_out_is_undone() {
+    for (echo, undone) in [(999, true), (1_000, false), (0, false)] {
+        let mut half = Half::launch(3);
+        let (window, in_flight) = (half.send.window(), half.send.in_flight());
+        for _ in 0..2 {
+            half.send.count_timeout();
+            half.send
+                .on_timeout(&half.flow, half.now, Recovery::SelectiveRepeat, &mut half.stats);
+        }
+        assert!(half.send.has_lost());
+        assert_eq!(half.send.judge_timeout(&half.flow, echo), undone, "{echo}");
+        let as_before = (half.send.window(), half.send.in_flight()) == (window, in_flight);
+        assert_eq!((as_before, half.send.has_lost()), (undone, !undone));
+        assert!(!half.send.judge_timeout(&half.flow, 999), "once");
+    }
 }
