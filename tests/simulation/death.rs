@@ -233,7 +233,7 @@ fn living_peer_survives_a_counted_burst_of_losses() {
             !lost
         }));
         let mut job = Job::new([10, 1_000, 30_000, 200_000][seed as usize % 4]);
-        job.shared = seed % 3 == 0;
+        job.shared = seed.is_multiple_of(3);
         world.send(0, 1, job);
         world.finish(Duration::from_secs(20));
         assert_eq!(world.downs(0), []);

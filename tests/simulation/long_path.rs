@@ -17,7 +17,7 @@ const FAR: u64 = 300_000_000;
 fn pair(seed: u64, delay: u64) -> World {
     let mut options = NodeOptions {
         config: config(|config| {
-            config.congestion = if seed % 2 == 0 {
+            config.congestion = if seed.is_multiple_of(2) {
                 Congestion::Fixed
             } else {
                 Congestion::Aimd

@@ -7,7 +7,7 @@ use crate::harness::{Job, NodeOptions, World, note, scenario};
 /// Bytes per second that arrive when `lost` of 1,000 datagrams on the way back are lost.
 fn goodput(seed: u64, lost: u32, bytes: usize) -> f64 {
     let mut options = NodeOptions::default();
-    options.limits.max_datagram = if seed % 2 == 0 { 1_472 } else { 65_507 };
+    options.limits.max_datagram = if seed.is_multiple_of(2) { 1_472 } else { 65_507 };
     // What Linux gives by default.
     options.limits.receive_buffer = 212_992;
     note(format!("{options:?}"));
