@@ -227,7 +227,7 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let receive = &mut active.receive;
         let p = &mut self.peers[peer as usize];
-        let in_order = receive.is_next(state, base.sequence);
+        let in_order = base.sequence == state.expected() && !receive.has_gap(state);
         let goes_on = in_order && base.kind == Kind::Data && is_of_session(base.session);
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
         let checked = p.checksums(&self.config);
