@@ -8,7 +8,7 @@ use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use hikyaku::{
     mpi::{
-        collectives::Call,
+        collectives::{Call, Collective},
         datatype::{Datatype, Kind},
         engine::{Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
@@ -97,11 +97,7 @@ fn allreduce(world: &Communicator, own: i64) -> i64 {
         input: Region::Plain((&raw const own).cast_mut().cast(), &datatype),
         output: Region::Plain((&raw mut sum).cast(), &datatype),
     };
-    let call = Call::Allreduce {
-        count: 1,
-        commutative: true,
-        in_place: false,
-    };
+    let call = Call::of(Collective::Allreduce).with_count(1);
     let operation = Operation::predefined(Predefined::Sum);
     // SAFETY: both are borrowed until it has ended.
     let request = unsafe { world.collective("MPI_Allreduce", &call, &buffers, Some(&operation), None) };

@@ -157,7 +157,9 @@ mod prng;
 pub mod progress;
 pub mod reliability;
 pub mod ring;
-#[cfg(all(feature = "poller", target_os = "linux"))]
+#[cfg(all(feature = "shm", target_os = "linux"))]
+mod routes;
+#[cfg(all(any(feature = "poller", feature = "shm"), target_os = "linux"))]
 mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;

@@ -13,7 +13,12 @@ pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 pub mod pcapng;
-#[cfg(any(feature = "loopback", feature = "poller", all(feature = "udp", target_os = "linux")))]
+#[cfg(any(
+    feature = "loopback",
+    feature = "poller",
+    feature = "shm",
+    all(feature = "udp", target_os = "linux")
+))]
 mod refusals;
 mod registry;
 #[cfg(test)]
@@ -29,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-#[cfg(all(feature = "poller", target_os = "linux"))]
+#[cfg(all(any(feature = "poller", feature = "shm"), target_os = "linux"))]
 pub(crate) use self::refusals::Refusals;
 pub use self::{
     captured::Captured,
@@ -462,6 +467,25 @@ pub trait Neighbours {
     /// # Errors
     /// The peer can not be reached by this information; the error says why, and what to do.
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()>;
+
+    /// All peers have been introduced, and do the same: makes connections to those that are reached better than over the
+    /// network. Waits for them.
+    ///
+    /// # Errors
+    /// Some peer can not be reached in the way that was asked for; the error says why.
+    fn meet(&mut self) -> io::Result<Met> {
+        Ok(Met::default())
+    }
+}
+
+/// How the peers are reached that were introduced ([`Neighbours::meet`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Met {
+    /// The number of peers that are reached through memory.
+    pub memory: usize,
+    /// The reason why a peer of this host is reached over the network, if one is.
+    pub obstacle: Option<String>,
 }
 
 impl<B: Backend + ?Sized> Backend for Box<B> {

@@ -2,81 +2,24 @@
 
 use core::fmt;
 
-use super::{Rank, datatype::Kind, operation::Predefined};
+use super::{
+    Rank,
+    collectives::{Collective, Function},
+    datatype::Kind,
+    operation::Predefined,
+};
 
 /// Longest name of a function, bytes.
 pub(crate) const NAME: usize = 32;
 
-/// The collective functions: blocking, non-blocking and persistent. The first entry stands for any function that is not
-/// listed.
-const NAMES: &[&str] = &[
-    "another function",
-    "MPI_Barrier",
-    "MPI_Ibarrier",
-    "MPI_Barrier_init",
-    "MPI_Bcast",
-    "MPI_Ibcast",
-    "MPI_Bcast_init",
-    "MPI_Gather",
-    "MPI_Igather",
-    "MPI_Gather_init",
-    "MPI_Gatherv",
-    "MPI_Igatherv",
-    "MPI_Gatherv_init",
-    "MPI_Scatter",
-    "MPI_Iscatter",
-    "MPI_Scatter_init",
-    "MPI_Scatterv",
-    "MPI_Iscatterv",
-    "MPI_Scatterv_init",
-    "MPI_Allgather",
-    "MPI_Iallgather",
-    "MPI_Allgather_init",
-    "MPI_Allgatherv",
-    "MPI_Iallgatherv",
-    "MPI_Allgatherv_init",
-    "MPI_Alltoall",
-    "MPI_Ialltoall",
-    "MPI_Alltoall_init",
-    "MPI_Alltoallv",
-    "MPI_Ialltoallv",
-    "MPI_Alltoallv_init",
-    "MPI_Alltoallw",
-    "MPI_Ialltoallw",
-    "MPI_Alltoallw_init",
-    "MPI_Reduce",
-    "MPI_Ireduce",
-    "MPI_Reduce_init",
-    "MPI_Allreduce",
-    "MPI_Iallreduce",
-    "MPI_Allreduce_init",
-    "MPI_Reduce_scatter",
-    "MPI_Ireduce_scatter",
-    "MPI_Reduce_scatter_init",
-    "MPI_Reduce_scatter_block",
-    "MPI_Ireduce_scatter_block",
-    "MPI_Reduce_scatter_block_init",
-    "MPI_Scan",
-    "MPI_Iscan",
-    "MPI_Scan_init",
-    "MPI_Exscan",
-    "MPI_Iexscan",
-    "MPI_Exscan_init",
-    "MPI_Neighbor_allgather",
-    "MPI_Ineighbor_allgather",
-    "MPI_Neighbor_allgather_init",
-    "MPI_Neighbor_allgatherv",
-    "MPI_Ineighbor_allgatherv",
-    "MPI_Neighbor_allgatherv_init",
-    "MPI_Neighbor_alltoall",
-    "MPI_Ineighbor_alltoall",
-    "MPI_Neighbor_alltoall_init",
-    "MPI_Neighbor_alltoallv",
-    "MPI_Ineighbor_alltoallv",
-    "MPI_Neighbor_alltoallv_init",
-    "MPI_Neighbor_alltoallw",
-    "MPI_Ineighbor_alltoallw",
-    "MPI_Neighbor_alltoallw_init",
+/// The functions that a [`Called`] can name, by their numbers: first those of the collectives, in all three ways; then
+/// others in which all processes of a communicator take part.
+fn names() -> impl Iterator<Item = &'static str> {
+    let functions = Collective::ALL.into_iter().flat_map(Collective::functions);
+    functions.flat_map(Function::names).chain(OTHERS.iter().copied())
+}
+
+const OTHERS: &[&str] = &[
     "MPI_Comm_create",
     "MPI_Comm_create_group",
     "MPI_Comm_dup",
@@ -113,9 +56,9 @@ impl Called {
     /// `operation` is as [`operation_code`] gives it; a negative root means none. `kind` is that of all `count`
     /// elements, if they have one.
     pub(crate) fn new(name: &str, root: Rank, operation: u8, count: u64, kind: Option<Kind>) -> Self {
-        let place = NAMES.iter().position(|known| *known == name).unwrap_or(0);
+        let place = names().position(|known| known == name);
         Self {
-            name: place as u8,
+            name: place.map_or(u8::MAX, |place| place as u8),
             operation,
             kind,
             root,
@@ -126,7 +69,7 @@ impl Called {
     /// The MPI function.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        NAMES[usize::from(self.name)]
+        names().nth(self.name.into()).unwrap_or("another function")
     }
 
     /// Its root, if it has one.
@@ -244,6 +187,6 @@ mod tests {
 
     #[test]
     fn names_fit() {
-        assert!(NAMES.len() < 256 && NAMES.iter().all(|name| name.len() <= NAME));
+        assert!(names().count() <= usize::from(u8::MAX) && names().all(|name| name.len() <= NAME));
     }
 }

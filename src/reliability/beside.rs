@@ -251,9 +251,9 @@ impl PacketLayer for Beside {
         of_peer!(self, peer, reconnect(peer));
     }
 
+    /// Those of the network: what the memory takes does not change.
     fn set_limits(&mut self, limits: Limits) {
         self.network.set_limits(limits);
-        self.memory.set_limits(limits);
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -13,21 +13,22 @@ impl<T: Copy> Cell<T> {
         Self(UnsafeCell::new(value))
     }
 
+    /// Copies the value, once: what another process writes meanwhile, against the rules, does not change the copy.
+    ///
     /// # Safety
-    /// Nothing writes to it meanwhile.
+    /// Nothing in this process writes to it meanwhile.
     #[inline(always)]
     pub(super) unsafe fn read(&self) -> T {
         // SAFETY: the caller's contract.
-        unsafe { *self.0.get() }
+        unsafe { self.0.get().read_volatile() }
     }
 
-    /// Changes the value in place.
+    /// Lets `fill` write the value in place.
     ///
     /// # Safety
-    /// Nothing else reads or writes it meanwhile.
+    /// Nothing else in this process reads or writes it meanwhile.
     #[inline(always)]
-    pub(super) unsafe fn change(&self, change: impl FnOnce(&mut T)) {
-        // SAFETY: the caller's contract.
-        change(unsafe { &mut *self.0.get() });
+    pub(super) unsafe fn fill(&self, fill: impl FnOnce(*mut T)) {
+        fill(self.0.get());
     }
 }

@@ -6,13 +6,13 @@
 //! substitute loom's and try all orders in which the two sides may run and see each other's writes.
 
 use alloc::boxed::Box;
-use core::fmt;
+use core::{any::Any, fmt, ptr, ptr::NonNull};
 
 use super::{
     cell::Cell,
     primitives::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering, fence},
+        atomic::{AtomicU32, Ordering, fence},
     },
 };
 
@@ -80,32 +80,94 @@ impl Line {
 
 /// What the consumer writes and the producer reads.
 #[repr(C, align(64))]
-struct Progress {
+pub(super) struct Progress {
     /// Records taken, published now and then.
     taken: AtomicU32,
-    asleep: AtomicBool,
+    /// Not 0: the consumer sleeps.
+    asleep: AtomicU32,
 }
 
+impl Progress {
+    fn new(taken: u32) -> Self {
+        Self {
+            taken: AtomicU32::new(taken),
+            asleep: AtomicU32::new(0),
+        }
+    }
+}
+
+/// A ring as one of its ends sees it.
 struct Shared {
-    progress: Progress,
-    lines: Box<[Line]>,
+    progress: NonNull<Progress>,
+    lines: NonNull<Line>,
+    /// The number of lines less one: ones.
+    mask: u32,
+    /// The owner of the memory in which they lie.
+    _owner: Box<dyn Any + Send + Sync>,
 }
 
+// SAFETY: the owner of the memory can be dropped by any thread, and for the rest see `Sync`.
+unsafe impl Send for Shared {}
 // SAFETY: a line is written by the producer alone while it is not full, and read by the consumer alone while it is: its
 // flag, written last and read first, hands it over, and `taken` hands it back. There is one producer and one consumer.
 unsafe impl Sync for Shared {}
 
 impl Shared {
+    /// # Safety
+    /// A `Progress` and `mask + 1` lines, a power of two, lie there as long as `owner` lives, and no other references
+    /// than those of the two ends lead there.
+    unsafe fn new(
+        progress: NonNull<Progress>,
+        lines: NonNull<Line>,
+        mask: u32,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self {
+            progress,
+            lines,
+            mask,
+            _owner: owner,
+        }
+    }
+
     #[inline(always)]
     fn lap(&self, at: u32) -> u32 {
-        (at >> self.lines.len().trailing_zeros()) + 1
+        (at >> self.mask.trailing_ones()) + 1
     }
 
     #[inline(always)]
     fn line(&self, at: u32) -> &Line {
-        let index = at as usize & (self.lines.len() - 1);
-        // SAFETY: the number of lines is a power of two, so the index is below it.
-        unsafe { self.lines.get_unchecked(index) }
+        // SAFETY: the masked index is one of a line, which lives as long as `self`.
+        unsafe { self.lines.add((at & self.mask) as usize).as_ref() }
+    }
+
+    #[inline(always)]
+    fn progress(&self) -> &Progress {
+        // SAFETY: it lives as long as `self`.
+        unsafe { self.progress.as_ref() }
+    }
+}
+
+/// Lines in memory of this process, for both ends.
+struct Own {
+    progress: NonNull<Progress>,
+    lines: NonNull<[Line]>,
+}
+
+// SAFETY: it only owns them.
+unsafe impl Send for Own {}
+// SAFETY: as above.
+unsafe impl Sync for Own {}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: both come from boxes, and both ends are gone.
+        drop(unsafe {
+            (
+                Box::from_raw(self.progress.as_ptr()),
+                Box::from_raw(self.lines.as_ptr()),
+            )
+        });
     }
 }
 
@@ -118,19 +180,66 @@ pub fn ring(lines: u32) -> (Producer, Consumer) {
 /// The same; the first record has the number `begin`.
 pub(super) fn ring_from(lines: u32, begin: u32) -> (Producer, Consumer) {
     let lines = lines.clamp(4, 1 << 16).next_power_of_two();
-    let shared = Arc::new(Shared {
-        progress: Progress {
-            taken: AtomicU32::new(begin),
-            asleep: AtomicBool::new(false),
-        },
-        lines: (0..lines).map(|_| Line::new()).collect(),
-    });
+    let own = Own {
+        progress: NonNull::from(Box::leak(Box::new(Progress::new(begin)))),
+        lines: NonNull::from(Box::leak((0..lines).map(|_| Line::new()).collect())),
+    };
+    let (progress, first) = (own.progress, own.lines.cast());
+    // SAFETY: `own` keeps them.
+    let shared = Arc::new(unsafe { Shared::new(progress, first, lines - 1, Box::new(own)) });
     let producer = Producer {
         shared: Arc::clone(&shared),
         written: begin,
         taken: begin,
     };
     (producer, Consumer { shared, taken: begin })
+}
+
+/// Where a ring lies that another process made, or is to see, all bytes zero at first.
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub(crate) struct Place {
+    /// A cache line.
+    pub(crate) progress: NonNull<u8>,
+    /// As many cache lines.
+    pub(crate) lines: NonNull<u8>,
+    /// A power of two.
+    pub(crate) count: u32,
+    /// The owner of that memory.
+    pub(crate) owner: Box<dyn Any + Send + Sync>,
+}
+
+#[cfg(all(feature = "shm", target_os = "linux"))]
+impl Place {
+    /// # Safety
+    /// Both begin at a cache line, and are memory that lives as long as the owner. This process uses them for this ring
+    /// only, whose one end another process has. (That one may write anything at any time.)
+    unsafe fn shared(self) -> Arc<Shared> {
+        assert!(self.count.is_power_of_two());
+        let (progress, lines) = (self.progress.cast(), self.lines.cast());
+        // SAFETY: any bytes are a `Progress` and lines: numbers, all of them atomic or copied once.
+        Arc::new(unsafe { Shared::new(progress, lines, self.count - 1, self.owner) })
+    }
+
+    /// The end that writes, of a ring that nobody has used yet.
+    ///
+    /// # Safety
+    /// See [`shared`](Self::shared).
+    pub(crate) unsafe fn producer(self) -> Producer {
+        // SAFETY: the caller's contract.
+        let shared = unsafe { self.shared() };
+        let (written, taken) = (0, 0);
+        Producer { shared, written, taken }
+    }
+
+    /// The end that reads.
+    ///
+    /// # Safety
+    /// See [`shared`](Self::shared).
+    pub(crate) unsafe fn consumer(self) -> Consumer {
+        // SAFETY: the caller's contract.
+        let shared = unsafe { self.shared() };
+        Consumer { shared, taken: 0 }
+    }
 }
 
 /// The end that writes.
@@ -150,14 +259,16 @@ impl Producer {
             return false;
         }
         let line = self.shared.line(at);
-        let write = |record: &mut Record| {
-            record.len = data.len() as u32;
-            record.bits = bits;
-            record.number = number;
-            record.data[..data.len()].copy_from_slice(data);
-        };
-        // SAFETY: the consumer has taken what was in this line, and reads it again only after its flag has changed.
-        unsafe { line.record.change(write) };
+        // SAFETY: the consumer has taken what was in this line, and reads it again only after its flag has changed. The
+        // bytes fit. No reference is made: another process may not keep to that.
+        unsafe {
+            line.record.fill(|record| {
+                (&raw mut (*record).len).write(data.len() as u32);
+                (&raw mut (*record).bits).write_unaligned(bits);
+                (&raw mut (*record).number).write(number);
+                ptr::copy_nonoverlapping(data.as_ptr(), (&raw mut (*record).data).cast(), data.len());
+            });
+        }
         line.lap.store(self.shared.lap(at), Ordering::Release);
         self.written = at.wrapping_add(1);
         true
@@ -165,12 +276,12 @@ impl Producer {
 
     #[inline(always)]
     fn has_room(&mut self) -> bool {
-        let lines = self.shared.lines.len() as u32;
-        if self.written.wrapping_sub(self.taken) < lines {
+        let mask = self.shared.mask;
+        if self.written.wrapping_sub(self.taken) <= mask {
             return true;
         }
-        self.taken = self.shared.progress.taken.load(Ordering::Acquire);
-        self.written.wrapping_sub(self.taken) < lines
+        self.taken = self.shared.progress().taken.load(Ordering::Acquire);
+        self.written.wrapping_sub(self.taken) <= mask
     }
 
     /// Returns whether the consumer sleeps, and has to be woken for what was pushed.
@@ -179,7 +290,7 @@ impl Producer {
     pub fn wakes(&self) -> bool {
         // Either this side sees that the consumer sleeps, or the consumer sees the record before it does.
         fence(Ordering::SeqCst);
-        self.shared.progress.asleep.load(Ordering::Relaxed)
+        self.shared.progress().asleep.load(Ordering::Relaxed) != 0
     }
 }
 
@@ -208,9 +319,8 @@ impl Consumer {
         // been published beyond it.
         let record = unsafe { line.record.read() };
         self.taken = self.taken.wrapping_add(1);
-        let quarter = self.shared.lines.len() as u32 / 4;
-        if self.taken & (quarter - 1) == 0 {
-            self.shared.progress.taken.store(self.taken, Ordering::Release);
+        if self.taken & (self.shared.mask >> 2) == 0 {
+            self.shared.progress().taken.store(self.taken, Ordering::Release);
         }
         Some(record)
     }
@@ -218,7 +328,7 @@ impl Consumer {
     /// Says that this side is about to sleep, or awake. After it has said so, it looks for records once more before it
     /// sleeps.
     pub fn set_asleep(&self, asleep: bool) {
-        self.shared.progress.asleep.store(asleep, Ordering::Relaxed);
+        self.shared.progress().asleep.store(asleep.into(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 }

@@ -19,6 +19,8 @@ use core::fmt;
 
 #[cfg(feature = "std")]
 pub use self::exchange::Exchange;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub(crate) use self::lines::Place;
 pub use self::lines::{Consumer, Producer, ROOM, Record, ring};
 
 /// What the ring is made of: the same as its models, which have another checker's.

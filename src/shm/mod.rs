@@ -12,6 +12,7 @@
 //! segment: numbers are read once, as atomics, and bytes are copied. Positions in a ring are checked against what is
 //! possible: a broken process can not make this one read or write outside the segment.
 
+#[cfg(feature = "poller")]
 mod extents;
 pub(crate) mod handshake;
 #[cfg_attr(
@@ -28,11 +29,12 @@ mod segment;
 mod tests;
 mod trust;
 
-#[cfg(test)]
+#[cfg(feature = "poller")]
+pub(crate) use self::extents::Extents;
+#[cfg(all(test, feature = "poller"))]
 pub(crate) use self::trust::{NOBODY, as_nobody};
 pub(crate) use self::{
-    extents::Extents,
-    ring::{CONTROL, Consumer, Corrupt, Found, Place, Producer},
+    ring::{CONTROL, Consumer, Corrupt, Found, Place, Producer, taken},
     segment::{Access, Segment},
     trust::Credentials,
 };

@@ -13,7 +13,7 @@ use std::{
 
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
-    mm::{MapFlags, ProtFlags, mmap, munmap},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
 };
 
 use crate::span::Span;
@@ -75,6 +75,27 @@ impl Segment {
         let base = unsafe { mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, fd, 0) }?;
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok(Self { base, len })
+    }
+
+    /// Keeps the memory out of core dumps, and out of the children that this process forks: those would use rings whose
+    /// owner goes on using them.
+    pub(crate) fn leave_out_of_dumps_and_children(&self) -> io::Result<()> {
+        for advice in [Advice::LinuxDontDump, Advice::LinuxDontFork] {
+            // SAFETY: the range is the mapping, and neither advice changes what this process sees of it.
+            unsafe { madvise(self.base.as_ptr().cast(), self.len, advice) }?;
+        }
+        Ok(())
+    }
+
+    /// Gives memory back to the system. It is zero when it is used next, in both processes. Whole pages are given; if the
+    /// system does not take them, nothing is lost.
+    ///
+    /// # Panics
+    /// If the range does not lie in this memory.
+    pub(crate) fn give_back(&self, at: usize, len: usize) {
+        assert!(self.holds(at, len));
+        // SAFETY: the range lies in the mapping. Its bytes change, as they may at any time.
+        let _ = unsafe { madvise(self.base.as_ptr().add(at).cast(), len, Advice::LinuxRemove) };
     }
 
     pub(crate) fn len(&self) -> usize {

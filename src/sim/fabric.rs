@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Called, Core, Fabric, FabricError},
+    mpi::engine::{Called, Fabric, FabricError, Process},
     time::{Instant, nanos},
 };
 
@@ -300,7 +300,7 @@ impl Simulated {
 }
 
 impl Fabric for Simulated {
-    fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant)) {
+    fn access(&self, f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant)) {
         let mut scheduler = self.shared.lock();
         let failed = scheduler.failure.is_some();
         let node = self.node(&mut scheduler);
@@ -332,7 +332,7 @@ impl Fabric for Simulated {
         Ok(())
     }
 
-    fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError> {
+    fn wait(&self, done: &mut dyn FnMut(&mut Process, &mut Messenger, Instant) -> bool) -> Result<(), FabricError> {
         self.wait_until(None, &mut |node| {
             let now = node.now();
             let messenger = &mut node.messenger;

@@ -8,7 +8,7 @@ use std::{
 use super::condition::Condition;
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Called, Core},
+    mpi::engine::{Called, Process},
     reliability::{Event, PeerId},
     time::Instant,
 };
@@ -74,7 +74,7 @@ pub(super) struct Node {
     /// Packets that have arrived and were not taken at once: when each will be taken, and its bytes.
     unread: VecDeque<(u64, u32)>,
     pub(super) messenger: Messenger,
-    pub(super) core: Core,
+    pub(super) core: Process,
     unread_bytes: u32,
     /// Packets that wait until the program has computed, where processes poll for themselves.
     pub(super) left: VecDeque<u32>,
@@ -85,7 +85,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(messenger: Messenger, core: Core) -> Self {
+    pub(super) fn new(messenger: Messenger, core: Process) -> Self {
         Self {
             messenger,
             core,

@@ -254,7 +254,7 @@ impl Paths {
         let Some(planning) = self.optics.planning(self.hosts[host].ports) else {
             return;
         };
-        match &mut node.core.links {
+        match node.core.links_mut() {
             Links::Planned(before, _) => *before = planning,
             links => *links = planning.into(),
         }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     messaging::Messenger,
-    mpi::engine::{Core, FabricError},
+    mpi::engine::{FabricError, Process},
     prefetch::Part,
     prng::mix,
     reliability::{Burst, PeerId},
@@ -221,7 +221,7 @@ impl Scheduler {
     }
 
     /// Replaces a crashed process by a new incarnation.
-    pub(super) fn replace(&mut self, index: u32, messenger: Messenger, core: Core) {
+    pub(super) fn replace(&mut self, index: u32, messenger: Messenger, core: Process) {
         let mut node = Node::new(messenger, core);
         node.local = self.now;
         if let Some(paths) = &self.paths {

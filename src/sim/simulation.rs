@@ -29,7 +29,7 @@ use crate::{
     messaging::Messenger,
     mpi::{
         engine::{
-            ANY_SOURCE, ANY_TAG, Core, Engine, Entry, Fabric, FabricError, Links, Options, Peers, Profiler,
+            ANY_SOURCE, ANY_TAG, Engine, Entry, Fabric, FabricError, Links, Options, Peers, Process, Profiler,
             simulated::Met,
         },
         trace::Tracer,
@@ -481,7 +481,7 @@ impl<'a> Job<'a> {
     }
 
     /// Messenger and core of a new incarnation.
-    fn node(&mut self, process: u32) -> Result<(Messenger, Core), SimulationError> {
+    fn node(&mut self, process: u32) -> Result<(Messenger, Process), SimulationError> {
         let (epoch, seed) = (self.rng.next_u64() | 1, self.rng.next_u64());
         let endpoint = Endpoint::new(self.config.clone(), self.limits, epoch, seed.into());
         let mut layer = Layer::from(endpoint.map_err(SimulationError::Config)?);
@@ -493,8 +493,8 @@ impl<'a> Job<'a> {
         }
         let messenger = Messenger::new(layer, &[process]);
         let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
-        let mut core = Core::new(&messenger, peers, self.simulation.options.eager_limit);
-        core.links = Links::of(&self.simulation.options);
+        let mut core = Process::new(&messenger, peers, self.simulation.options.eager_limit);
+        core.set_links(Links::ahead(self.simulation.options.connect_ahead));
         Ok((messenger, core))
     }
 

@@ -9,12 +9,14 @@ use std::{
 
 use super::{
     Transport, descriptor,
-    environment::{Settings, refuse_stats},
+    environment::{Routes, Settings, refuse_stats},
     error::BuildError,
     resolve::resolve,
 };
 #[cfg(all(feature = "poller", target_os = "linux"))]
 use crate::poller::{self, Path};
+#[cfg(all(feature = "shm", target_os = "linux"))]
+use crate::routes::Routed;
 use crate::{
     backends::{self, Backend, BindError, BindOptions},
     config::{Config, ConfigError},
@@ -49,6 +51,7 @@ pub struct Builder {
     options: BindOptions,
     layer: Option<MakeLayer>,
     environment: Option<Environment>,
+    routes: Routes,
     /// Where the environment wants counters to be written at the end.
     stats: Option<PathBuf>,
 }
@@ -62,6 +65,7 @@ impl Builder {
             options: BindOptions::default(),
             layer: None,
             environment: None,
+            routes: Routes::default(),
             stats: None,
         }
     }
@@ -119,6 +123,14 @@ impl Builder {
         self.layer = Some(MakeLayer(Arc::new(move |config, limits, processors| {
             path.layer(config, limits, processors)
         })));
+        self
+    }
+
+    /// How processes of one host reach each other, if they are those of a job: see
+    /// [`Engine::bind`](crate::mpi::engine::Engine::bind). Default: [`Routes::Network`].
+    #[cfg(feature = "mpi")]
+    pub fn routes(mut self, routes: Routes) -> Self {
+        self.routes = routes;
         self
     }
 
@@ -204,7 +216,35 @@ impl Builder {
             return self.behind_poller(path).driver(backend);
         }
         let backend = backends::bind(name, address, &self.options)?;
-        self.driver(backend)
+        self.routed_driver(backend)
+    }
+
+    /// Puts memory beside a backend of the network, if that is asked for.
+    #[cfg(all(feature = "shm", target_os = "linux"))]
+    fn routed_driver(mut self, backend: Box<dyn Backend>) -> Result<Driver, BuildError> {
+        if self.routes == Routes::Network {
+            return self.driver(backend);
+        }
+        let (name, addr) = (backend.name(), backend.local_addr());
+        let routed = Routed::new(backend, self.options.place.process, self.routes == Routes::Memory);
+        let routed = routed.map_err(|source| BindError::Io { name, addr, source })?;
+        let make = routed.layer();
+        self.layer = Some(MakeLayer(Arc::new(move |config, limits, _| {
+            Ok(Box::new(make(endpoint(config.clone(), limits)?, config)?).into())
+        })));
+        self.driver(Box::new(routed))
+    }
+
+    #[cfg(not(all(feature = "shm", target_os = "linux")))]
+    fn routed_driver(self, backend: Box<dyn Backend>) -> Result<Driver, BuildError> {
+        match self.routes {
+            Routes::Network | Routes::Auto => self.driver(backend),
+            Routes::Memory => Err(BindError::Disabled {
+                name: "memory",
+                feature: "shm",
+            }
+            .into()),
+        }
     }
 
     /// Makes the driver that [`backend`](Self::backend) puts into a transport.

@@ -57,11 +57,28 @@ words! {
         "sliding" => Self::Sliding,
         "burst-then-wait" => Self::BurstThenWait,
     }
+    Routes: "network, memory or auto" {
+        "network" => Self::Network,
+        "memory" => Self::Memory,
+        "auto" => Self::Auto,
+    }
     Congestion: "fixed, aimd or delay" {
         "fixed" => Self::Fixed,
         "aimd" => Self::Aimd,
         "delay" => Self::Delay,
     }
+}
+
+/// How the processes of one host reach each other. Those of different hosts use the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Routes {
+    /// Over the network, too.
+    #[default]
+    Network,
+    /// Through memory; where that fails, over the network.
+    Auto,
+    /// Through memory; where that fails, the job does not begin.
+    Memory,
 }
 
 impl Setting for WaitPolicy {

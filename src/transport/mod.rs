@@ -90,6 +90,7 @@ use self::resolve::resolve;
 pub use self::{
     assisted::{Assisted, Guard},
     builder::Builder,
+    environment::Routes,
     error::{
         AssistedError, BackendError, BuildError, CloseError, FlushError, NoDescriptor, ResolveError, SendBlockingError,
         WaitError,

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, net::SocketAddr};
 use bytes::Bytes;
 use hikyaku::{
     Config, PeerError,
-    messaging::{Messenger, SendOptions},
+    messaging::{Access, Messenger, SendOptions},
     reliability::{Beside, Burst, Endpoint, Event, Limits, MemoryLayer, Payload, PeerId},
     time::Instant,
 };
@@ -115,6 +115,27 @@ impl Medium {
 
 fn pattern(len: usize, salt: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + salt * 13) as u8).collect()
+}
+
+/// A placement has arrived when the other side says so, not when the medium has taken it.
+#[test]
+fn a_placement_is_sent_when_it_has_arrived() {
+    let mut medium = Medium::pair(&Config::default());
+    medium.send(0, b"hello");
+    medium.run();
+    medium.events(0);
+    let landing = medium.ends[1]
+        .grant(Access::Lasting, Box::new(vec![0; 50_000]))
+        .unwrap();
+    let (now, peer, data) = (medium.now, medium.peer, Bytes::from(pattern(50_000, 3)));
+    let tokens = [0, 1].map(|_| medium.ends[0].place(now, peer, 0, landing, 0, data.clone()).unwrap());
+    assert!(medium.transmit(0) > 1);
+    assert_eq!(medium.events(0), [], "nothing has been received");
+    assert!(!medium.ends[0].layer().is_idle(peer));
+    medium.receive(1);
+    medium.run();
+    assert_eq!(medium.events(0), tokens.map(|token| Event::Sent { peer, token }));
+    assert!(medium.ends[0].layer().is_idle(peer));
 }
 
 proptest! {

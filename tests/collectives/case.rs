@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hikyaku::mpi::collectives::{Algorithm, Blocks, Call, Collective, Counts, Schedule, displacements};
+use hikyaku::mpi::collectives::{Algorithm, Blocks, Call, Collective, Schedule, displacements};
 
 use crate::{
     hazards,
@@ -25,68 +25,15 @@ pub(crate) struct Part {
 
 /// [`Call`] with its own memory.
 #[derive(Clone, Debug)]
-pub(crate) enum Arguments {
-    Barrier,
-    Bcast {
-        root: usize,
-        count: usize,
-    },
-    Gather {
-        root: usize,
-        input: usize,
-        output: OwnBlocks,
-        in_place: bool,
-    },
-    Scatter {
-        root: usize,
-        input: OwnBlocks,
-        output: usize,
-        in_place: bool,
-    },
-    Allgather {
-        input: usize,
-        output: OwnBlocks,
-        in_place: bool,
-    },
-    Alltoall {
-        input: OwnBlocks,
-        output: OwnBlocks,
-        in_place: bool,
-    },
-    Reduce {
-        root: usize,
-        count: usize,
-        commutative: bool,
-        in_place: bool,
-    },
-    Allreduce {
-        count: usize,
-        commutative: bool,
-        in_place: bool,
-    },
-    ReduceScatter {
-        counts: Vec<usize>,
-        even: bool,
-        commutative: bool,
-        in_place: bool,
-    },
-    Scan {
-        count: usize,
-        exclusive: bool,
-        in_place: bool,
-    },
-    NeighborAllgather {
-        sources: Vec<Option<usize>>,
-        destinations: Vec<Option<usize>>,
-        input: usize,
-        output: OwnBlocks,
-    },
-    NeighborAlltoall {
-        sources: Vec<Option<usize>>,
-        destinations: Vec<Option<usize>>,
-        input: OwnBlocks,
-        output: OwnBlocks,
-    },
+pub(crate) struct Arguments {
+    pub(crate) collective: Collective,
+    pub(crate) root: usize,
+    pub(crate) input: OwnBlocks,
+    pub(crate) output: OwnBlocks,
+    pub(crate) sources: Vec<Option<usize>>,
+    pub(crate) destinations: Vec<Option<usize>>,
+    pub(crate) commutative: bool,
+    pub(crate) in_place: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -123,119 +70,27 @@ impl OwnBlocks {
 }
 
 impl Arguments {
-    pub(crate) fn call(&self) -> Call<'_> {
-        match self {
-            Self::Barrier => Call::Barrier,
-            Self::Bcast { root, count } => Call::Bcast {
-                root: *root,
-                count: *count,
-            },
-            Self::Gather {
-                root,
-                input,
-                output,
-                in_place,
-            } => Call::Gather {
-                root: *root,
-                input: *input,
-                output: output.borrow(),
-                in_place: *in_place,
-            },
-            Self::Scatter {
-                root,
-                input,
-                output,
-                in_place,
-            } => Call::Scatter {
-                root: *root,
-                input: input.borrow(),
-                output: *output,
-                in_place: *in_place,
-            },
-            Self::Allgather {
-                input,
-                output,
-                in_place,
-            } => Call::Allgather {
-                input: *input,
-                output: output.borrow(),
-                in_place: *in_place,
-            },
-            Self::Alltoall {
-                input,
-                output,
-                in_place,
-            } => Call::Alltoall {
-                input: input.borrow(),
-                output: output.borrow(),
-                in_place: *in_place,
-            },
-            Self::Reduce {
-                root,
-                count,
-                commutative,
-                in_place,
-            } => Call::Reduce {
-                root: *root,
-                count: *count,
-                commutative: *commutative,
-                in_place: *in_place,
-            },
-            Self::Allreduce {
-                count,
-                commutative,
-                in_place,
-            } => Call::Allreduce {
-                count: *count,
-                commutative: *commutative,
-                in_place: *in_place,
-            },
-            Self::ReduceScatter {
-                counts,
-                even,
-                commutative,
-                in_place,
-            } => Call::ReduceScatter {
-                counts: if *even {
-                    Counts::Even(counts[0])
-                } else {
-                    Counts::Each(counts)
-                },
-                commutative: *commutative,
-                in_place: *in_place,
-            },
-            Self::Scan {
-                count,
-                exclusive,
-                in_place,
-            } => Call::Scan {
-                count: *count,
-                exclusive: *exclusive,
-                in_place: *in_place,
-            },
-            Self::NeighborAllgather {
-                sources,
-                destinations,
-                input,
-                output,
-            } => Call::NeighborAllgather {
-                sources,
-                destinations,
-                input: *input,
-                output: output.borrow(),
-            },
-            Self::NeighborAlltoall {
-                sources,
-                destinations,
-                input,
-                output,
-            } => Call::NeighborAlltoall {
-                sources,
-                destinations,
-                input: input.borrow(),
-                output: output.borrow(),
-            },
+    pub(crate) fn of(collective: Collective) -> Self {
+        Self {
+            collective,
+            root: 0,
+            input: OwnBlocks::Even(0),
+            output: OwnBlocks::Even(0),
+            sources: Vec::new(),
+            destinations: Vec::new(),
+            commutative: true,
+            in_place: false,
         }
+    }
+
+    pub(crate) fn call(&self) -> Call<'_> {
+        Call::of(self.collective)
+            .with_root(self.root)
+            .with_input(self.input.borrow())
+            .with_output(self.output.borrow())
+            .with_neighbours(&self.sources, &self.destinations)
+            .with_commutative(self.commutative)
+            .with_in_place(self.in_place)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Closed forms against simulations and the figures of the optics paper, and the choice by cost.
 
 use hikyaku::mpi::collectives::{
-    Algorithm, Blocks, Call, Collective, Counts, Model, Policy, Schedule, Step, Stuck, Work, cost, simulate,
+    Algorithm, Blocks, Call, Collective, Lengths, Model, Policy, Role, Schedule, Step, Stuck, Work, cost, simulate,
 };
 
 use crate::case::algorithms;
@@ -17,97 +17,35 @@ const MODEL: Model = Model {
 /// All ranks' schedules for `bytes` in the sense of [`cost`], of elements of one byte.
 fn schedules(collective: Collective, algorithm: Algorithm, size: usize, bytes: usize) -> Vec<Schedule> {
     let part = bytes / size;
-    let even = Blocks::Even { count: part };
     let counts = vec![part; size];
     let offsets: Vec<isize> = (0..size).map(|rank| (rank * part) as isize).collect();
     let uneven = Blocks::Uneven {
         counts: &counts,
         displacements: &offsets,
     };
-    let (root, count, commutative, in_place) = (0, bytes, true, false);
-    let call = match collective {
-        Collective::Barrier => Call::Barrier,
-        Collective::Bcast => Call::Bcast { root, count },
-        Collective::Gather | Collective::Gatherv => Call::Gather {
-            root,
-            input: part,
-            output: if collective == Collective::Gather { even } else { uneven },
-            in_place,
-        },
-        Collective::Scatter | Collective::Scatterv => Call::Scatter {
-            root,
-            input: if collective == Collective::Scatter {
-                even
-            } else {
-                uneven
-            },
-            output: part,
-            in_place,
-        },
-        Collective::Allgather | Collective::Allgatherv => Call::Allgather {
-            input: part,
-            output: if collective == Collective::Allgather {
-                even
-            } else {
-                uneven
-            },
-            in_place,
-        },
-        Collective::Alltoall => Call::Alltoall {
-            input: even,
-            output: even,
-            in_place,
-        },
-        Collective::Alltoallv => Call::Alltoall {
-            input: uneven,
-            output: uneven,
-            in_place,
-        },
-        Collective::Reduce => Call::Reduce {
-            root,
-            count,
-            commutative,
-            in_place,
-        },
-        Collective::Allreduce => Call::Allreduce {
-            count,
-            commutative,
-            in_place,
-        },
-        Collective::ReduceScatter | Collective::ReduceScatterBlock => Call::ReduceScatter {
-            counts: if collective == Collective::ReduceScatter {
-                Counts::Each(&counts)
-            } else {
-                Counts::Even(part)
-            },
-            commutative,
-            in_place,
-        },
-        Collective::Scan | Collective::Exscan => Call::Scan {
-            count,
-            exclusive: collective == Collective::Exscan,
-            in_place,
-        },
-        // Everybody is everybody's neighbour.
-        Collective::NeighborAllgather | Collective::NeighborAlltoall => {
-            let neighbours = |rank: usize| (1..size).map(move |distance| Some((rank + distance) % size));
-            let make = |rank: usize| {
-                let destinations: Vec<_> = neighbours(rank).collect();
-                let sources: Vec<_> = destinations.iter().rev().copied().collect();
-                let call = Call::NeighborAlltoall {
-                    sources: &sources,
-                    destinations: &destinations,
-                    input: even,
-                    output: even,
-                };
-                call.schedule(rank, size, algorithm).unwrap()
-            };
-            return (0..size).map(make).collect();
-        }
+    let blocks = if collective.functions()[0].lengths == Lengths::Each {
+        uneven
+    } else {
+        part.into()
     };
-    (0..size)
-        .map(|rank| call.schedule(rank, size, algorithm).unwrap())
-        .collect()
+    // Everybody is everybody's neighbour.
+    let neighbours = |rank: usize| -> Vec<_> { (1..size).map(|distance| Some((rank + distance) % size)).collect() };
+    let sizes = |role: Role| match role {
+        Role::Packed | Role::Vector => bytes.into(),
+        Role::Blocks | Role::Divided => blocks,
+        Role::Block => part.into(),
+        Role::None => 0.into(),
+    };
+    let call = Call::of(collective)
+        .with_input(sizes(collective.input()))
+        .with_output(sizes(collective.output()));
+    let make = |rank: usize| {
+        let destinations = neighbours(rank);
+        let sources: Vec<_> = destinations.iter().rev().copied().collect();
+        let call = call.with_neighbours(&sources, &destinations);
+        call.schedule(rank, size, algorithm).unwrap()
+    };
+    (0..size).map(make).collect()
 }
 
 fn simulated(collective: Collective, algorithm: Algorithm, size: usize, bytes: usize) -> f64 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hikyaku::internals::prng::Prng;
+use hikyaku::{internals::prng::Prng, mpi::collectives::Collective};
 
 use crate::{
     case::{Arguments, BLOCK, OwnBlocks, Part},
@@ -30,6 +30,20 @@ impl Shape {
 
     fn counts(&self) -> Vec<usize> {
         (0..self.size).map(|rank| self.count(rank)).collect()
+    }
+
+    fn either(&self, even: Collective, uneven: Collective) -> Collective {
+        if self.even { even } else { uneven }
+    }
+
+    fn reduction(&self, collective: Collective, vector: OwnBlocks) -> Arguments {
+        Arguments {
+            input: vector.clone(),
+            output: vector,
+            commutative: self.commutative,
+            in_place: self.in_place,
+            ..Arguments::of(collective)
+        }
     }
 
     fn part(&self, arguments: Arguments, process: Process, expected: BTreeMap<isize, Atom>) -> Part {
@@ -91,7 +105,7 @@ fn blocks(shape: &Shape, counts: &[usize], unit: usize) -> OwnBlocks {
 pub(crate) fn barrier(shape: &Shape) -> Vec<Part> {
     let part = || {
         shape.part(
-            Arguments::Barrier,
+            Arguments::of(Collective::Barrier),
             Process {
                 units: (1, 1),
                 ..Process::default()
@@ -112,9 +126,10 @@ pub(crate) fn bcast(shape: &Shape) -> Vec<Part> {
             place(&mut output, 0, empty(&data));
         }
         place(&mut expected, 0, data.clone());
-        let arguments = Arguments::Bcast {
+        let arguments = Arguments {
             root: shape.root,
-            count: data.len(),
+            output: OwnBlocks::Even(data.len()),
+            ..Arguments::of(Collective::Bcast)
         };
         shape.part(
             arguments,
@@ -142,15 +157,10 @@ pub(crate) fn gather(shape: &Shape) -> Vec<Part> {
         if !in_place {
             place(&mut input, 0, full(own.clone()));
         }
-        let none = if shape.even {
-            OwnBlocks::Even(0)
-        } else {
-            OwnBlocks::Uneven(Vec::new(), Vec::new())
-        };
         let layout = if is_root {
             blocks(shape, &shape.counts(), units.1)
         } else {
-            none
+            OwnBlocks::Even(0)
         };
         if is_root {
             for from in 0..shape.size {
@@ -163,11 +173,12 @@ pub(crate) fn gather(shape: &Shape) -> Vec<Part> {
                 place(&mut expected, at, data);
             }
         }
-        let arguments = Arguments::Gather {
+        let arguments = Arguments {
             root: shape.root,
-            input: own.len() / if in_place { units.1 } else { units.0 },
+            input: OwnBlocks::Even(own.len() / if in_place { units.1 } else { units.0 }),
             output: layout,
             in_place: shape.in_place,
+            ..Arguments::of(shape.either(Collective::Gather, Collective::Gatherv))
         };
         shape.part(arguments, Process { input, output, units }, expected)
     };
@@ -186,15 +197,10 @@ pub(crate) fn scatter(shape: &Shape) -> Vec<Part> {
             place(&mut output, 0, empty(&own));
             place(&mut expected, 0, own.clone());
         }
-        let none = if shape.even {
-            OwnBlocks::Even(0)
-        } else {
-            OwnBlocks::Uneven(Vec::new(), Vec::new())
-        };
         let layout = if is_root {
             blocks(shape, &shape.counts(), units.0)
         } else {
-            none
+            OwnBlocks::Even(0)
         };
         if is_root {
             for to in 0..shape.size {
@@ -202,11 +208,12 @@ pub(crate) fn scatter(shape: &Shape) -> Vec<Part> {
                 place(&mut input, layout.offset(to) * units.0 as isize, full(data));
             }
         }
-        let arguments = Arguments::Scatter {
+        let arguments = Arguments {
             root: shape.root,
             input: layout,
-            output: own.len() / units.1,
+            output: OwnBlocks::Even(own.len() / units.1),
             in_place: shape.in_place,
+            ..Arguments::of(shape.either(Collective::Scatter, Collective::Scatterv))
         };
         shape.part(arguments, Process { input, output, units }, expected)
     };
@@ -232,10 +239,11 @@ pub(crate) fn allgather(shape: &Shape) -> Vec<Part> {
             }
             place(&mut expected, at, data);
         }
-        let arguments = Arguments::Allgather {
-            input: own.len() / units.0,
+        let arguments = Arguments {
+            input: OwnBlocks::Even(own.len() / units.0),
             output: layout,
             in_place: shape.in_place,
+            ..Arguments::of(shape.either(Collective::Allgather, Collective::Allgatherv))
         };
         shape.part(arguments, Process { input, output, units }, expected)
     };
@@ -269,10 +277,11 @@ pub(crate) fn alltoall(shape: &Shape) -> Vec<Part> {
                 place(&mut input, sends.offset(peer) * units.0 as isize, data);
             }
         }
-        let arguments = Arguments::Alltoall {
+        let arguments = Arguments {
             input: sends,
             output: receives,
             in_place,
+            ..Arguments::of(shape.either(Collective::Alltoall, Collective::Alltoallv))
         };
         shape.part(arguments, Process { input, output, units }, expected)
     };
@@ -299,11 +308,9 @@ pub(crate) fn reduce(shape: &Shape) -> Vec<Part> {
         if is_root {
             place(&mut expected, 0, vector(0..shape.size, 0..count));
         }
-        let arguments = Arguments::Reduce {
+        let arguments = Arguments {
             root: shape.root,
-            count,
-            commutative: shape.commutative,
-            in_place: shape.in_place,
+            ..shape.reduction(Collective::Reduce, OwnBlocks::Even(count))
         };
         shape.part(
             arguments,
@@ -324,11 +331,7 @@ pub(crate) fn allreduce(shape: &Shape) -> Vec<Part> {
         let (input, output) = operand(rank, count, shape.in_place, true);
         let mut expected = BTreeMap::new();
         place(&mut expected, 0, vector(0..shape.size, 0..count));
-        let arguments = Arguments::Allreduce {
-            count,
-            commutative: shape.commutative,
-            in_place: shape.in_place,
-        };
+        let arguments = shape.reduction(Collective::Allreduce, OwnBlocks::Even(count));
         shape.part(
             arguments,
             Process {
@@ -354,12 +357,8 @@ pub(crate) fn reduce_scatter(shape: &Shape) -> Vec<Part> {
         }
         let mut expected = BTreeMap::new();
         place(&mut expected, 0, own);
-        let arguments = Arguments::ReduceScatter {
-            counts: counts.clone(),
-            even: shape.even,
-            commutative: shape.commutative,
-            in_place: shape.in_place,
-        };
+        let collective = shape.either(Collective::ReduceScatterBlock, Collective::ReduceScatter);
+        let arguments = shape.reduction(collective, OwnBlocks::new(&counts, shape.even));
         let part = shape.part(
             arguments,
             Process {
@@ -386,11 +385,12 @@ pub(crate) fn scan(shape: &Shape, exclusive: bool) -> Vec<Part> {
         if end > 0 {
             place(&mut expected, 0, vector(0..end, 0..count));
         }
-        let arguments = Arguments::Scan {
-            count,
-            exclusive,
-            in_place: shape.in_place,
+        let collective = if exclusive {
+            Collective::Exscan
+        } else {
+            Collective::Scan
         };
+        let arguments = shape.reduction(collective, OwnBlocks::Even(count));
         shape.part(
             arguments,
             Process {
@@ -490,20 +490,17 @@ pub(crate) fn neighbours(shape: &Shape, same: bool) -> Vec<Part> {
             let number = if same { 0 } else { index };
             place(&mut input, at, full(block(rank, number, *count)));
         }
-        let arguments = if same {
-            Arguments::NeighborAllgather {
-                sources,
-                destinations,
-                input: own,
-                output: receives,
-            }
+        let (collective, sent) = if same {
+            (Collective::NeighborAllgather, OwnBlocks::Even(own))
         } else {
-            Arguments::NeighborAlltoall {
-                sources,
-                destinations,
-                input: sends,
-                output: receives,
-            }
+            (Collective::NeighborAlltoall, sends)
+        };
+        let arguments = Arguments {
+            sources,
+            destinations,
+            input: sent,
+            output: receives,
+            ..Arguments::of(collective)
         };
         shape.part(arguments, Process { input, output, units }, expected)
     };
@@ -528,10 +525,11 @@ pub(crate) fn alltoallw(shape: &Shape) -> Vec<Part> {
             let memory = if shape.in_place { &mut output } else { &mut input };
             place(memory, at, full(block(rank, peer, sends[peer])));
         }
-        let arguments = Arguments::Alltoall {
+        let arguments = Arguments {
             input: OwnBlocks::Uneven(sends, places.clone()),
             output: OwnBlocks::Uneven(receives, places),
             in_place: shape.in_place,
+            ..Arguments::of(Collective::Alltoallv)
         };
         shape.part(
             arguments,

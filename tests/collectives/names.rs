@@ -1,6 +1,10 @@
 //! Names of algorithms, and calls that can not be.
 
-use hikyaku::mpi::collectives::{Algorithm, Blocks, Call, Collective, Counts, ScheduleError};
+use std::collections::BTreeSet;
+
+use hikyaku::mpi::collectives::{
+    Algorithm, Blocks, Call, Collective, Model, Partners, Role, ScheduleError, Work, cost,
+};
 
 use crate::case::algorithms;
 
@@ -33,23 +37,58 @@ fn names_are_read_as_they_are_written() {
     }
 }
 
+/// Nothing is missing in the description of any collective.
+#[test]
+fn every_collective_is_described() {
+    let mut names = BTreeSet::new();
+    for collective in Collective::ALL {
+        assert!(names.insert(collective.variable()), "{collective}");
+        let [first, ..] = collective.functions() else {
+            panic!("{collective} has no function")
+        };
+        assert!(first.blocking.eq_ignore_ascii_case(&format!("MPI_{collective}")));
+        for function in collective.functions() {
+            for name in function.names() {
+                assert!(names.insert(name), "{name}");
+                assert_eq!(Collective::of_function(name), Some((collective, function)));
+            }
+        }
+        let (input, output) = (collective.input(), collective.output());
+        assert_eq!(input == Role::None, output == Role::None, "{collective}");
+        let has_root = collective.partners() == Partners::Root;
+        assert_eq!(Call::of(collective).root().is_some(), has_root, "{collective}");
+        for &algorithm in collective.algorithms() {
+            let seconds = cost(collective, algorithm, 8, 1 << 10, &Model::default());
+            let work = Work::of(collective, algorithm, 8, 1 << 10);
+            assert!(
+                seconds.is_finite() && seconds > 0.0 && work.messages >= 7.0,
+                "{collective} {algorithm}"
+            );
+            assert!(work.reduced > 0.0 || !collective.reduces(), "{collective} {algorithm}");
+        }
+    }
+    assert_eq!(Collective::of_function("MPI_Send"), None);
+}
+
 #[test]
 fn calls_that_can_not_be_are_errors() {
     let linear = |call: Call<'_>, rank, size| call.schedule(rank, size, Algorithm::Linear).unwrap_err();
     let even = Blocks::Even { count: 1 };
-    let bcast = Call::Bcast { root: 4, count: 1 };
-    assert_eq!(linear(Call::Barrier, 4, 4), ScheduleError::Rank { rank: 4, size: 4 });
-    assert_eq!(linear(Call::Barrier, 0, 0), ScheduleError::Rank { rank: 0, size: 0 });
+    let bcast = Call::of(Collective::Bcast).with_root(4).with_count(1);
+    assert_eq!(
+        linear(Call::of(Collective::Barrier), 4, 4),
+        ScheduleError::Rank { rank: 4, size: 4 }
+    );
+    assert_eq!(
+        linear(Call::of(Collective::Barrier), 0, 0),
+        ScheduleError::Rank { rank: 0, size: 0 }
+    );
     assert_eq!(linear(bcast, 0, 4), ScheduleError::Root { root: 4, size: 4 });
     let short = Blocks::Uneven {
         counts: &[1, 2],
         displacements: &[0],
     };
-    let allgather = |output| Call::Allgather {
-        input: 1,
-        output,
-        in_place: false,
-    };
+    let allgather = |output| Call::of(Collective::Allgatherv).with_input(1).with_output(output);
     assert_eq!(
         linear(allgather(short), 0, 2),
         ScheduleError::Blocks { given: 1, needed: 2 }
@@ -61,18 +100,16 @@ fn calls_that_can_not_be_are_errors() {
     assert_eq!(linear(allgather(far), 0, 2), ScheduleError::TooLarge);
     let large = Blocks::Even { count: usize::MAX / 2 };
     assert_eq!(linear(allgather(large), 0, 3), ScheduleError::TooLarge);
-    let counts = Call::ReduceScatter {
-        counts: Counts::Each(&[1, 2, 3]),
-        commutative: true,
-        in_place: false,
-    };
+    let counts = Call::of(Collective::ReduceScatter).with_count(Blocks::Uneven {
+        counts: &[1, 2, 3],
+        displacements: &[],
+    });
     assert_eq!(linear(counts, 0, 2), ScheduleError::Blocks { given: 3, needed: 2 });
-    let neighbours = Call::NeighborAlltoall {
-        sources: &[Some(1), None],
-        destinations: &[Some(2)],
-        input: even,
-        output: even,
-    };
+    let uneven = Call::of(Collective::Alltoall).with_output(far);
+    assert_eq!(linear(uneven, 0, 2), ScheduleError::Uneven(Collective::Alltoall));
+    let neighbours = Call::of(Collective::NeighborAlltoall)
+        .with_neighbours(&[Some(1), None], &[Some(2)])
+        .with_count(even);
     assert_eq!(linear(neighbours, 0, 2), ScheduleError::Rank { rank: 2, size: 2 });
 }
 
@@ -83,21 +120,9 @@ fn what_does_not_suit_is_an_error() {
         other => panic!("{other:?}"),
     };
     let even = Blocks::Even { count: 1 };
-    let allgather = Call::Allgather {
-        input: 1,
-        output: even,
-        in_place: false,
-    };
-    let alltoall = Call::Alltoall {
-        input: even,
-        output: even,
-        in_place: false,
-    };
-    let ordered = Call::Allreduce {
-        count: 1,
-        commutative: false,
-        in_place: false,
-    };
+    let allgather = Call::of(Collective::Allgather).with_input(1).with_output(even);
+    let alltoall = Call::of(Collective::Alltoall).with_count(even);
+    let ordered = Call::of(Collective::Allreduce).with_count(1).with_commutative(false);
     unsuited(allgather, 5, Algorithm::NeighbourExchange);
     unsuited(allgather, 4, Algorithm::Bruck { radix: 1 });
     unsuited(alltoall, 6, Algorithm::RecursiveDoubling);

@@ -1,28 +1,18 @@
 //! What is known before a schedule starts: peers, memory, and that it is short.
 
-use hikyaku::mpi::collectives::{Algorithm, Blocks, Call, Counts, Peer, Schedule, Step};
+use hikyaku::mpi::collectives::{Algorithm, Call, Collective, Peer, Schedule, Step};
 
-const ALLREDUCE: Call<'_> = Call::Allreduce {
-    count: 1 << 20,
-    commutative: true,
-    in_place: false,
-};
+fn allreduce() -> Call<'static> {
+    Call::of(Collective::Allreduce).with_count(1 << 20)
+}
 
 fn allgather(size: usize, rank: usize, algorithm: Algorithm) -> Schedule {
-    let call = Call::Allgather {
-        input: 1,
-        output: Blocks::Even { count: 1 },
-        in_place: false,
-    };
+    let call = Call::of(Collective::Allgather).with_count(1);
     call.schedule(rank, size, algorithm).unwrap()
 }
 
 fn alltoall(size: usize, rank: usize, algorithm: Algorithm) -> Schedule {
-    let call = Call::Alltoall {
-        input: Blocks::Even { count: 3 },
-        output: Blocks::Even { count: 3 },
-        in_place: false,
-    };
+    let call = Call::of(Collective::Alltoall).with_count(3);
     call.schedule(rank, size, algorithm).unwrap()
 }
 
@@ -33,7 +23,12 @@ fn ranks(schedule: &Schedule) -> Vec<usize> {
 /// The four algorithms of the optics paper, section 3, and their peers.
 #[test]
 fn peers_are_known_ahead() {
-    let bcast = |rank, algorithm| Call::Bcast { root: 0, count: 9 }.schedule(rank, 32, algorithm).unwrap();
+    let bcast = |rank, algorithm| {
+        Call::of(Collective::Bcast)
+            .with_count(9)
+            .schedule(rank, 32, algorithm)
+            .unwrap()
+    };
     assert_eq!(ranks(&bcast(0, Algorithm::Linear)).len(), 31);
     assert_eq!(ranks(&bcast(0, Algorithm::BINOMIAL)), [16, 8, 4, 2, 1]);
     assert_eq!(ranks(&bcast(12, Algorithm::BINOMIAL)), [8, 14, 13]);
@@ -72,17 +67,14 @@ fn schedules_of_many_ranks_are_short() {
     };
     for size in [size, size - 1] {
         for rank in [0, 1, 4_711, size - 1] {
-            let barrier = Call::Barrier.schedule(rank, size, Algorithm::Dissemination { radix: 2 });
+            let barrier = Call::of(Collective::Barrier).schedule(rank, size, Algorithm::Dissemination { radix: 2 });
             assert!(length(&barrier.unwrap()) <= 2 * log);
-            let bcast = Call::Bcast {
-                root: 7,
-                count: 1 << 20,
-            };
+            let bcast = Call::of(Collective::Bcast).with_root(7).with_count(1 << 20);
             for algorithm in [Algorithm::BINOMIAL, Algorithm::ScatterAllgather] {
                 assert!(length(&bcast.schedule(rank, size, algorithm).unwrap()) <= 9 * log);
             }
             for algorithm in [Algorithm::RecursiveDoubling, Algorithm::Rabenseifner] {
-                assert!(length(&ALLREDUCE.schedule(rank, size, algorithm).unwrap()) <= 9 * log);
+                assert!(length(&allreduce().schedule(rank, size, algorithm).unwrap()) <= 9 * log);
             }
             for algorithm in [Algorithm::RecursiveDoubling, Algorithm::Bruck { radix: 2 }] {
                 assert!(length(&allgather(size, rank, algorithm)) <= 6 * log + 6);
@@ -90,11 +82,7 @@ fn schedules_of_many_ranks_are_short() {
                     assert!(length(&alltoall(size, rank, algorithm)) <= 12 * log);
                 }
             }
-            let halving = Call::ReduceScatter {
-                counts: Counts::Even(64),
-                commutative: true,
-                in_place: false,
-            };
+            let halving = Call::of(Collective::ReduceScatterBlock).with_count(64);
             assert!(length(&halving.schedule(rank, size, Algorithm::RecursiveHalving).unwrap()) <= 5 * log + 5);
         }
     }
@@ -107,22 +95,16 @@ fn scratch_memory_is_bounded() {
         for commutative in [true, false] {
             for in_place in [true, false] {
                 let count = 10_000;
-                let reduce = Call::Reduce {
-                    root: 3,
-                    count,
-                    commutative,
-                    in_place,
-                };
-                let allreduce = Call::Allreduce {
-                    count,
-                    commutative,
-                    in_place,
-                };
-                let scan = Call::Scan {
-                    count,
-                    exclusive: false,
-                    in_place,
-                };
+                let reduce = Call::of(Collective::Reduce)
+                    .with_root(3)
+                    .with_count(count)
+                    .with_commutative(commutative)
+                    .with_in_place(in_place);
+                let allreduce = Call::of(Collective::Allreduce)
+                    .with_count(count)
+                    .with_commutative(commutative)
+                    .with_in_place(in_place);
+                let scan = Call::of(Collective::Scan).with_count(count).with_in_place(in_place);
                 for rank in [0, 1, 3, 500, 999] {
                     let scratch = |call: Call<'_>, algorithm| call.schedule(rank, size, algorithm).unwrap().scratch();
                     assert!(scratch(allreduce, Algorithm::RecursiveDoubling) <= 2 * count);

@@ -1,7 +1,7 @@
 //! Collectives: blocking, non-blocking with tests, persistent; by any of their algorithms.
 
 use hikyaku::mpi::{
-    collectives::{Algorithm, Blocks, Call, Counts},
+    collectives::{Algorithm, Call, Collective as Kind, Role},
     engine::{Buffers, Communicator, Region, Request},
     error::Error,
     operation::{Operation, Predefined},
@@ -12,20 +12,6 @@ use super::{
     safe::{Patience, i64s},
     script::Limits,
 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Barrier,
-    Bcast,
-    Reduce,
-    Allreduce,
-    Gather,
-    Scatter,
-    Allgather,
-    Alltoall,
-    ReduceScatter,
-    Scan,
-}
 
 #[derive(Clone, Copy, Debug)]
 enum How {
@@ -47,7 +33,7 @@ pub(crate) struct Together {
 
 impl Together {
     pub(crate) fn draw(rng: &mut Prng, ranks: usize, limits: Limits) -> Self {
-        use Kind::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Scan, Scatter};
+        use Kind::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatterBlock, Scan, Scatter};
         let kinds = [
             Barrier,
             Bcast,
@@ -57,7 +43,7 @@ impl Together {
             Scatter,
             Allgather,
             Alltoall,
-            ReduceScatter,
+            ReduceScatterBlock,
             Scan,
         ];
         let kind = rng.pick(&kinds);
@@ -86,69 +72,12 @@ impl Together {
 
     fn call(&self) -> Call<'static> {
         let &Self { root, count, .. } = self;
-        let even = Blocks::Even { count };
-        match self.kind {
-            Kind::Barrier => Call::Barrier,
-            Kind::Bcast => Call::Bcast { root, count: 8 * count },
-            Kind::Reduce => Call::Reduce {
-                root,
-                count,
-                commutative: true,
-                in_place: false,
-            },
-            Kind::Allreduce => Call::Allreduce {
-                count,
-                commutative: true,
-                in_place: false,
-            },
-            Kind::Gather => Call::Gather {
-                root,
-                input: count,
-                output: even,
-                in_place: false,
-            },
-            Kind::Scatter => Call::Scatter {
-                root,
-                input: even,
-                output: count,
-                in_place: false,
-            },
-            Kind::Allgather => Call::Allgather {
-                input: count,
-                output: even,
-                in_place: false,
-            },
-            Kind::Alltoall => Call::Alltoall {
-                input: even,
-                output: even,
-                in_place: false,
-            },
-            Kind::ReduceScatter => Call::ReduceScatter {
-                counts: Counts::Even(count),
-                commutative: true,
-                in_place: false,
-            },
-            Kind::Scan => Call::Scan {
-                count,
-                exclusive: false,
-                in_place: false,
-            },
-        }
+        let unit = if self.kind.output() == Role::Packed { 8 } else { 1 };
+        Call::of(self.kind).with_root(root).with_count(unit * count)
     }
 
     fn name(&self) -> &'static str {
-        match self.kind {
-            Kind::Barrier => "MPI_Barrier",
-            Kind::Bcast => "MPI_Bcast",
-            Kind::Reduce => "MPI_Reduce",
-            Kind::Allreduce => "MPI_Allreduce",
-            Kind::Gather => "MPI_Gather",
-            Kind::Scatter => "MPI_Scatter",
-            Kind::Allgather => "MPI_Allgather",
-            Kind::Alltoall => "MPI_Alltoall",
-            Kind::ReduceScatter => "MPI_Reduce_scatter_block",
-            Kind::Scan => "MPI_Scan",
-        }
+        self.kind.functions()[0].blocking
     }
 
     /// Element `i` of the input of `rank`.
@@ -159,13 +88,15 @@ impl Together {
     /// Numbers of elements of the input and output of a rank, with `size` ranks.
     fn lengths(&self, size: usize) -> (usize, usize) {
         let (one, all) = (self.count, self.count * size);
-        match self.kind {
-            Kind::Barrier => (0, 0),
-            Kind::Bcast => (0, one),
-            Kind::Reduce | Kind::Allreduce | Kind::Scan => (one, one),
-            Kind::Gather | Kind::Allgather => (one, all),
-            Kind::Scatter | Kind::ReduceScatter => (all, one),
-            Kind::Alltoall => (all, all),
+        let elements = |role| match role {
+            Role::None => 0,
+            Role::Packed | Role::Vector | Role::Block => one,
+            Role::Blocks | Role::Divided => all,
+        };
+        match (self.kind.input(), self.kind.output()) {
+            (Role::Packed, Role::Packed) => (0, one),
+            (Role::Divided, Role::Divided) => (all, one),
+            (input, output) => (elements(input), elements(output)),
         }
     }
 
@@ -182,7 +113,8 @@ impl Together {
             Kind::Gather | Kind::Allgather => self.given(block, place, round),
             Kind::Scatter => self.given(self.root, rank * self.count + i, round),
             Kind::Alltoall => self.given(block, rank * self.count + place, round),
-            Kind::ReduceScatter => sum(size, rank * self.count + i),
+            Kind::ReduceScatterBlock => sum(size, rank * self.count + i),
+            other => unreachable!("{other} is not drawn"),
         })
     }
 
@@ -194,7 +126,7 @@ impl Together {
             Kind::Bcast | Kind::Scatter => other == self.root,
             Kind::Reduce | Kind::Gather => rank == self.root,
             Kind::Scan => rank > other,
-            Kind::Allreduce | Kind::Allgather | Kind::Alltoall | Kind::ReduceScatter => true,
+            _ => true,
         }
     }
 

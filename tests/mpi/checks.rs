@@ -3,7 +3,7 @@
 
 use hikyaku::mpi::{
     Rank,
-    collectives::{Blocks, Call},
+    collectives::{Blocks, Call, Collective},
     datatype::{Datatype, Kind},
     engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Mode, Options, Region, Request, Status},
     error::{Detail, Error, ErrorClass},
@@ -41,10 +41,9 @@ struct Wrong {
 
 impl Wrong {
     fn bcast(root: usize, count: usize, kind: Kind) -> Self {
-        let call = Call::Bcast {
-            root,
-            count: count * kind.size() as usize,
-        };
+        let call = Call::of(Collective::Bcast)
+            .with_root(root)
+            .with_count(count * kind.size() as usize);
         Self {
             name: "MPI_Bcast",
             call,
@@ -54,11 +53,7 @@ impl Wrong {
     }
 
     fn allreduce(count: usize, kind: Kind, operation: Predefined) -> Self {
-        let call = Call::Allreduce {
-            count,
-            commutative: true,
-            in_place: true,
-        };
+        let call = Call::of(Collective::Allreduce).with_count(count).with_in_place(true);
         Self {
             name: "MPI_Allreduce",
             call,
@@ -202,7 +197,7 @@ fn immediate_and_persistent_collectives_and_barriers_are_compared_too() {
             unsafe { world.collective_init(name, call, &buffers, None, None) }.unwrap()
         };
         let kind = if world.rank() == 2 { Kind::F64 } else { Kind::I64 };
-        let bcast = Call::Bcast { root: 0, count: 16 };
+        let bcast = Call::of(Collective::Bcast).with_count(16);
         let wrong = planned(&bcast, "MPI_Bcast_init", kind, &mut one);
         for _ in 0..2 {
             let error = wrong.start().unwrap().wait().unwrap_err();
@@ -225,15 +220,12 @@ fn immediate_and_persistent_collectives_and_barriers_are_compared_too() {
 fn uneven_blocks_are_compared_by_kind_as_far_as_there_are_any() {
     let gather = |world: &Communicator, kinds: [Kind; 3], counts: [usize; 3]| {
         let own = usize::try_from(world.rank()).unwrap();
-        let call = Call::Gather {
-            root: 0,
-            input: counts[own],
-            output: Blocks::Uneven {
+        let call = Call::of(Collective::Gatherv)
+            .with_input(counts[own])
+            .with_output(Blocks::Uneven {
                 counts: &counts,
                 displacements: &[0, 10, 20],
-            },
-            in_place: false,
-        };
+            });
         let (input, output) = (Datatype::predefined(kinds[own]), Datatype::predefined(kinds[0]));
         let (mut from, mut into) = ([0_u64; 64], [0_u64; 64]);
         let buffers = Buffers {

@@ -1,7 +1,7 @@
 //! Collectives run by the engine. (Their schedules have tests of their own.)
 
 use hikyaku::mpi::{
-    collectives::{Algorithm, Blocks, Call, Collective},
+    collectives::{Algorithm, Call, Collective},
     datatype::{Datatype, Kind},
     engine::{Buffers, Communicator, Region},
     operation::{Operation, Predefined},
@@ -20,11 +20,7 @@ fn allreduce(comm: &Communicator, own: &[i64], algorithm: Option<Algorithm>) -> 
         input: Region::Plain(own.as_ptr().cast_mut().cast(), &datatype),
         output: Region::Plain(all.as_mut_ptr().cast(), &datatype),
     };
-    let call = Call::Allreduce {
-        count: own.len(),
-        commutative: true,
-        in_place: false,
-    };
+    let call = Call::of(Collective::Allreduce).with_count(own.len());
     let sum = Operation::predefined(Predefined::Sum);
     // SAFETY: both are borrowed until it has ended.
     unsafe { comm.collective("MPI_Allreduce", &call, &buffers, Some(&sum), algorithm) }
@@ -68,10 +64,9 @@ fn bcast_of_any_datatype_by_every_algorithm() {
                     input: Region::None,
                     output: Region::Plain(data.as_mut_ptr().cast(), &strided),
                 };
-                let call = Call::Bcast {
-                    root,
-                    count: strided.size() as usize,
-                };
+                let call = Call::of(Collective::Bcast)
+                    .with_root(root)
+                    .with_count(strided.size() as usize);
                 // SAFETY: borrowed until it has ended.
                 let request = unsafe { comm.collective("MPI_Bcast", &call, &buffers, None, Some(algorithm)) };
                 request.unwrap().wait().unwrap();
@@ -106,11 +101,7 @@ fn alltoall_by_every_algorithm_and_many_at_once() {
                 input: Region::Plain(own.as_mut_ptr().cast(), &datatype),
                 output: Region::Plain(all.as_mut_ptr().cast(), &datatype),
             };
-            let call = Call::Alltoall {
-                input: Blocks::Even { count },
-                output: Blocks::Even { count },
-                in_place: false,
-            };
+            let call = Call::of(Collective::Alltoall).with_count(count);
             // SAFETY: the memory is on the heap, and is kept and not touched until all have ended.
             requests.push(unsafe { comm.collective("MPI_Ialltoall", &call, &buffers, None, Some(algorithm)) }.unwrap());
         }

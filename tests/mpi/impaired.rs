@@ -12,7 +12,7 @@ use hikyaku::{
     Config,
     backends::{self, BindOptions, Impaired, Impairments},
     mpi::{
-        collectives::{Algorithm, Blocks, Call, Collective, Counts, displacements},
+        collectives::{Algorithm, Blocks, Call, Collective, displacements},
         datatype::{Datatype, Kind},
         engine::{Buffers, Communicator, Engine, Region},
         operation::{Operation, Predefined},
@@ -154,69 +154,29 @@ fn check(world: &Communicator, number: usize, step: Step) {
         .map(|other| (part(count, rank, other), part(count, other, rank)))
         .unzip();
     let (send_places, receive_places) = (displacements(&sends), displacements(&receives));
-    let even = Blocks::Even { count };
-    let (commutative, in_place) = (true, false);
     let at_root = |value: usize| if rank == root { value } else { 0 };
-    // The call, the lengths of input and output, and the expected output; `None`: undefined.
-    let (call, input_len, expected): (Call<'_>, usize, Vec<i64>) = match step.collective {
-        Collective::Barrier => (Call::Barrier, 0, Vec::new()),
-        Collective::Bcast => (Call::Bcast { root, count: 8 * count }, 0, input(root, count).collect()),
+    // The length of the input, and the expected output.
+    let (input_len, expected): (usize, Vec<i64>) = match step.collective {
+        Collective::Barrier => (0, Vec::new()),
+        Collective::Bcast => (0, input(root, count).collect()),
         Collective::Gather => {
             let all = (0..at_root(size)).flat_map(|from| input(from, count)).collect();
-            let (input, output) = (count, even);
-            (
-                Call::Gather {
-                    root,
-                    input,
-                    output,
-                    in_place,
-                },
-                count,
-                all,
-            )
+            (count, all)
         }
         Collective::Scatter => {
             let own = (0..count)
                 .map(|index| element(number, root, rank * count + index))
                 .collect();
-            let (input, output) = (even, count);
-            (
-                Call::Scatter {
-                    root,
-                    input,
-                    output,
-                    in_place,
-                },
-                at_root(size * count),
-                own,
-            )
+            (at_root(size * count), own)
         }
         Collective::Allgather => {
             let all = (0..size).flat_map(|from| input(from, count)).collect();
-            let (input, output) = (count, even);
-            (
-                Call::Allgather {
-                    input,
-                    output,
-                    in_place,
-                },
-                count,
-                all,
-            )
+            (count, all)
         }
         Collective::Alltoall => {
             let block = |from| (0..count).map(move |index| element(number, from, rank * count + index));
             let all = (0..size).flat_map(block).collect();
-            let (input, output) = (even, even);
-            (
-                Call::Alltoall {
-                    input,
-                    output,
-                    in_place,
-                },
-                size * count,
-                all,
-            )
+            (size * count, all)
         }
         Collective::Alltoallv => {
             let block = |from: usize| {
@@ -224,76 +184,35 @@ fn check(world: &Communicator, number: usize, step: Step) {
                 (0..part(count, from, rank)).map(move |index| element(number, from, before + index))
             };
             let all = (0..size).flat_map(block).collect();
-            let input = Blocks::Uneven {
-                counts: &sends,
-                displacements: &send_places,
-            };
-            let output = Blocks::Uneven {
-                counts: &receives,
-                displacements: &receive_places,
-            };
-            (
-                Call::Alltoall {
-                    input,
-                    output,
-                    in_place,
-                },
-                sends.iter().sum(),
-                all,
-            )
+            (sends.iter().sum(), all)
         }
         Collective::Reduce => {
             let all = (0..at_root(count)).map(|index| sum(0..size, index)).collect();
-            (
-                Call::Reduce {
-                    root,
-                    count,
-                    commutative,
-                    in_place,
-                },
-                count,
-                all,
-            )
+            (count, all)
         }
         Collective::Allreduce => {
             let all = (0..count).map(|index| sum(0..size, index)).collect();
-            (
-                Call::Allreduce {
-                    count,
-                    commutative,
-                    in_place,
-                },
-                count,
-                all,
-            )
+            (count, all)
         }
         Collective::ReduceScatter => {
             let own = (0..count).map(|index| sum(0..size, rank * count + index)).collect();
-            let counts = Counts::Even(count);
-            (
-                Call::ReduceScatter {
-                    counts,
-                    commutative,
-                    in_place,
-                },
-                size * count,
-                own,
-            )
+            (size * count, own)
         }
         scan => {
             let exclusive = scan == Collective::Exscan;
             let upto = if exclusive { rank } else { rank + 1 };
             let all = (0..count).map(|index| sum(0..upto, index)).collect();
-            (
-                Call::Scan {
-                    count,
-                    exclusive,
-                    in_place,
-                },
-                count,
-                all,
-            )
+            (count, all)
         }
+    };
+    let uneven = |counts, displacements| Blocks::Uneven { counts, displacements };
+    let call = Call::of(step.collective).with_root(root);
+    let call = match step.collective {
+        Collective::Bcast => call.with_count(8 * count),
+        Collective::Alltoallv => call
+            .with_input(uneven(&sends, &send_places))
+            .with_output(uneven(&receives, &receive_places)),
+        _ => call.with_count(count),
     };
     let mut own: Vec<i64> = input(rank, input_len).collect();
     let mut output = vec![-1; expected.len()];

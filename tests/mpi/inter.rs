@@ -1,7 +1,7 @@
 //! Collectives between two groups.
 
 use hikyaku::mpi::{
-    collectives::{Blocks, Call, Counts, NOBODY, ROOT, displacements},
+    collectives::{Blocks, Call, Collective, NOBODY, ROOT, displacements},
     datatype::{Datatype, Kind},
     engine::{Buffers, Communicator, Region},
     error::ErrorClass,
@@ -96,7 +96,11 @@ fn what_has_a_root() {
                     let mut own = if root == ROOT { two.own(count) } else { vec![] };
                     let mut data = if root == ROOT { vec![] } else { vec![-1; count] };
                     let bytes = count * 8;
-                    two.run(&Call::Bcast { root, count: bytes }, &mut own, &mut data);
+                    two.run(
+                        &Call::of(Collective::Bcast).with_root(root).with_count(bytes),
+                        &mut own,
+                        &mut data,
+                    );
                     match root {
                         ROOT => assert_eq!(own, two.own(count)),
                         NOBODY => assert!(data.iter().all(|x| *x == -1)),
@@ -105,12 +109,7 @@ fn what_has_a_root() {
 
                     let is_root = root == ROOT;
                     let (mut own, mut all) = (two.own(count), vec![-1; if is_root { two.there * count } else { 0 }]);
-                    let gather = Call::Gather {
-                        root,
-                        input: count,
-                        output: Blocks::Even { count },
-                        in_place: false,
-                    };
+                    let gather = Call::of(Collective::Gather).with_root(root).with_count(count);
                     two.run(&gather, &mut own, &mut all);
                     let gathered = all
                         .iter()
@@ -120,12 +119,7 @@ fn what_has_a_root() {
 
                     let mut from = if is_root { two.own(two.there * count) } else { vec![] };
                     let mut part = vec![-1; count];
-                    let scatter = Call::Scatter {
-                        root,
-                        input: Blocks::Even { count },
-                        output: count,
-                        in_place: false,
-                    };
+                    let scatter = Call::of(Collective::Scatter).with_root(root).with_count(count);
                     two.run(&scatter, &mut from, &mut part);
                     if root < two.there {
                         let place = |at| two.rank * count + at;
@@ -135,12 +129,7 @@ fn what_has_a_root() {
                     }
 
                     let (mut own, mut sum) = (two.own(count), vec![-1; if is_root { count } else { 0 }]);
-                    let reduce = Call::Reduce {
-                        root,
-                        count,
-                        commutative: true,
-                        in_place: false,
-                    };
+                    let reduce = Call::of(Collective::Reduce).with_root(root).with_count(count);
                     two.run(&reduce, &mut own, &mut sum);
                     let expected = |at| (0..two.there).map(|rank| two.theirs(rank, at)).sum::<i64>();
                     assert!(sum.iter().enumerate().all(|(at, x)| *x == expected(at)));
@@ -160,46 +149,35 @@ fn what_is_alike_for_all() {
                 let scale = |is_first: bool| if is_first { 2 * count } else { count };
                 let (sent, received) = (scale(two.is_first), scale(!two.is_first));
                 let (mut own, mut all) = (two.own(sent), vec![-1; two.there * received]);
-                let allgather = Call::Allgather {
-                    input: sent,
-                    output: Blocks::Even { count: received },
-                    in_place: false,
-                };
+                let allgather = Call::of(Collective::Allgather).with_input(sent).with_output(received);
                 two.run(&allgather, &mut own, &mut all);
                 let gathered = |(i, x): (usize, &i64)| *x == two.theirs(i / received, i % received);
                 assert!(all.iter().enumerate().all(gathered));
 
                 // As many counts as the other group has ranks, which may be fewer than this one has.
                 let counts = vec![received; two.there];
-                let allgatherv = Call::Allgather {
-                    input: sent,
-                    output: Blocks::Uneven {
+                let offsets = displacements(&counts);
+                let allgatherv = Call::of(Collective::Allgatherv)
+                    .with_input(sent)
+                    .with_output(Blocks::Uneven {
                         counts: &counts,
-                        displacements: &displacements(&counts),
-                    },
-                    in_place: false,
-                };
+                        displacements: &offsets,
+                    });
                 all.fill(-1);
                 two.run(&allgatherv, &mut own, &mut all);
                 assert!(all.iter().enumerate().all(gathered));
 
                 let (mut own, mut all) = (two.own(two.there * sent), vec![-1; two.there * received]);
-                let alltoall = Call::Alltoall {
-                    input: Blocks::Even { count: sent },
-                    output: Blocks::Even { count: received },
-                    in_place: false,
-                };
+                let alltoall = Call::of(Collective::Alltoall).with_input(sent).with_output(received);
                 two.run(&alltoall, &mut own, &mut all);
                 let place = |i: usize| two.rank * received + i % received;
                 let exchanged = |(i, x): (usize, &i64)| *x == two.theirs(i / received, place(i));
                 assert!(all.iter().enumerate().all(exchanged));
 
                 let (mut own, mut sum) = (two.own(count), vec![-1; count]);
-                let allreduce = Call::Allreduce {
-                    count,
-                    commutative: false,
-                    in_place: false,
-                };
+                let allreduce = Call::of(Collective::Allreduce)
+                    .with_count(count)
+                    .with_commutative(false);
                 two.run(&allreduce, &mut own, &mut sum);
                 let expected = |at| (0..two.there).map(|rank| two.theirs(rank, at)).sum::<i64>();
                 assert!(sum.iter().enumerate().all(|(at, x)| *x == expected(at)));
@@ -211,11 +189,10 @@ fn what_is_alike_for_all() {
                     (counts[0], counts[1]) = (count, counts[1] + counts[0] - count);
                 }
                 let (mut own, mut part) = (two.own(total), vec![-1; counts[two.rank]]);
-                let reduce_scatter = Call::ReduceScatter {
-                    counts: Counts::Each(&counts),
-                    commutative: true,
-                    in_place: false,
-                };
+                let reduce_scatter = Call::of(Collective::ReduceScatter).with_count(Blocks::Uneven {
+                    counts: &counts,
+                    displacements: &[],
+                });
                 two.run(&reduce_scatter, &mut own, &mut part);
                 let offset = displacements(&counts)[two.rank] as usize;
                 assert!(part.iter().enumerate().all(|(at, x)| *x == expected(offset + at)));
@@ -227,16 +204,8 @@ fn what_is_alike_for_all() {
 #[test]
 fn some_do_not_go_between_groups() {
     with_two(3, 1, |two| {
-        let scan = Call::Scan {
-            count: 1,
-            exclusive: false,
-            in_place: false,
-        };
-        let in_place = Call::Allreduce {
-            count: 1,
-            commutative: true,
-            in_place: true,
-        };
+        let scan = Call::of(Collective::Scan).with_count(1);
+        let in_place = Call::of(Collective::Allreduce).with_count(1).with_in_place(true);
         let none = Buffers {
             input: Region::None,
             output: Region::None,
@@ -246,10 +215,7 @@ fn some_do_not_go_between_groups() {
             let refused = unsafe { two.inter.collective("MPI_Scan", &call, &none, None, None) };
             assert_eq!(refused.unwrap_err().class(), ErrorClass::UnsupportedOperation);
         }
-        let nobody = Call::Bcast {
-            root: two.there,
-            count: 0,
-        };
+        let nobody = Call::of(Collective::Bcast).with_root(two.there).with_count(0);
         // SAFETY: there are no buffers.
         let refused = unsafe { two.inter.collective("MPI_Bcast", &nobody, &none, None, None) };
         assert_eq!(refused.unwrap_err().class(), ErrorClass::Root);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hikyaku::mpi::{
-    collectives::{Algorithm, Blocks, Call, Collective, Counts},
+    collectives::{Algorithm, Call, Collective, Role},
     datatype::{Datatype, Kind},
     engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Mode, Options, Region, Request},
     error::{Error, ErrorClass},
@@ -35,56 +35,8 @@ const COLLECTIVES: [Collective; 10] = [
 ];
 
 fn call(collective: Collective, count: usize) -> Call<'static> {
-    let (root, commutative, in_place) = (ROOT, true, false);
-    let even = Blocks::Even { count };
-    match collective {
-        Collective::Barrier => Call::Barrier,
-        Collective::Bcast => Call::Bcast { root, count: 8 * count },
-        Collective::Reduce => Call::Reduce {
-            root,
-            count,
-            commutative,
-            in_place,
-        },
-        Collective::Allreduce => Call::Allreduce {
-            count,
-            commutative,
-            in_place,
-        },
-        Collective::Gather => Call::Gather {
-            root,
-            input: count,
-            output: even,
-            in_place,
-        },
-        Collective::Scatter => Call::Scatter {
-            root,
-            input: even,
-            output: count,
-            in_place,
-        },
-        Collective::Allgather => Call::Allgather {
-            input: count,
-            output: even,
-            in_place,
-        },
-        Collective::Alltoall => Call::Alltoall {
-            input: even,
-            output: even,
-            in_place,
-        },
-        Collective::ReduceScatterBlock => Call::ReduceScatter {
-            counts: Counts::Even(count),
-            commutative,
-            in_place,
-        },
-        Collective::Scan => Call::Scan {
-            count,
-            exclusive: false,
-            in_place,
-        },
-        other => unreachable!("{other} is not among these"),
-    }
+    let unit = if collective.output() == Role::Packed { 8 } else { 1 };
+    Call::of(collective).with_root(ROOT).with_count(unit * count)
 }
 
 /// Element `i` of the input of `rank`.

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, time::Duration};
 
 use hikyaku::mpi::{
-    collectives::{Blocks, Call},
+    collectives::{Blocks, Call, Collective},
     datatype::{Datatype, Kind},
     engine::{Buffers, Communicator, Mode, PROC_NULL, Region, Request, Status},
     error::{Detail, Error, ErrorClass},
@@ -77,31 +77,30 @@ fn arguments_that_can_not_be_are_told_with_their_call() {
         let many = unsafe { world.send(Mode::Ready, base, u64::MAX, &doubles, 0, 0) };
         expect(many, ErrorClass::Count, "MPI_Rsend");
 
-        let error = collective(&world, "MPI_Bcast", &Call::Bcast { root: 2, count: 4 }, None);
+        let error = collective(
+            &world,
+            "MPI_Bcast",
+            &Call::of(Collective::Bcast).with_root(2).with_count(4),
+            None,
+        );
         assert!(
             expect(error, ErrorClass::Root, "MPI_Bcast")
                 .to_string()
                 .contains("root is 2")
         );
-        let gather = Call::Gather {
-            root: world.rank() as usize,
-            input: 1,
-            output: Blocks::Uneven {
+        let gather = Call::of(Collective::Gatherv)
+            .with_root(world.rank() as usize)
+            .with_input(1)
+            .with_output(Blocks::Uneven {
                 counts: &[1],
                 displacements: &[0],
-            },
-            in_place: false,
-        };
+            });
         expect(
             collective(&world, "MPI_Gatherv", &gather, None),
             ErrorClass::Count,
             "MPI_Gatherv",
         );
-        let band = Call::Allreduce {
-            count: 1,
-            commutative: true,
-            in_place: true,
-        };
+        let band = Call::of(Collective::Allreduce).with_count(1).with_in_place(true);
         let error = collective(&world, "MPI_Allreduce", &band, Some(Predefined::Band));
         assert!(
             expect(error, ErrorClass::Op, "MPI_Allreduce")

@@ -1,7 +1,7 @@
 //! Collectives that are planned once and started again and again.
 
 use hikyaku::mpi::{
-    collectives::{Blocks, Call},
+    collectives::{Call, Collective},
     datatype::{Datatype, Kind},
     engine::{Buffers, Communicator, PersistentCollective, Region},
     error::ErrorClass,
@@ -26,11 +26,7 @@ unsafe fn allreduce_init(comm: &Communicator, own: &mut [i64], all: &mut [i64]) 
         input: region(own, &datatype),
         output: region(all, &datatype),
     };
-    let call = Call::Allreduce {
-        count,
-        commutative: true,
-        in_place: false,
-    };
+    let call = Call::of(Collective::Allreduce).with_count(count);
     let sum = Operation::predefined(Predefined::Sum);
     // SAFETY: the caller's contract.
     unsafe { comm.collective_init("MPI_Allreduce_init", &call, &buffers, Some(&sum), None) }.unwrap()
@@ -90,7 +86,7 @@ fn what_runs_is_not_started() {
         let comm = world.duplicate().unwrap();
         let datatype = i64s();
         let mut value = [i64::from(comm.rank()) + 7];
-        let call = Call::Bcast { root: 0, count: 8 };
+        let call = Call::of(Collective::Bcast).with_count(8);
         let buffers = Buffers {
             input: Region::None,
             output: region(&mut value, &datatype),
@@ -118,11 +114,7 @@ fn scratch_memory_lasts_as_long_as_the_plan() {
         let n = comm.size() as usize;
         let datatype = i64s();
         let (mut from, mut into) = (vec![0_i64; n * 7], vec![0_i64; n * 7]);
-        let call = Call::Alltoall {
-            input: Blocks::Even { count: 7 },
-            output: Blocks::Even { count: 7 },
-            in_place: false,
-        };
+        let call = Call::of(Collective::Alltoall).with_count(7);
         let buffers = Buffers {
             input: region(&mut from, &datatype),
             output: region(&mut into, &datatype),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use hikyaku::{
     mpi::{
-        collectives::{Blocks, Call},
+        collectives::{Blocks, Call, Collective},
         datatype::{Datatype, Kind},
         engine::{
             ANY_SOURCE, ANY_TAG, Buffers, Communicator, Entry, Exit, LockKind, Mode, Operands, Options, Profiler,
@@ -181,11 +181,7 @@ fn collectives_are_told_once_and_not_what_they_do() {
             output: Region::Plain(values.as_mut_ptr().cast(), &int),
         };
         let sum = Operation::predefined(Predefined::Sum);
-        let reduce = Call::Allreduce {
-            count: 2,
-            commutative: true,
-            in_place: true,
-        };
+        let reduce = Call::of(Collective::Allreduce).with_count(2).with_in_place(true);
         // SAFETY: `values` outlives the requests.
         unsafe {
             let done = world
@@ -198,15 +194,12 @@ fn collectives_are_told_once_and_not_what_they_do() {
             begun.wait().unwrap();
         }
         let (counts, mut all) = ([2, 0, 1], [0_i32; 3]);
-        let gather = Call::Gather {
-            root: 0,
-            input: counts[world.rank() as usize],
-            output: Blocks::Uneven {
+        let gather = Call::of(Collective::Gatherv)
+            .with_input(counts[world.rank() as usize])
+            .with_output(Blocks::Uneven {
                 counts: &counts,
                 displacements: &[0, 0, 2],
-            },
-            in_place: false,
-        };
+            });
         let buffers = Buffers {
             input: Region::Plain(values.as_mut_ptr().cast(), &int),
             output: Region::Plain(all.as_mut_ptr().cast(), &int),
@@ -313,7 +306,7 @@ fn what_is_set_up_and_its_starts_are_told_with_the_same_number() {
                 running.wait().unwrap();
             }
             let barrier = world
-                .collective_init("MPI_Barrier_init", &Call::Barrier, &none(), None, None)
+                .collective_init("MPI_Barrier_init", &Call::of(Collective::Barrier), &none(), None, None)
                 .unwrap();
             barrier.start().unwrap().wait().unwrap();
         }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use hikyaku::mpi::{
-    collectives::Call,
+    collectives::{Call, Collective},
     datatype::Kind,
     engine::{Buffers, Communicator, Mode, Options, Region, Window},
     operation::{Operation, Predefined},
@@ -173,7 +173,7 @@ fn a_target_that_only_begins_and_tests_collectives_of_its_own_serves_others() {
             output: Region::None,
         };
         // SAFETY: a barrier has no buffers.
-        let barrier = unsafe { own.collective("MPI_Ibarrier", &Call::Barrier, &buffers, None, None) };
+        let barrier = unsafe { own.collective("MPI_Ibarrier", &Call::of(Collective::Barrier), &buffers, None, None) };
         let mut barrier = barrier.unwrap();
         while barrier.test().unwrap().is_none() {}
     });

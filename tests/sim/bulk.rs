@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hikyaku::{
     Congestion,
     mpi::{
-        collectives::{Algorithm, Blocks, Call, Collective},
+        collectives::{Algorithm, Call, Collective},
         engine::{Buffers, Communicator, Engine, Mode, Region, Request},
     },
     sim::{self, Cpu, Network, NetworkStats, Simulation, Topology},
@@ -105,11 +105,7 @@ fn exchanges_in_both_directions_keep_wires_busy() {
         let mut output = vec![0_u8; input.len()];
         world.barrier().unwrap();
         sim::compute(Duration::from_micros(150) * world.rank() as u32).unwrap();
-        let call = Call::Alltoall {
-            input: Blocks::Even { count: BLOCK },
-            output: Blocks::Even { count: BLOCK },
-            in_place: false,
-        };
+        let call = Call::of(Collective::Alltoall).with_count(BLOCK);
         let buffers = Buffers {
             input: Region::Plain(input.as_ptr().cast_mut(), &byte),
             output: Region::Plain(output.as_mut_ptr(), &byte),

@@ -5,7 +5,7 @@ use std::{fs, io::ErrorKind, path::PathBuf, sync::Arc, time::Duration};
 use hikyaku::{
     Config, Congestion, Recovery,
     mpi::{
-        collectives::{Algorithm, Blocks, Call, Collective},
+        collectives::{Algorithm, Call, Collective},
         datatype::{Datatype, Kind},
         engine::{ANY_SOURCE, ANY_TAG, Buffers, Communicator, Engine, Mode, Region},
         error::{Error, ErrorClass},
@@ -164,11 +164,7 @@ fn who_refuses_is_missed_at_once_in_a_large_reduction() {
         let (float, sum) = (Datatype::predefined(Kind::F64), Operation::predefined(Predefined::Sum));
         // Leaked, since others may still write to it when it has failed.
         let [input, output] = [(); 2].map(|()| Box::leak(vec![1.0_f64; COUNT].into_boxed_slice()));
-        let call = Call::Allreduce {
-            count: COUNT,
-            commutative: true,
-            in_place: false,
-        };
+        let call = Call::of(Collective::Allreduce).with_count(COUNT);
         let buffers = Buffers {
             input: Region::Plain(input.as_mut_ptr().cast(), &float),
             output: Region::Plain(output.as_mut_ptr().cast(), &float),
@@ -285,12 +281,7 @@ fn a_failed_collective_ends_when_its_memory_is_back() {
             let world = Communicator::world(engine);
             // Leaked, since others may still write to it when it has failed.
             let [input, output] = [(); 2].map(|()| Box::leak(vec![0_u8; 4 * COUNT].into_boxed_slice()));
-            let even = Blocks::Even { count: COUNT };
-            let call = Call::Alltoall {
-                input: even,
-                output: even,
-                in_place: false,
-            };
+            let call = Call::of(Collective::Alltoall).with_count(COUNT);
             let byte = byte();
             let buffers = Buffers {
                 input: Region::Plain(input.as_mut_ptr().cast(), &byte),

@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 
 use hikyaku::{
     mpi::{
-        collectives::{Algorithm, Blocks, Call, Counts},
+        collectives::{Algorithm, Call, Collective},
         datatype::{Datatype, Kind},
         engine::{Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
@@ -51,10 +51,11 @@ pub(crate) fn ports(ports: u32) -> Optics {
 fn collective(world: &Communicator, call: &Call<'_>, algorithm: Algorithm, bytes: (usize, usize)) -> Vec<u8> {
     let mut input = pattern(bytes.0, world.rank() as usize);
     let mut output = vec![0_u8; bytes.1];
-    if let Call::Bcast { root, .. } = call
-        && *root == world.rank() as usize
+    if call.collective() == Collective::Bcast
+        && let Some(root) = call.root()
+        && root == world.rank() as usize
     {
-        output = pattern(bytes.1, *root);
+        output = pattern(bytes.1, root);
     }
     let datatype = Datatype::predefined(Kind::U8);
     let buffers = Buffers {
@@ -70,56 +71,17 @@ fn collective(world: &Communicator, call: &Call<'_>, algorithm: Algorithm, bytes
 
 /// All calls, with the bytes of input and output.
 fn calls(size: usize) -> Vec<(Call<'static>, (usize, usize))> {
-    let each = Blocks::Even { count: 40 };
     vec![
-        (Call::Barrier, (0, 0)),
+        (Call::of(Collective::Barrier), (0, 0)),
+        (Call::of(Collective::Bcast).with_root(size / 2).with_count(90), (0, 90)),
         (
-            Call::Bcast {
-                root: size / 2,
-                count: 90,
-            },
-            (0, 90),
-        ),
-        (
-            Call::Allgather {
-                input: 40,
-                output: each,
-                in_place: false,
-            },
+            Call::of(Collective::Allgather).with_input(40).with_output(40),
             (40, 40 * size),
         ),
-        (
-            Call::Alltoall {
-                input: each,
-                output: each,
-                in_place: false,
-            },
-            (40 * size, 40 * size),
-        ),
-        (
-            Call::Allreduce {
-                count: 70,
-                commutative: true,
-                in_place: false,
-            },
-            (70, 70),
-        ),
-        (
-            Call::ReduceScatter {
-                counts: Counts::Even(9),
-                commutative: true,
-                in_place: false,
-            },
-            (9 * size, 9),
-        ),
-        (
-            Call::Scan {
-                exclusive: false,
-                count: 5,
-                in_place: false,
-            },
-            (5, 5),
-        ),
+        (Call::of(Collective::Alltoall).with_count(40), (40 * size, 40 * size)),
+        (Call::of(Collective::Allreduce).with_count(70), (70, 70)),
+        (Call::of(Collective::ReduceScatterBlock).with_count(9), (9 * size, 9)),
+        (Call::of(Collective::Scan).with_count(5), (5, 5)),
     ]
 }
 
@@ -457,7 +419,15 @@ fn sessions_open_when_a_collective_is_planned() {
             };
             let linear = Some(Algorithm::Linear);
             // SAFETY: a barrier has no buffers.
-            let barrier = unsafe { world.collective_init("MPI_Barrier_init", &Call::Barrier, &buffers, None, linear) };
+            let barrier = unsafe {
+                world.collective_init(
+                    "MPI_Barrier_init",
+                    &Call::of(Collective::Barrier),
+                    &buffers,
+                    None,
+                    linear,
+                )
+            };
             hikyaku::sim::compute(Duration::from_millis(1)).unwrap();
             barrier.unwrap()
         });

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use hikyaku::{
     mpi::{
-        collectives::{Blocks, Call},
+        collectives::{Call, Collective},
         datatype::{Datatype, Kind},
         engine::{ANY_SOURCE, Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
@@ -92,24 +92,11 @@ fn program(engine: &Arc<Engine>) {
     let sum = Operation::predefined(Predefined::Sum);
     let mut own: Vec<i64> = (0..(EACH * size) as i64).map(|i| i + rank as i64).collect();
     let mut all = vec![0_i64; EACH * size];
-    let even = Blocks::Even { count: EACH };
     let calls = [
-        Call::Barrier,
-        Call::Allreduce {
-            count: EACH,
-            commutative: true,
-            in_place: false,
-        },
-        Call::Alltoall {
-            input: even,
-            output: even,
-            in_place: false,
-        },
-        Call::Scan {
-            exclusive: false,
-            count: 10,
-            in_place: false,
-        },
+        Call::of(Collective::Barrier),
+        Call::of(Collective::Allreduce).with_count(EACH),
+        Call::of(Collective::Alltoall).with_count(EACH),
+        Call::of(Collective::Scan).with_count(10),
     ];
     for call in &calls {
         let buffers = Buffers {

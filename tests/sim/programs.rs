@@ -8,7 +8,7 @@ use std::{
 
 use hikyaku::{
     mpi::{
-        collectives::Call,
+        collectives::{Call, Collective},
         datatype::{Datatype, Kind},
         engine::{ANY_SOURCE, Buffers, Communicator, Engine, Mode, Region},
         operation::{Operation, Predefined},
@@ -25,11 +25,7 @@ fn allreduce(comm: &Communicator, own: &[i64]) -> Vec<i64> {
         input: Region::Plain(own.as_ptr().cast_mut().cast(), &datatype),
         output: Region::Plain(all.as_mut_ptr().cast(), &datatype),
     };
-    let call = Call::Allreduce {
-        count: own.len(),
-        commutative: true,
-        in_place: false,
-    };
+    let call = Call::of(Collective::Allreduce).with_count(own.len());
     let sum = Operation::predefined(Predefined::Sum);
     // SAFETY: both are borrowed until it has ended.
     let request = unsafe { comm.collective("MPI_Allreduce", &call, &buffers, Some(&sum), None) };

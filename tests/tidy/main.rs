@@ -101,6 +101,20 @@ const ROOMS: &[(&str, &[&str])] = &[
             "table",
         ],
     ),
+    // Memory beside the network, between processes of one host.
+    (
+        "routes",
+        &[
+            "backends",
+            "config",
+            "events",
+            "progress",
+            "reliability",
+            "ring",
+            "shm",
+            "time",
+        ],
+    ),
     (
         "transport",
         &[
@@ -109,6 +123,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "helper",
             "progress",
             "poller",
+            "routes",
             "messaging",
             "reliability",
             "wire",

@@ -7,15 +7,16 @@ use crate::{
 };
 
 /// Feature sets of the library that must be free of warnings by themselves; the default is linted with everything
-/// else. With two backends this is every set that differs; `poller` and `mpi` stand
+/// else. With two backends this is every set that differs; `poller`, `shm` and `mpi` stand
 /// beside them.
-const FEATURES: [&str; 14] = [
+const FEATURES: [&str; 15] = [
     "",
     "std",
     "loopback",
     "udp",
     "loopback,udp",
     "poller",
+    "shm",
     "mpi",
     "sim",
     "tokio",

@@ -5,7 +5,8 @@ use core::ops::Range;
 
 use super::schedule::{Buffer, Span};
 
-/// The block of each rank in a buffer, in elements from the buffer's address.
+/// The block of each rank in a buffer, in elements from the buffer's address. A number stands for [`Even`](Self::Even)
+/// blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks<'a> {
     /// The same count for each rank, block after block.
@@ -41,7 +42,50 @@ pub fn displacements(counts: &[usize]) -> Vec<isize> {
     sums.collect()
 }
 
+impl From<usize> for Blocks<'_> {
+    fn from(count: usize) -> Self {
+        Self::Even { count }
+    }
+}
+
+impl<'a> Blocks<'a> {
+    /// The same blocks one after the other, given their [displacements](Self::displacements) then.
+    pub(super) fn packed(self, displacements: &'a [isize]) -> Self {
+        match self {
+            Self::Uneven { counts, .. } => Self::Uneven { counts, displacements },
+            even => even,
+        }
+    }
+}
+
 impl Blocks<'_> {
+    pub(super) const NONE: Self = Self::Even { count: 0 };
+
+    /// Elements of a buffer that has one block.
+    pub(in crate::mpi) fn single(&self) -> usize {
+        match *self {
+            Self::Even { count } => count,
+            Self::Uneven { .. } | Self::Pieces { .. } => 0,
+        }
+    }
+
+    /// Elements of all blocks, `size` of them if they are even.
+    pub(in crate::mpi) fn total(&self, size: usize) -> usize {
+        match *self {
+            Self::Even { count } => count.saturating_mul(size),
+            Self::Uneven { counts, .. } => counts.iter().fold(0, |sum: usize, count| sum.saturating_add(*count)),
+            Self::Pieces { total, .. } => total,
+        }
+    }
+
+    /// The displacements of these blocks if they lie one after the other.
+    pub(super) fn displacements(&self) -> Vec<isize> {
+        match self {
+            Self::Uneven { counts, .. } => displacements(counts),
+            Self::Even { .. } | Self::Pieces { .. } => Vec::new(),
+        }
+    }
+
     /// Elements of block `index`.
     pub(in crate::mpi) fn count(&self, index: usize) -> usize {
         match *self {
@@ -85,6 +129,11 @@ pub(super) struct Layout<'a> {
 impl<'a> Layout<'a> {
     pub(super) fn new(buffer: Buffer, blocks: Blocks<'a>) -> Self {
         Self { buffer, blocks }
+    }
+
+    /// The span of a buffer that has one block.
+    pub(super) fn single(&self) -> Span {
+        self.buffer.span(0..self.blocks.single())
     }
 
     /// The span of one block.

@@ -6,7 +6,8 @@ use super::{
     algorithm::Algorithm,
     blocks::{Blocks, Layout, displacements},
     bruck::{self, Way},
-    call::{Call, Counts, ScheduleError},
+    call::{Call, ScheduleError},
+    collective::Collective,
     exchange,
     fold::{self, Reduction},
     member::Member,
@@ -31,91 +32,46 @@ impl Call<'_> {
 /// The schedule of `me`. Arguments and algorithm have been checked.
 fn build(call: &Call<'_>, me: Member, algorithm: Algorithm) -> Schedule {
     let b = &mut Builder::default();
-    match *call {
-        Call::Barrier => barrier(b, me, algorithm),
-        Call::Bcast { root, count } => bcast(b, me, root, count, algorithm),
-        Call::Gather {
-            root,
-            input,
-            output,
-            in_place,
-        } => {
-            let output = Layout::new(Buffer::OUTPUT, output);
-            let stays = in_place && me.rank == root;
-            let own = if stays {
-                output.block(root)
-            } else {
-                Buffer::INPUT.span(0..input)
-            };
+    let root = call.root().unwrap_or(0);
+    // Of a collective with a root, only the root's word counts.
+    let in_place = call.in_place && call.has_blocks(me.rank);
+    let (input, output) = (
+        Layout::new(Buffer::INPUT, call.input),
+        Layout::new(Buffer::OUTPUT, call.output),
+    );
+    let (own_input, own_output) = (input.single(), output.single());
+    let (count, commutative) = (call.output.single(), call.commutative());
+    let reduction = Reduction { commutative, in_place };
+    match call.collective() {
+        Collective::Barrier => barrier(b, me, algorithm),
+        Collective::Bcast => bcast(b, me, root, count, algorithm),
+        Collective::Gather | Collective::Gatherv => {
+            let own = if in_place { output.block(root) } else { own_input };
             tree(me, root, algorithm).gather(b, own, output);
         }
-        Call::Scatter {
-            root,
-            input,
-            output,
-            in_place,
-        } => {
-            let input = Layout::new(Buffer::INPUT, input);
-            let stays = in_place && me.rank == root;
-            let own = if stays {
-                input.block(root)
-            } else {
-                Buffer::OUTPUT.span(0..output)
-            };
+        Collective::Scatter | Collective::Scatterv => {
+            let own = if in_place { input.block(root) } else { own_output };
             tree(me, root, algorithm).scatter(b, input, own);
         }
-        Call::Allgather {
-            input,
-            output,
-            in_place,
-        } => {
-            let layout = Layout::new(Buffer::OUTPUT, output);
+        Collective::Allgather | Collective::Allgatherv => {
             if !in_place {
-                b.copy(Buffer::INPUT.span(0..input), layout.block(me.rank));
+                b.copy(own_input, output.block(me.rank));
             }
-            allgather(b, me, layout, algorithm);
+            allgather(b, me, output, algorithm);
         }
-        Call::Alltoall {
-            input,
-            output,
-            in_place,
-        } => alltoall(b, me, (!in_place).then_some(input), output, algorithm),
-        Call::Reduce {
-            root,
-            count,
-            commutative,
-            in_place,
-        } => {
-            let in_place = in_place && me.rank == root;
-            reduce(b, me, root, count, Reduction { commutative, in_place }, algorithm);
+        Collective::Alltoall | Collective::Alltoallv => {
+            alltoall(b, me, (!in_place).then_some(input), output, algorithm)
         }
-        Call::Allreduce {
-            count,
-            commutative,
-            in_place,
-        } => allreduce(b, me, count, Reduction { commutative, in_place }, algorithm),
-        Call::ReduceScatter {
-            counts,
-            commutative,
-            in_place,
-        } => {
-            let reduction = Reduction { commutative, in_place };
-            match counts {
-                Counts::Even(count) => reduce_scatter(b, me, Blocks::Even { count }, reduction, algorithm),
-                Counts::Each(counts) => {
-                    let displacements = &displacements(counts);
-                    reduce_scatter(b, me, Blocks::Uneven { counts, displacements }, reduction, algorithm);
-                }
-            }
+        Collective::Reduce => reduce(b, me, root, count, reduction, algorithm),
+        Collective::Allreduce => allreduce(b, me, count, reduction, algorithm),
+        Collective::ReduceScatter | Collective::ReduceScatterBlock => {
+            let displacements = &call.output.displacements();
+            reduce_scatter(b, me, call.output.packed(displacements), reduction, algorithm);
         }
-        Call::Scan {
-            count,
-            exclusive,
-            in_place,
-        } => {
+        collective @ (Collective::Scan | Collective::Exscan) => {
             let scan = Scan {
                 count,
-                exclusive,
+                exclusive: collective == Collective::Exscan,
                 in_place,
             };
             match algorithm {
@@ -123,25 +79,12 @@ fn build(call: &Call<'_>, me: Member, algorithm: Algorithm) -> Schedule {
                 _ => scan.chain(b, me, segments(algorithm)),
             }
         }
-        Call::NeighborAllgather {
-            sources,
-            destinations,
-            input,
-            output,
-        } => {
-            let output = Layout::new(Buffer::OUTPUT, output);
-            let own = Buffer::INPUT.span(0..input);
-            exchange::neighbours(b, me, (sources, output), (destinations, |_| own));
+        Collective::NeighborAllgather => {
+            exchange::neighbours(b, me, (call.sources, output), (call.destinations, |_| own_input));
         }
-        Call::NeighborAlltoall {
-            sources,
-            destinations,
-            input,
-            output,
-        } => {
-            let output = Layout::new(Buffer::OUTPUT, output);
-            let input = Layout::new(Buffer::INPUT, input);
-            exchange::neighbours(b, me, (sources, output), (destinations, |index| input.block(index)));
+        Collective::NeighborAlltoall => {
+            let sent = |index| input.block(index);
+            exchange::neighbours(b, me, (call.sources, output), (call.destinations, sent));
         }
     }
     core::mem::take(b).finish()
@@ -202,12 +145,11 @@ fn allgather(b: &mut Builder, me: Member, layout: Layout<'_>, algorithm: Algorit
     }
 }
 
-fn alltoall(b: &mut Builder, me: Member, input: Option<Blocks<'_>>, output: Blocks<'_>, algorithm: Algorithm) {
-    let output = Layout::new(Buffer::OUTPUT, output);
+fn alltoall(b: &mut Builder, me: Member, input: Option<Layout<'_>>, output: Layout<'_>, algorithm: Algorithm) {
     // In place, the blocks to be sent are first copied out of the way.
     let (mut counts, mut offsets) = (Vec::new(), Vec::new());
     let input = match input {
-        Some(blocks) => Layout::new(Buffer::INPUT, blocks),
+        Some(input) => input,
         None => {
             counts.extend((0..me.size).map(|rank| output.blocks.count(rank)));
             offsets.extend(displacements(&counts));

@@ -1,4 +1,4 @@
-//! The collectives, and what is known of each without its arguments. (With them: [`Call::parts`](super::Call).)
+//! The collectives, and all that is known of each without its arguments.
 
 use alloc::string::String;
 use core::fmt;
@@ -12,22 +12,85 @@ use super::{
     work::{Ranks, Work},
 };
 
-/// What is the same for all calls of a collective.
+/// What is the same for all calls of a collective: all that the rest of the project knows of it, but for its schedules.
 struct Description {
-    name: &'static str,
+    /// The functions of MPI that call it.
+    functions: &'static [Function],
     variable: &'static str,
-    reduces: bool,
+    partners: Partners,
+    input: Role,
+    output: Role,
     algorithms: &'static [Algorithm],
     path: fn(&Terms<'_>, Algorithm) -> f64,
     work: fn(&Ranks, Algorithm) -> Work,
 }
 
-/// Defines [`Collective`]. Each row has the name, the environment variable, whether operands are reduced, the formulas
-/// of cost and work (methods of [`Terms`] and [`Ranks`]), and the algorithms.
+/// How a collective uses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Not at all.
+    None,
+    /// Bytes of packed data, as many at all ranks: ranks may call it with different datatypes.
+    Packed,
+    /// Elements that are reduced, or of the result.
+    Vector,
+    /// The same with a block for each rank.
+    Divided,
+    /// This rank's block.
+    Block,
+    /// A block for each rank, or for each neighbour; only at the root, if there is one.
+    Blocks,
+}
+
+/// With whom a rank exchanges blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partners {
+    /// With all ranks.
+    All,
+    /// All with one of them, the root.
+    Root,
+    /// With its neighbours.
+    Neighbours,
+}
+
+/// The lengths of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lengths {
+    /// All blocks have as many elements, or there is one block.
+    Alike,
+    /// Each block has a length of its own.
+    Each,
+}
+
+/// The names of a function of MPI, and the lengths of the blocks that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The function that waits, as `MPI_Gatherv`.
+    pub blocking: &'static str,
+    /// The function that begins it, as `MPI_Igatherv`.
+    pub immediate: &'static str,
+    /// The function that plans it, as `MPI_Gatherv_init`.
+    pub persistent: &'static str,
+    /// The lengths of its blocks.
+    pub lengths: Lengths,
+}
+
+impl Function {
+    /// All three names.
+    #[must_use]
+    pub const fn names(&self) -> [&'static str; 3] {
+        [self.blocking, self.immediate, self.persistent]
+    }
+}
+
+/// Defines [`Collective`]. A row has the names of its functions without `MPI_` and the lengths of their blocks; the
+/// environment variable; the partners, and what the input and the output hold; the formula of cost and work (methods of
+/// [`Terms`] and [`Ranks`]); and the algorithms.
 macro_rules! collectives {
     ($(
         $(#[$doc:meta])*
-        $kind:ident: $name:literal, $variable:literal, $reduces:literal, $formula:ident, $algorithms:tt;
+        $kind:ident: $($blocking:literal $immediate:literal $lengths:ident),+; $variable:literal;
+        $partners:ident, $input:ident => $output:ident; $formula:ident, $algorithms:tt;
     )*) => {
         /// A collective of MPI-3. Names are MPI's, in lower case and without the prefix.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,12 +103,20 @@ macro_rules! collectives {
             /// All of them.
             pub const ALL: [Self; 18] = [$(Self::$kind),*];
 
+            #[inline]
             const fn describe(self) -> &'static Description {
                 match self {
                     $(Self::$kind => &Description {
-                        name: $name,
+                        functions: &[$(Function {
+                            blocking: concat!("MPI_", $blocking),
+                            immediate: concat!("MPI_I", $immediate),
+                            persistent: concat!("MPI_", $blocking, "_init"),
+                            lengths: Lengths::$lengths,
+                        }),+],
                         variable: $variable,
-                        reduces: $reduces,
+                        partners: Partners::$partners,
+                        input: Role::$input,
+                        output: Role::$output,
                         algorithms: &$algorithms,
                         path: |terms, algorithm| terms.$formula(algorithm),
                         work: |ranks, algorithm| ranks.$formula(algorithm),
@@ -57,34 +128,45 @@ macro_rules! collectives {
 }
 
 collectives! {
-    Barrier: "barrier", "HIKYAKU_BARRIER", false, barrier,
-        [Dissemination { radix: 2 }, RecursiveDoubling, BINOMIAL, Linear, Ring];
-    Bcast: "bcast", "HIKYAKU_BCAST", false, bcast, [BINOMIAL, Chain { segments: 0 }, ScatterAllgather, Ring, Linear];
-    Gather: "gather", "HIKYAKU_GATHER", false, gather, [BINOMIAL, Linear];
-    Gatherv: "gatherv", "HIKYAKU_GATHERV", false, gather, [Linear];
-    Scatter: "scatter", "HIKYAKU_SCATTER", false, scatter, [BINOMIAL, Linear];
-    Scatterv: "scatterv", "HIKYAKU_SCATTERV", false, scatter, [Linear];
-    Allgather: "allgather", "HIKYAKU_ALLGATHER", false, allgather,
-        [RecursiveDoubling, Bruck { radix: 2 }, NeighbourExchange, Ring, Linear];
-    Allgatherv: "allgatherv", "HIKYAKU_ALLGATHERV", false, allgather,
-        [RecursiveDoubling, Bruck { radix: 2 }, NeighbourExchange, Ring, Linear];
-    Alltoall: "alltoall", "HIKYAKU_ALLTOALL", false, alltoall,
+    Barrier: "Barrier" "barrier" Alike; "HIKYAKU_BARRIER";
+        All, None => None; barrier, [Dissemination { radix: 2 }, RecursiveDoubling, BINOMIAL, Linear, Ring];
+    /// The buffer is the output, at the root, too; only a root that faces another group sends its input.
+    Bcast: "Bcast" "bcast" Alike; "HIKYAKU_BCAST";
+        Root, Packed => Packed; bcast, [BINOMIAL, Chain { segments: 0 }, ScatterAllgather, Ring, Linear];
+    Gather: "Gather" "gather" Alike; "HIKYAKU_GATHER"; Root, Block => Blocks; gather, [BINOMIAL, Linear];
+    Gatherv: "Gatherv" "gatherv" Each; "HIKYAKU_GATHERV"; Root, Block => Blocks; gather, [Linear];
+    Scatter: "Scatter" "scatter" Alike; "HIKYAKU_SCATTER"; Root, Blocks => Block; scatter, [BINOMIAL, Linear];
+    Scatterv: "Scatterv" "scatterv" Each; "HIKYAKU_SCATTERV"; Root, Blocks => Block; scatter, [Linear];
+    Allgather: "Allgather" "allgather" Alike; "HIKYAKU_ALLGATHER";
+        All, Block => Blocks; allgather, [RecursiveDoubling, Bruck { radix: 2 }, NeighbourExchange, Ring, Linear];
+    Allgatherv: "Allgatherv" "allgatherv" Each; "HIKYAKU_ALLGATHERV";
+        All, Block => Blocks; allgather, [RecursiveDoubling, Bruck { radix: 2 }, NeighbourExchange, Ring, Linear];
+    Alltoall: "Alltoall" "alltoall" Alike; "HIKYAKU_ALLTOALL";
+        All, Blocks => Blocks; alltoall,
         [Pairwise, Bruck { radix: 2 }, Bruck { radix: 4 }, Bruck { radix: 8 }, RecursiveDoubling, Linear];
-    /// Alltoallw too.
-    Alltoallv: "alltoallv", "HIKYAKU_ALLTOALLV", false, alltoall, [Pairwise, Linear];
-    Reduce: "reduce", "HIKYAKU_REDUCE", true, reduce, [BINOMIAL, Chain { segments: 0 }, Rabenseifner, Linear];
-    Allreduce: "allreduce", "HIKYAKU_ALLREDUCE", true, allreduce,
-        [RecursiveDoubling, Rabenseifner, Ring, BINOMIAL, Linear];
-    ReduceScatter: "reduce_scatter", "HIKYAKU_REDUCE_SCATTER", true, reduce_scatter,
-        [RecursiveHalving, Ring, BINOMIAL, Linear];
-    ReduceScatterBlock: "reduce_scatter_block", "HIKYAKU_REDUCE_SCATTER_BLOCK", true, reduce_scatter,
-        [RecursiveHalving, Ring, BINOMIAL, Linear];
-    Scan: "scan", "HIKYAKU_SCAN", true, scan, [RecursiveDoubling, Chain { segments: 0 }, Linear];
-    Exscan: "exscan", "HIKYAKU_EXSCAN", true, scan, [RecursiveDoubling, Chain { segments: 0 }, Linear];
+    /// Alltoallw too: then each element is a block, of a datatype of its own (see [`Span`](super::Span)).
+    Alltoallv: "Alltoallv" "alltoallv" Each, "Alltoallw" "alltoallw" Each; "HIKYAKU_ALLTOALLV";
+        All, Blocks => Blocks; alltoall, [Pairwise, Linear];
+    Reduce: "Reduce" "reduce" Alike; "HIKYAKU_REDUCE";
+        Root, Vector => Vector; reduce, [BINOMIAL, Chain { segments: 0 }, Rabenseifner, Linear];
+    Allreduce: "Allreduce" "allreduce" Alike; "HIKYAKU_ALLREDUCE";
+        All, Vector => Vector; allreduce, [RecursiveDoubling, Rabenseifner, Ring, BINOMIAL, Linear];
+    ReduceScatter: "Reduce_scatter" "reduce_scatter" Each; "HIKYAKU_REDUCE_SCATTER";
+        All, Divided => Divided; reduce_scatter, [RecursiveHalving, Ring, BINOMIAL, Linear];
+    ReduceScatterBlock: "Reduce_scatter_block" "reduce_scatter_block" Alike; "HIKYAKU_REDUCE_SCATTER_BLOCK";
+        All, Divided => Divided; reduce_scatter, [RecursiveHalving, Ring, BINOMIAL, Linear];
+    Scan: "Scan" "scan" Alike; "HIKYAKU_SCAN";
+        All, Vector => Vector; scan, [RecursiveDoubling, Chain { segments: 0 }, Linear];
+    Exscan: "Exscan" "exscan" Alike; "HIKYAKU_EXSCAN";
+        All, Vector => Vector; scan, [RecursiveDoubling, Chain { segments: 0 }, Linear];
     /// Neighbor_allgatherv too.
-    NeighborAllgather: "neighbor_allgather", "HIKYAKU_NEIGHBOR_ALLGATHER", false, alltoall, [Linear];
+    NeighborAllgather: "Neighbor_allgather" "neighbor_allgather" Alike,
+        "Neighbor_allgatherv" "neighbor_allgatherv" Each; "HIKYAKU_NEIGHBOR_ALLGATHER";
+        Neighbours, Block => Blocks; alltoall, [Linear];
     /// Neighbor_alltoallv and neighbor_alltoallw too.
-    NeighborAlltoall: "neighbor_alltoall", "HIKYAKU_NEIGHBOR_ALLTOALL", false, alltoall, [Linear];
+    NeighborAlltoall: "Neighbor_alltoall" "neighbor_alltoall" Alike,
+        "Neighbor_alltoallv" "neighbor_alltoallv" Each, "Neighbor_alltoallw" "neighbor_alltoallw" Each;
+        "HIKYAKU_NEIGHBOR_ALLTOALL"; Neighbours, Blocks => Blocks; alltoall, [Linear];
 }
 
 const BINOMIAL: Algorithm = Knomial { radix: 2 };
@@ -93,7 +175,27 @@ impl Collective {
     /// MPI's name, as in `reduce_scatter_block`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        self.describe().name
+        self.functions()[0].immediate.split_at("MPI_I".len()).1
+    }
+
+    /// The functions of MPI that call it; at least one.
+    #[must_use]
+    pub const fn functions(self) -> &'static [Function] {
+        self.describe().functions
+    }
+
+    /// The collective that an MPI function calls, and the function. `call` may be any of its three names, such as
+    /// `MPI_Igatherv`.
+    #[must_use]
+    pub fn of_function(call: &str) -> Option<(Self, &'static Function)> {
+        let functions = |collective: Self| {
+            collective
+                .functions()
+                .iter()
+                .map(move |function| (collective, function))
+        };
+        let mut all = Self::ALL.into_iter().flat_map(functions);
+        all.find(|(_, function)| function.names().contains(&call))
     }
 
     /// The environment variable that forces an algorithm.
@@ -102,10 +204,37 @@ impl Collective {
         self.describe().variable
     }
 
+    /// With whom each rank exchanges blocks.
+    #[must_use]
+    #[inline]
+    pub const fn partners(self) -> Partners {
+        self.describe().partners
+    }
+
+    /// What the send buffer holds.
+    #[must_use]
+    #[inline]
+    pub const fn input(self) -> Role {
+        self.describe().input
+    }
+
+    /// What the receive buffer holds.
+    #[must_use]
+    #[inline]
+    pub const fn output(self) -> Role {
+        self.describe().output
+    }
+
+    /// Whether the lengths of blocks may differ.
+    pub(in crate::mpi) fn may_be_uneven(self) -> bool {
+        let each = |function: &Function| function.lengths == Lengths::Each;
+        self.functions().iter().any(each)
+    }
+
     /// Whether operands are reduced.
     #[must_use]
     pub const fn reduces(self) -> bool {
-        self.describe().reduces
+        matches!(self.input(), Role::Vector | Role::Divided)
     }
 
     /// Its algorithms, with the parameters that are worth trying.

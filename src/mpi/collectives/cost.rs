@@ -130,11 +130,7 @@ impl Policy {
             p: size,
             n: bytes as f64,
         };
-        let reduces = if collective == Collective::Bcast {
-            0.0
-        } else {
-            self.model.gamma
-        };
+        let reduces = if collective.reduces() { self.model.gamma } else { 0.0 };
         Algorithm::Chain {
             segments: terms.best_segments(self.model.beta + reduces),
         }

@@ -5,8 +5,9 @@
 
 use super::{
     NOBODY, ROOT,
-    blocks::{Blocks, Layout, displacements},
-    call::{Call, Counts, ScheduleError},
+    blocks::{Blocks, Layout},
+    call::{Call, ScheduleError},
+    collective::Collective,
     member::Member,
     schedule::{Buffer, Builder, Schedule, Span},
     tree::{Shape, Tree},
@@ -51,74 +52,60 @@ impl Call<'_> {
 fn build(call: &Call<'_>, me: Member, remote: usize) -> Result<Schedule, ScheduleError> {
     let b = &mut Builder::default();
     let side = Side { me, remote };
-    match *call {
-        Call::Barrier => side.barrier(b),
-        Call::Bcast { root, count } => side.bcast(b, side.root(root)?, count),
-        Call::Gather {
-            root, input, output, ..
-        } => match side.root(root)? {
-            Root::Here => side.receive_all(b, Layout::new(Buffer::OUTPUT, output)),
+    let root = call.root().map_or(Ok(Root::Beside), |root| side.root(root))?;
+    let (input, output) = (
+        Layout::new(Buffer::INPUT, call.input),
+        Layout::new(Buffer::OUTPUT, call.output),
+    );
+    let (own_input, own_output) = (input.single(), output.single());
+    if call.in_place && call.root().is_none() {
+        return Err(ScheduleError::Between(call.collective()));
+    }
+    match call.collective() {
+        Collective::Barrier => side.barrier(b),
+        Collective::Bcast => side.bcast(b, root, own_input, own_output),
+        Collective::Gather | Collective::Gatherv => match root {
+            Root::Here => side.receive_all(b, output),
             Root::Beside => {}
-            Root::There(root) => b.send(side.there(root), [Buffer::INPUT.span(0..input)]),
+            Root::There(root) => b.send(side.there(root), [own_input]),
         },
-        Call::Scatter {
-            root, input, output, ..
-        } => match side.root(root)? {
-            Root::Here => side.send_all(b, |rank| Layout::new(Buffer::INPUT, input).block(rank)),
+        Collective::Scatter | Collective::Scatterv => match root {
+            Root::Here => side.send_all(b, |rank| input.block(rank)),
             Root::Beside => {}
-            Root::There(root) => b.receive(side.there(root), [Buffer::OUTPUT.span(0..output)]),
+            Root::There(root) => b.receive(side.there(root), [own_output]),
         },
-        Call::Allgather {
-            input,
-            output,
-            in_place: false,
-        } => {
-            side.receive_all(b, Layout::new(Buffer::OUTPUT, output));
-            side.send_all(b, |_| Buffer::INPUT.span(0..input));
+        Collective::Allgather | Collective::Allgatherv => {
+            side.receive_all(b, output);
+            side.send_all(b, |_| own_input);
         }
-        Call::Alltoall {
-            input,
-            output,
-            in_place: false,
-        } => {
-            side.receive_all(b, Layout::new(Buffer::OUTPUT, output));
-            side.send_all(b, |rank| Layout::new(Buffer::INPUT, input).block(rank));
+        Collective::Alltoall | Collective::Alltoallv => {
+            side.receive_all(b, output);
+            side.send_all(b, |rank| input.block(rank));
         }
-        Call::Reduce { root, count, .. } => match side.root(root)? {
-            Root::Here => b.receive(side.there(0), [Buffer::OUTPUT.span(0..count)]),
+        Collective::Reduce => match root {
+            Root::Here => b.receive(side.there(0), [own_output]),
             Root::Beside => {}
             Root::There(root) => {
+                let count = call.output.single();
                 if let Some(result) = side.reduce(b, count) {
                     b.send(side.there(root), [result.span(0..count)]);
                 }
             }
         },
-        Call::Allreduce {
-            count, in_place: false, ..
-        } => {
+        Collective::Allreduce => {
+            let count = call.output.single();
             if let Some(result) = side.reduce(b, count) {
-                side.exchange(b, result.span(0..count), Buffer::OUTPUT.span(0..count));
+                side.exchange(b, result.span(0..count), own_output);
             }
             side.tree().bcast(b, count, 1);
         }
-        Call::ReduceScatter {
-            counts,
-            in_place: false,
-            ..
-        } => match counts {
-            Counts::Even(count) => side.reduce_scatter(b, Blocks::Even { count }),
-            Counts::Each(counts) => {
-                let displacements = &displacements(counts);
-                side.reduce_scatter(b, Blocks::Uneven { counts, displacements });
-            }
-        },
-        Call::Allgather { .. }
-        | Call::Alltoall { .. }
-        | Call::Allreduce { .. }
-        | Call::ReduceScatter { .. }
-        | Call::Scan { .. }
-        | Call::NeighborAllgather { .. }
-        | Call::NeighborAlltoall { .. } => return Err(ScheduleError::Between(call.collective())),
+        Collective::ReduceScatter | Collective::ReduceScatterBlock => {
+            let displacements = &call.output.displacements();
+            side.reduce_scatter(b, call.output.packed(displacements));
+        }
+        Collective::Scan | Collective::Exscan | Collective::NeighborAllgather | Collective::NeighborAlltoall => {
+            return Err(ScheduleError::Between(call.collective()));
+        }
     }
     Ok(core::mem::take(b).finish())
 }
@@ -175,17 +162,16 @@ impl Side {
         tree.signals_down(b);
     }
 
-    fn bcast(&self, b: &mut Builder, root: Root, count: usize) {
-        let all = Buffer::OUTPUT.span(0..count);
+    fn bcast(&self, b: &mut Builder, root: Root, input: Span, output: Span) {
         match root {
-            Root::Here => b.send(self.there(0), [Buffer::INPUT.span(0..count)]),
+            Root::Here => b.send(self.there(0), [input]),
             Root::Beside => {}
             Root::There(root) => {
                 if self.me.rank == 0 {
-                    b.receive(self.there(root), [all]);
+                    b.receive(self.there(root), [output]);
                     b.end_round();
                 }
-                self.tree().bcast(b, count, 1);
+                self.tree().bcast(b, output.count, 1);
             }
         }
     }

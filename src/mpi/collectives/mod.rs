@@ -9,9 +9,9 @@
 //! there are closed forms ([`cost`]), of which [`Policy::choose`] takes the cheapest, unless one is forced.
 //!
 //! ```
-//! use hikyaku::mpi::collectives::{Algorithm, Call};
+//! use hikyaku::mpi::collectives::{Algorithm, Call, Collective};
 //!
-//! let call = Call::Bcast { root: 0, count: 1_000 };
+//! let call = Call::of(Collective::Bcast).with_count(1_000);
 //! let schedule = call.schedule(1, 4, Algorithm::Chain { segments: 2 })?;
 //! assert_eq!(
 //!     schedule.to_string(),
@@ -73,9 +73,8 @@ mod work;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use blocks::{Blocks, displacements};
-pub(super) use call::Role;
-pub use call::{Call, Counts, NOBODY, ROOT, ScheduleError};
-pub use collective::Collective;
+pub use call::{Call, NOBODY, ROOT, ScheduleError};
+pub use collective::{Collective, Function, Lengths, Partners, Role};
 pub use cost::{Policy, cost};
 pub use model::{Model, Stuck, simulate};
 pub use plan::{Phase, Plan, Planning};

@@ -148,7 +148,7 @@ mod tests {
     use alloc::{collections::BTreeSet, vec};
 
     use super::*;
-    use crate::mpi::collectives::{Algorithm, Blocks, Call};
+    use crate::mpi::collectives::{Algorithm, Call, Collective};
 
     fn plan(call: &Call<'_>, algorithm: Algorithm, (rank, size): (usize, usize), planning: Planning) -> Plan {
         let schedule = call.schedule(rank, size, algorithm).unwrap();
@@ -160,11 +160,7 @@ mod tests {
     }
 
     fn allgather() -> Call<'static> {
-        Call::Allgather {
-            input: 1,
-            output: Blocks::Even { count: 1 },
-            in_place: false,
-        }
+        Call::of(Collective::Allgather).with_count(1)
     }
 
     #[test]
@@ -183,7 +179,7 @@ mod tests {
 
     #[test]
     fn as_many_at_a_time_as_there_are_ports() {
-        let call = Call::Bcast { root: 0, count: 1 };
+        let call = Call::of(Collective::Bcast).with_count(1);
         let linear = plan(&call, Algorithm::Linear, (0, 6), Planning::Ahead(2));
         let phases = peers(&linear);
         assert_eq!(phases.len(), 3);
@@ -210,11 +206,7 @@ mod tests {
     /// With halving and doubling the peers recur in reverse order: a peer that is needed again stays connected.
     #[test]
     fn what_is_needed_again_stays() {
-        let call = Call::Allreduce {
-            count: 64,
-            commutative: true,
-            in_place: false,
-        };
+        let call = Call::of(Collective::Allreduce).with_count(64);
         let plan = plan(&call, Algorithm::Rabenseifner, (0, 8), Planning::Ahead(2));
         assert_eq!(peers(&plan), [vec![1, 2], vec![4, 2], vec![1]]);
     }

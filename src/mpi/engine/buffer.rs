@@ -53,7 +53,7 @@ pub(crate) struct Buffer {
 }
 
 /// Keeps memory alive.
-pub(super) type Owner = Arc<super::array::Memory>;
+pub(super) type Owner = Arc<super::pool::Memory>;
 
 #[derive(Clone, Debug)]
 enum Parts {

@@ -158,7 +158,7 @@ impl Channel {
         let datatype = Datatype::predefined(Kind::Byte);
         // SAFETY: the memory is on the heap, and nothing else uses it before `setup` has ended. Until then this channel
         // stays, even when it is closed (`is_over`). If the network fails, everything that refers to the memory goes
-        // together with the channel (`Core::abandon`), and panics leave the state of the engine as it is.
+        // together with the channel (`Process::abandon`), and panics leave the state of the engine as it is.
         unsafe { Buffer::new(self.said.as_mut_ptr(), self.said.len() as u64, &datatype) }
     }
 
@@ -167,11 +167,22 @@ impl Channel {
     }
 }
 
-impl Core {
+/// The partitioned communications of a process, by index. They register their messages with the requests, and are told
+/// when these have ended.
+#[derive(Default)]
+pub(super) struct Channels(Vec<Option<Channel>>);
+
+impl Channels {
+    /// Forgets all of them.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Sets a sender up: its messages have the bits of `route` and their numbers, the set-up message has the bits
     /// `setup`.
     pub(super) fn open_sender(
         &mut self,
+        core: &mut Core,
         messenger: &mut Messenger,
         now: Instant,
         (route, setup): (Route, u64),
@@ -182,17 +193,18 @@ impl Core {
         let index = self.insert(channel);
         let route = Route { bits: setup, ..route };
         let owner = Owner::Channel(index, SETUP);
-        let sent = said.and_then(|said| self.send_for(messenger, now, route, said, false, owner));
+        let sent = said.and_then(|said| core.send_for(messenger, now, route, said, false, owner));
         if let Some(channel) = self.channel(index) {
             channel.setup = sent;
         }
-        self.advance_channels(messenger, now);
+        self.advance(core, messenger, now);
         index
     }
 
     /// Sets a receiver up.
     pub(super) fn open_receiver(
         &mut self,
+        core: &mut Core,
         messenger: &mut Messenger,
         now: Instant,
         (route, setup): (Route, u64),
@@ -206,34 +218,31 @@ impl Core {
             ignore: 0,
         };
         let owner = Owner::Channel(index, SETUP);
-        let posted = said.map(|said| self.receive_for(messenger, now, selector, said, owner));
+        let posted = said.map(|said| core.receive_for(messenger, now, selector, said, owner));
         if let Some(channel) = self.channel(index) {
             channel.setup = posted;
         }
-        self.advance_channels(messenger, now);
+        self.advance(core, messenger, now);
         index
     }
 
     fn insert(&mut self, channel: Channel) -> u32 {
-        let index = self
-            .channels
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(self.channels.len());
-        if index == self.channels.len() {
-            self.channels.push(None);
+        let index = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
+        if index == self.0.len() {
+            self.0.push(None);
         }
-        self.channels[index] = Some(channel);
+        self.0[index] = Some(channel);
         index as u32
     }
 
     fn channel(&mut self, index: u32) -> Option<&mut Channel> {
-        self.channels.get_mut(index as usize)?.as_mut()
+        self.0.get_mut(index as usize)?.as_mut()
     }
 
     /// Begins a round with this memory. `None`: a round is running.
-    pub(super) fn start_channel(
+    pub(super) fn start(
         &mut self,
+        core: &mut Core,
         messenger: &mut Messenger,
         now: Instant,
         index: u32,
@@ -242,7 +251,7 @@ impl Core {
         if self.channel(index)?.round.is_some() {
             return None;
         }
-        let request = self.request_of_caller();
+        let request = core.request_of_caller();
         let channel = self.channel(index)?;
         channel.round = Some(request);
         channel.failure = None;
@@ -250,16 +259,16 @@ impl Core {
         channel.parts.clear();
         if let Some(buffer) = Some(buffer).filter(|_| channel.broken.is_none()) {
             channel.buffer = Some(buffer);
-            self.begin_round(messenger, now, index);
+            self.begin_round(core, messenger, now, index);
         } else {
-            self.end_round(index);
+            self.end_round(core, index);
         }
-        self.advance_channels(messenger, now);
+        self.advance(core, messenger, now);
         Some(request)
     }
 
     /// Begins the messages of a round, once the division is known.
-    fn begin_round(&mut self, messenger: &mut Messenger, now: Instant, index: u32) {
+    fn begin_round(&mut self, core: &mut Core, messenger: &mut Messenger, now: Instant, index: u32) {
         let Some(channel) = self.channel(index) else { return };
         let (Some(cut), Some(buffer)) = (channel.cut, channel.buffer.clone()) else {
             return;
@@ -267,7 +276,7 @@ impl Core {
         if cut.total != buffer.len() {
             channel.failure = Some(Outcome::Truncated);
             channel.broken = channel.failure;
-            return self.end_round(index);
+            return self.end_round(core, index);
         }
         channel.parts = vec![Part::default(); cut.messages as usize];
         channel.left = channel.parts.len();
@@ -287,7 +296,7 @@ impl Core {
                 continue;
             };
             let owner = Owner::Channel(index, message);
-            let request = self.receive_for(messenger, now, selector, part, owner);
+            let request = core.receive_for(messenger, now, selector, part, owner);
             if let Some(channel) = self.channel(index) {
                 channel.parts[message as usize].request = Some(request);
             }
@@ -295,7 +304,14 @@ impl Core {
     }
 
     /// Sends a message, all partitions of which are ready.
-    pub(super) fn send_part(&mut self, messenger: &mut Messenger, now: Instant, index: u32, message: u32) {
+    pub(super) fn send_part(
+        &mut self,
+        core: &mut Core,
+        messenger: &mut Messenger,
+        now: Instant,
+        index: u32,
+        message: u32,
+    ) {
         let Some(channel) = self.channel(index) else { return };
         let (Some(cut), Some(buffer)) = (channel.cut, &channel.buffer) else {
             return;
@@ -306,15 +322,15 @@ impl Core {
         };
         let route = channel.route(&cut, message);
         let owner = Owner::Channel(index, message);
-        match self.send_for(messenger, now, route, part, false, owner) {
+        match core.send_for(messenger, now, route, part, false, owner) {
             Some(request) => {
                 if let Some(channel) = self.channel(index) {
                     channel.parts[message as usize].request = Some(request);
                 }
             }
-            None => self.end_part(index, message, Outcome::Complete),
+            None => self.end_part(core, index, message, Outcome::Complete),
         }
-        self.advance_channels(messenger, now);
+        self.advance(core, messenger, now);
     }
 
     /// Whether these bytes have arrived, in the current round or, if none runs, in the last one.
@@ -334,56 +350,56 @@ impl Core {
     }
 
     /// The caller will start no further round. A round that runs goes on.
-    pub(super) fn close_channel(&mut self, messenger: &mut Messenger, now: Instant, index: u32) {
+    pub(super) fn close(&mut self, core: &mut Core, messenger: &mut Messenger, now: Instant, index: u32) {
         let Some(channel) = self.channel(index) else { return };
         channel.closed = true;
         if !channel.sends
             && let Some(setup) = channel.setup
         {
-            self.cancel(setup);
+            core.cancel(setup);
         }
         self.remove_if_over(index);
-        self.advance_channels(messenger, now);
+        self.advance(core, messenger, now);
     }
 
     fn remove_if_over(&mut self, index: u32) {
         if self.channel(index).is_some_and(|channel| channel.is_over()) {
-            self.channels[index as usize] = None;
+            self.0[index as usize] = None;
         }
     }
 
     /// Cancels the receives of a round, if `request` is a round's.
-    pub(super) fn cancel_round(&mut self, request: RequestId) {
+    pub(super) fn cancel_round(&self, core: &mut Core, request: RequestId) {
         let is_it = |channel: &Channel| !channel.sends && channel.round == Some(request);
-        let found = self.channels.iter().flatten().find(|channel| is_it(channel));
+        let found = self.0.iter().flatten().find(|channel| is_it(channel));
         let Some(channel) = found else { return };
         let parts = channel.parts.iter().filter(|part| !part.ended);
         let requests: Vec<_> = parts.filter_map(|part| part.request).chain(channel.setup).collect();
         for request in requests {
-            self.cancel(request);
+            core.cancel(request);
         }
     }
 
     /// Goes on with the channels of which a message has ended.
-    pub(super) fn advance_channels(&mut self, messenger: &mut Messenger, now: Instant) {
-        for _ in 0..self.channel_news.len() {
-            let Some((index, message, id)) = self.channel_news.pop_front() else {
+    pub(super) fn advance(&mut self, core: &mut Core, messenger: &mut Messenger, now: Instant) {
+        for _ in 0..core.channel_news.len() {
+            let Some((index, message, id)) = core.channel_news.pop_front() else {
                 return;
             };
-            let Some(ended) = self.take(id) else {
+            let Some(ended) = core.take(id) else {
                 // The network still refers to its memory.
-                self.channel_news.push_back((index, message, id));
+                core.channel_news.push_back((index, message, id));
                 continue;
             };
             if message == SETUP {
-                self.handle_setup(messenger, now, index, ended.outcome);
+                self.handle_setup(core, messenger, now, index, ended.outcome);
             } else {
-                self.end_part(index, message, ended.outcome);
+                self.end_part(core, index, message, ended.outcome);
             }
         }
     }
 
-    fn handle_setup(&mut self, messenger: &mut Messenger, now: Instant, index: u32, outcome: Outcome) {
+    fn handle_setup(&mut self, core: &mut Core, messenger: &mut Messenger, now: Instant, index: u32, outcome: Outcome) {
         let Some(channel) = self.channel(index) else { return };
         channel.setup = None;
         if outcome != Outcome::Complete {
@@ -397,14 +413,14 @@ impl Core {
         if channel.round.is_some() && !channel.sends {
             channel.failure = channel.broken;
             match channel.broken {
-                Some(_) => self.end_round(index),
-                None => self.begin_round(messenger, now, index),
+                Some(_) => self.end_round(core, index),
+                None => self.begin_round(core, messenger, now, index),
             }
         }
         self.remove_if_over(index);
     }
 
-    fn end_part(&mut self, index: u32, message: u32, outcome: Outcome) {
+    fn end_part(&mut self, core: &mut Core, index: u32, message: u32, outcome: Outcome) {
         let Some(channel) = self.channel(index) else { return };
         let Some(part) = channel.parts.get_mut(message as usize) else {
             return;
@@ -420,16 +436,16 @@ impl Core {
             channel.broken = channel.failure;
         }
         if channel.left == 0 {
-            self.end_round(index);
+            self.end_round(core, index);
         }
     }
 
-    fn end_round(&mut self, index: u32) {
+    fn end_round(&mut self, core: &mut Core, index: u32) {
         let Some(channel) = self.channel(index) else { return };
         channel.buffer = None;
         let outcome = channel.failure.or(channel.broken).unwrap_or(Outcome::Complete);
         if let Some(request) = channel.round.take() {
-            self.end(request, Ended { outcome, ..Ended::WELL });
+            core.end(request, Ended { outcome, ..Ended::WELL });
         }
         self.remove_if_over(index);
     }

@@ -1,5 +1,6 @@
 //! State of one process: its requests, and the operations that they wait for.
 
+mod leaving;
 mod losses;
 mod short;
 
@@ -10,15 +11,11 @@ use alloc::{
 };
 use core::task::Waker;
 
-pub(crate) use self::losses::AnyOf;
-use self::losses::Leaving;
+pub(crate) use self::leaving::AnyOf;
+use self::leaving::Leaving;
 use super::{
     buffer::{Buffer, Lender, Loans},
-    channel::Channel,
-    collective::Running,
-    links::Links,
     peers::Peers,
-    remote::{self, Net, OnDemand, Remote},
 };
 use crate::{
     error::{PeerError, SendError},
@@ -159,18 +156,15 @@ pub(crate) struct Core {
     /// At least one process is lost without having said goodbye.
     pub(super) any_failed: bool,
     pub(super) tagged: Tagged<Buffer>,
-    pub(super) remote: OnDemand,
     pub(super) inbox: Inbox,
     /// Ended messages of channels: index of the channel, number of the message, request.
     pub(super) channel_news: VecDeque<(u32, u32, RequestId)>,
-    /// Collectives that wait for acknowledgements.
-    pub(super) draining: Vec<u32>,
     /// Collectives whose round is complete.
     pub(super) advancing: VecDeque<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Peers and channels to which something may be waiting to be transmitted.
-    touched: Vec<(PeerId, u8)>,
+    pub(super) touched: Vec<(PeerId, u8)>,
     pub(crate) peers: Peers,
     /// Requests ended since the start.
     pub(crate) ended: u64,
@@ -178,7 +172,6 @@ pub(crate) struct Core {
     sleepers: Vec<(RequestId, Waker)>,
     /// … and wakers to be called after the lock is released.
     woken: Vec<Waker>,
-    pub(super) collectives: Vec<Option<Box<Running>>>,
     pub(super) scratch: Vec<u8>,
     /// Peers whose messages are waited for without a request: by probes.
     probed: Vec<PeerId>,
@@ -189,13 +182,13 @@ pub(crate) struct Core {
     /// The losses of which the program has been told: context of the communicator, process.
     told: BTreeSet<(u32, u32)>,
     /// Processes that have called `MPI_Finalize`.
-    leaving: Leaving,
+    pub(super) leaving: Leaving,
     /// The only thread of the program that calls is waiting, so this process can not send to itself.
-    sole_caller_waits: bool,
-    /// Collectives that end when the fabric has released their connections.
-    pub(super) releasing: VecDeque<u32>,
-    pub(crate) links: Links,
-    pub(super) channels: Vec<Option<Channel>>,
+    pub(super) sole_caller_waits: bool,
+    /// Processes lost of which the operations that stand on requests have not been told.
+    pub(super) losses: VecDeque<(u32, PeerError)>,
+    /// It has become known that a process takes no part in a collective.
+    pub(super) misses: bool,
 }
 
 /// Keeps active messages until they are asked for.
@@ -252,20 +245,16 @@ impl Core {
             leaving: Leaving::default(),
             sole_caller_waits: false,
             free: Vec::new(),
-            collectives: Vec::new(),
             scratch: Vec::new(),
             advancing: VecDeque::new(),
-            draining: Vec::new(),
-            releasing: VecDeque::new(),
-            links: Links::None,
-            channels: Vec::new(),
+            losses: VecDeque::new(),
+            misses: false,
             channel_news: VecDeque::new(),
             ended: 0,
             touched: Vec::new(),
             sleepers: Vec::new(),
             woken: Vec::new(),
             inbox: Inbox::default(),
-            remote: OnDemand::default(),
         }
     }
 
@@ -546,7 +535,6 @@ impl Core {
 
     /// Cancels a receive that has matched no message yet, which ends it. Gives whether it did.
     pub(crate) fn cancel(&mut self, id: RequestId) -> bool {
-        self.cancel_round(id);
         let cancelled = self.cancel_posted(id);
         if cancelled {
             self.end(id, Ended::with(Outcome::Cancelled));
@@ -651,7 +639,7 @@ impl Core {
     }
 
     #[inline(always)]
-    fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         if self.tagged.has_completions() {
             self.complete_all();
         }
@@ -663,42 +651,17 @@ impl Core {
         }
     }
 
-    /// Takes what the messenger has ready, and goes on with the operations that waited for it.
-    pub(crate) fn pump(&mut self, messenger: &mut Messenger, now: Instant) {
-        self.pump_in_place(messenger, now, &[]);
-    }
-
-    /// The same, also if a message [is in place](Messenger::is_in_place), at the end of `datagram`.
-    pub(crate) fn pump_in_place(&mut self, messenger: &mut Messenger, now: Instant, datagram: &[u8]) {
+    /// Takes what the messenger has ready, also a message that [is in place](Messenger::is_in_place) at the end of
+    /// `datagram`.
+    #[inline]
+    pub(super) fn take_ready(&mut self, messenger: &mut Messenger, now: Instant, datagram: &[u8]) {
         self.tagged
             .handle_ready_in_place(messenger, now, &mut self.inbox, datagram);
-        if !self.remote.is_settled() || !self.inbox.0.is_empty() {
-            self.with_remote(messenger, now, |remote, net| remote.pump(net));
-        }
-        self.collect();
-        if !self.channel_news.is_empty() {
-            self.advance_channels(messenger, now);
-        }
-        if !self.draining.is_empty() {
-            self.advancing.extend(self.draining.drain(..));
-        }
-        if self.leaving.has_untold() {
-            self.tell_leaving(messenger, now);
-        }
-        while let Some(index) = self.advancing.pop_front() {
-            self.advance(messenger, now, index);
-            self.collect();
-        }
     }
 
     /// Handles an event of the transport.
-    pub(crate) fn handle_event(&mut self, messenger: &mut Messenger, now: Instant, event: Event) {
+    pub(super) fn handle_event(&mut self, messenger: &mut Messenger, now: Instant, event: Event) {
         match event {
-            Event::Sent { token, .. } => {
-                if !self.tagged.handle_sent(token) {
-                    self.with_remote(messenger, now, |remote, net| remote.handle_sent(net, token));
-                }
-            }
             Event::Down { peer, error, .. } => {
                 self.tagged.handle_down(messenger, peer, error);
                 if let Some(process) = messenger.layer().processor(peer) {
@@ -715,82 +678,25 @@ impl Core {
                     None => self.tell_also(messenger, now, peer),
                 }
             }
-            Event::Writable { .. } => {}
+            Event::Sent { .. } | Event::Writable { .. } => {}
         }
         self.collect();
     }
 
-    /// Handles the active messages of other engines, and those of this process to itself.
-    fn handle_inbox(&mut self, messenger: &mut Messenger, now: Instant) {
-        while let Some(arrived) = self.inbox.0.pop_front() {
-            match arrived {
-                Arrived::Active {
-                    peer: Some(peer),
-                    handler: LOST,
-                    data,
-                } => self.handle_lost(messenger, now, peer, &data),
-                Arrived::Active {
-                    peer: Some(peer),
-                    handler: LEAVING,
-                    ..
-                } => self.handle_leaving(messenger, peer),
-                Arrived::Active {
-                    peer: Some(_),
-                    handler: MISSED,
-                    data,
-                } => self.handle_missed(&data),
-                Arrived::Active {
-                    peer,
-                    handler: remote::HANDLER,
-                    data,
-                } => {
-                    let (remote, mut net) = self.remote(messenger, now);
-                    remote.handle(&mut net, peer, &data);
-                }
-                Arrived::Active { .. } => {}
-                Arrived::Landed(id) => {
-                    let (remote, mut net) = self.remote(messenger, now);
-                    remote.handle_landed(&mut net, id);
-                }
-            }
-        }
-    }
-
-    // ---- remote memory
-
-    fn remote<'a>(&'a mut self, messenger: &'a mut Messenger, now: Instant) -> (&'a mut Remote, Net<'a>) {
-        let net = Net {
-            tagged: &mut self.tagged,
-            messenger,
-            now,
-            me: self.process,
-            peers: &mut self.peers,
-            inbox: &mut self.inbox,
-            touched: &mut self.touched,
-            scratch: &mut self.scratch,
-        };
-        (self.remote.it(), net)
-    }
-
-    /// Calls `f` with the state of remote memory, and handles what it has ended or sent to this process itself.
-    pub(super) fn with_remote<R>(
+    /// Handles an active message of another engine, if it is about processes that are lost or leave.
+    pub(super) fn handle_notice(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
-        f: impl FnOnce(&mut Remote, &mut Net<'_>) -> R,
-    ) -> R {
-        let (remote, mut net) = self.remote(messenger, now);
-        let result = f(remote, &mut net);
-        if !self.inbox.0.is_empty() {
-            self.handle_inbox(messenger, now);
+        (peer, handler): (PeerId, u32),
+        data: &[u8],
+    ) {
+        match handler {
+            LOST => self.handle_lost(messenger, now, peer, data),
+            LEAVING => self.handle_leaving(messenger, peer),
+            MISSED => self.handle_missed(data),
+            _ => {}
         }
-        self.ended += u64::from(core::mem::take(&mut self.remote.it().news));
-        if !self.remote.it().ended.is_empty() {
-            for (id, ended) in core::mem::take(&mut self.remote.it().ended) {
-                self.end(id, ended);
-            }
-        }
-        result
     }
 
     // ---- tasks
@@ -839,13 +745,10 @@ impl Core {
 
     /// The network has failed, and neither it nor this messenger is used any more: forgets all requests, so that
     /// nothing refers to memory of the caller from here on.
-    pub(crate) fn abandon(&mut self, messenger: &Messenger) {
+    pub(super) fn abandon(&mut self, messenger: &Messenger) {
         self.tagged = Tagged::new(messenger, self.tagged.eager_limit());
-        self.collectives.clear();
         self.advancing.clear();
-        self.channels.clear();
         self.channel_news.clear();
-        self.remote = OnDemand::default();
         self.inbox = Inbox::default();
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];

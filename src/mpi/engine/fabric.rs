@@ -5,7 +5,8 @@ use core::{fmt, time::Duration};
 
 use super::{
     buffer::Buffer,
-    core::{AnyOf, Core, Ended, RequestId},
+    core::{AnyOf, Ended, RequestId},
+    process::Process,
 };
 use crate::{
     messaging::{Messenger, tagged::Selector},
@@ -42,7 +43,7 @@ pub(crate) struct Called {
 /// lets other processes run until something has happened.
 pub(crate) trait Fabric: Send + Sync {
     /// Calls `f` with the lock held, then transmits what is worth transmitting at once.
-    fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant));
+    fn access(&self, f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant));
 
     /// Sends a short message by a way past the queues, if there is one now, and returns whether it did.
     fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
@@ -85,7 +86,7 @@ pub(crate) trait Fabric: Send + Sync {
 
     /// Makes progress until `done` gives true; `done` may begin the operation that it waits for. The lock is not held
     /// while nothing happens.
-    fn wait(&self, done: &mut dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool) -> Result<(), FabricError>;
+    fn wait(&self, done: &mut dyn FnMut(&mut Process, &mut Messenger, Instant) -> bool) -> Result<(), FabricError>;
 
     /// A call has stayed within this process: looks at the network if that has not been done for a while, so that a
     /// program that makes no other calls serves the other processes. In a simulation they run now and then.

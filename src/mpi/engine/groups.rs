@@ -5,7 +5,8 @@ use alloc::{vec, vec::Vec};
 
 use super::{
     Entry, Mode,
-    communicator::{Class, Communicator, TAG_UB},
+    class::Class,
+    communicator::{Communicator, TAG_UB},
     uninterrupted,
 };
 use crate::mpi::{

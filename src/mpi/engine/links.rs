@@ -3,14 +3,13 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use super::{
-    Options,
-    collective::{Collective, Planned},
-    core::Core,
-};
+use super::core::Core;
 use crate::{
     messaging::Messenger,
-    mpi::collectives::{Plan, Planning},
+    mpi::{
+        collectives::{Plan, Planning, Schedule},
+        group::Group,
+    },
     time::Instant,
 };
 
@@ -34,12 +33,8 @@ impl From<Planning> for Links {
 
 impl Links {
     /// The mode for a network where peers need no connection.
-    pub(crate) fn of(options: &Options) -> Self {
-        if options.connect_ahead {
-            Self::Sessions
-        } else {
-            Self::None
-        }
+    pub(crate) fn ahead(connect_ahead: bool) -> Self {
+        if connect_ahead { Self::Sessions } else { Self::None }
     }
 }
 
@@ -101,23 +96,27 @@ impl Progress {
     }
 }
 
-impl Collective {
-    pub(super) fn process(&self, rank: usize) -> Option<u32> {
-        self.group.process(rank.try_into().ok()?)
-    }
+/// The process that has a rank of a schedule.
+pub(super) fn process(group: &Group, rank: usize) -> Option<u32> {
+    group.process(rank.try_into().ok()?)
 }
 
-impl Core {
+impl Links {
     /// Opens sessions with all peers of a collective, if the options say so.
-    pub(crate) fn open_ahead(&mut self, messenger: &mut Messenger, now: Instant, planned: &Planned) {
-        if !matches!(self.links, Links::Sessions) {
+    pub(super) fn open_ahead(
+        &self,
+        core: &mut Core,
+        messenger: &mut Messenger,
+        now: Instant,
+        (schedule, group): (&Schedule, &Group),
+    ) {
+        if !matches!(self, Self::Sessions) {
             return;
         }
-        for peer in planned.call().schedule.peers() {
-            let process = planned.call().process(peer.rank);
-            if let Some(process) = process
-                && self.lost(process).is_none()
-                && let Some(peer) = self.peers.meet(messenger, process)
+        for peer in schedule.peers() {
+            if let Some(process) = process(group, peer.rank)
+                && core.lost(process).is_none()
+                && let Some(peer) = core.peers.meet(messenger, process)
             {
                 messenger.connect(now, peer);
             }
@@ -125,13 +124,13 @@ impl Core {
     }
 
     /// A collective begins: asks the fabric, if it works by plan, for the peers of the first phase.
-    pub(super) fn plan_links(&mut self, call: &Collective) -> Option<Progress> {
-        let Links::Planned(planning, _) = self.links else {
+    pub(super) fn plan(&mut self, core: &Core, (schedule, group): (&Schedule, &Group)) -> Option<Progress> {
+        let Self::Planned(planning, _) = self else {
             return None;
         };
-        let (own, size) = (self.process() as usize, self.peers.size() as usize);
-        let process = |rank| call.process(rank).unwrap_or(0) as usize;
-        let plan = Plan::new(&call.schedule, planning, own, size, process);
+        let (own, size) = (core.process() as usize, core.peers.size() as usize);
+        let number = |rank| process(group, rank).unwrap_or(0) as usize;
+        let plan = Plan::new(schedule, *planning, own, size, number);
         let left = plan.phases().iter().map(|phase| phase.messages).collect();
         let progress = Progress {
             plan,
@@ -139,54 +138,58 @@ impl Core {
             left,
             end: End::Not,
         };
-        self.wish(call, progress.peers(0), Wish::Connect);
+        self.wish(group, progress.peers(0), Wish::Connect);
         Some(progress)
     }
 
-    fn wish(&mut self, call: &Collective, peers: &[usize], wish: impl Fn(u32) -> Wish) {
-        if let Links::Planned(_, wishes) = &mut self.links {
-            let processes = peers.iter().filter_map(|peer| call.process(*peer));
+    fn wish(&mut self, group: &Group, peers: &[usize], wish: impl Fn(u32) -> Wish) {
+        if let Self::Planned(_, wishes) = self {
+            let processes = peers.iter().filter_map(|peer| process(group, *peer));
             wishes.extend(processes.map(wish));
         }
     }
 
     /// Goes on to the next phase while all messages of the current one are complete. Gives whether acknowledgements are
     /// still outstanding.
-    pub(super) fn follow_plan(&mut self, messenger: &Messenger, call: &Collective, progress: &mut Progress) -> bool {
+    pub(super) fn follow(
+        &mut self,
+        core: &Core,
+        messenger: &Messenger,
+        group: &Group,
+        progress: &mut Progress,
+    ) -> bool {
         while progress.left.get(progress.phase) == Some(&0) {
             let next = progress.plan.phases().get(progress.phase + 1);
             let (current, following) = (progress.peers(progress.phase), progress.peers(progress.phase + 1));
             let anew = next.is_none_or(|next| next.anew);
             let stays = |peer: &usize, others: &[usize]| !anew && others.contains(peer);
             let leaving: Vec<_> = current.iter().copied().filter(|peer| !stays(peer, following)).collect();
-            if !leaving.iter().all(|peer| self.is_drained(messenger, call, *peer)) {
+            // Whether a peer has acknowledged everything sent to it.
+            let is_drained = |peer: &usize| {
+                let peer = process(group, *peer).and_then(|process| core.peers.get(process));
+                peer.is_none_or(|peer| messenger.layer().is_idle(peer))
+            };
+            if !leaving.iter().all(is_drained) {
                 return true;
             }
             let coming: Vec<_> = following.iter().copied().filter(|peer| !stays(peer, current)).collect();
-            self.wish(call, &leaving, Wish::Release);
-            self.wish(call, &coming, Wish::Connect);
+            self.wish(group, &leaving, Wish::Release);
+            self.wish(group, &coming, Wish::Connect);
             progress.phase += 1;
         }
         false
     }
 
-    /// The collective has ended, perhaps before its plan: tells the fabric. Gives whether the fabric has released
-    /// everything.
-    pub(super) fn end_plan(&mut self, call: &Collective, progress: &mut Progress, index: u32) -> bool {
-        if progress.end == End::Not {
-            progress.end = End::Told;
-            self.wish(call, progress.peers(progress.phase), Wish::Release);
-            if let Links::Planned(_, wishes) = &mut self.links {
-                wishes.push_back(Wish::End);
-            }
-            self.releasing.push_back(index);
+    /// The collective has ended, perhaps before its plan: tells the fabric, once. Gives whether it has done so now.
+    pub(super) fn end(&mut self, group: &Group, progress: &mut Progress) -> bool {
+        if progress.end != End::Not {
+            return false;
         }
-        progress.end == End::Released
-    }
-
-    /// Whether a peer has acknowledged everything sent to it.
-    fn is_drained(&self, messenger: &Messenger, call: &Collective, peer: usize) -> bool {
-        let peer = call.process(peer).and_then(|process| self.peers.get(process));
-        peer.is_none_or(|peer| messenger.layer().is_idle(peer))
+        progress.end = End::Told;
+        self.wish(group, progress.peers(progress.phase), Wish::Release);
+        if let Self::Planned(_, wishes) = self {
+            wishes.push_back(Wish::End);
+        }
+        true
     }
 }

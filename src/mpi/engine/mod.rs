@@ -21,22 +21,28 @@ mod array;
 mod buffer;
 mod channel;
 mod check;
+mod class;
 mod collective;
 mod communicator;
 mod core;
 mod fabric;
 mod groups;
 mod links;
+#[cfg(feature = "sim")]
+mod met;
+#[cfg(not(feature = "sim"))]
+#[path = "native_only.rs"]
+mod met;
 mod native;
 mod peers;
+mod pool;
+mod process;
 mod profile;
+mod regions;
 mod remote;
 mod request;
 mod settings;
 #[cfg(feature = "sim")]
-pub(crate) mod simulated;
-#[cfg(not(feature = "sim"))]
-#[path = "native_only.rs"]
 pub(crate) mod simulated;
 mod start;
 mod window;
@@ -55,13 +61,14 @@ use alloc::{sync::Arc, task::Wake, vec::Vec};
 #[doc(hidden)]
 pub use self::remote::drive as window_messages;
 pub use self::{
-    array::{Array, Arriving},
+    array::Array,
     communicator::{
-        ANY_SOURCE, ANY_TAG, Buffers, Communicator, MatchedMessage, Mode, PROC_NULL, PartitionedReceive,
-        PartitionedSend, PersistentCollective, Region, TAG_UB,
+        ANY_SOURCE, ANY_TAG, Arriving, Communicator, MatchedMessage, Mode, PROC_NULL, PartitionedReceive,
+        PartitionedSend, PersistentCollective, TAG_UB,
     },
     fabric::FabricError,
     profile::{Entry, Exit, Profiler},
+    regions::{Buffers, Region},
     remote::WindowStats,
     request::{Request, Status, uninterrupted},
     settings::for_job,
@@ -69,10 +76,10 @@ pub use self::{
     window::{LockKind, Operands, Target, Window},
 };
 pub(crate) use self::{
-    core::Core,
     fabric::{Called, Fabric},
     links::Links,
     peers::Peers,
+    process::Process,
 };
 use self::{native::Native, profile::Profile};
 use super::collectives::Policy;
@@ -81,6 +88,7 @@ use crate::{
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
     time::Instant,
+    transport::Routes,
 };
 
 /// How an engine is set up.
@@ -108,6 +116,9 @@ pub struct Options {
     /// agreed, before they are needed. Default off: a session that opens with its first message costs no time of its
     /// own.
     pub connect_ahead: bool,
+    /// How processes of one host reach each other. It holds if [`Builder::routes`](crate::transport::Builder::routes) gets
+    /// it, too. Default: over the network.
+    pub routes: Routes,
     /// Is told of all calls. Default `None`; even then each call pays one branch for it.
     pub profiler: Option<Arc<dyn Profiler>>,
 }
@@ -121,6 +132,7 @@ impl Default for Options {
             policy: Policy::default(),
             check: false,
             connect_ahead: false,
+            routes: Routes::default(),
             profiler: None,
         }
     }
@@ -141,7 +153,7 @@ pub struct Engine {
     contexts: AtomicU32,
     profile: Profile,
     policy: Policy,
-    arrays: Arc<array::Pool>,
+    arrays: Arc<pool::Pool>,
     helper: Option<native::Helper>,
 }
 
@@ -159,8 +171,8 @@ impl Engine {
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
         let short = driver.messenger().layer().takes_short();
-        let mut core = Core::new(driver.messenger(), Peers::all(peers), options.eager_limit);
-        core.links = Links::of(&options);
+        let mut core = Process::new(driver.messenger(), Peers::all(peers), options.eager_limit);
+        core.set_links(Links::ahead(options.connect_ahead));
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread, the program must make an MPI call now and then for others to make progress.
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
@@ -286,7 +298,7 @@ impl Engine {
     }
 
     /// Looks at the state. A program that polls it serves the other processes, too.
-    fn read<T: Default>(&self, look: impl Fn(&Core) -> T) -> T {
+    fn read<T: Default>(&self, look: impl Fn(&Process) -> T) -> T {
         let mut seen = T::default();
         self.fabric.access(&mut |core, _, _| seen = look(core));
         self.fabric.stayed();

@@ -1,5 +1,6 @@
 //! The fabric of a real process: a driver, its backend, and the system's ways to sleep.
 
+mod call;
 mod helper;
 
 use std::{
@@ -19,12 +20,13 @@ use rustix::{
     io::{read, write},
 };
 
-use self::helper::Call;
+use self::call::Call;
 pub(crate) use self::helper::Helper;
 use super::{
     buffer::Buffer,
-    core::{AnyOf, Core, Ended, RequestId},
+    core::{AnyOf, Ended, RequestId},
     fabric::{Fabric, FabricError},
+    process::Process,
 };
 use crate::{
     messaging::{
@@ -50,11 +52,11 @@ const UNPASSED: u8 = 31;
 const UNREAD: u8 = 7;
 
 /// Whether the awaited event has happened.
-type Done<'a> = dyn FnMut(&mut Core, &mut Messenger, Instant) -> bool + 'a;
+type Done<'a> = dyn FnMut(&mut Process, &mut Messenger, Instant) -> bool + 'a;
 
 struct Inner {
     driver: Driver,
-    core: Core,
+    core: Process,
     failure: Option<FabricError>,
     closed: bool,
     /// Threads that sleep without the lock.
@@ -113,7 +115,7 @@ pub(crate) struct Native {
 
 impl Native {
     /// `driver` must not sleep when it waits: sleeping is done here.
-    pub(crate) fn new(driver: Driver, core: Core, policy: WaitPolicy) -> Self {
+    pub(crate) fn new(driver: Driver, core: Process, policy: WaitPolicy) -> Self {
         let readable = driver.backend().as_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         Self {
             clock: driver.clock(),
@@ -252,7 +254,7 @@ impl Native {
 
 impl Inner {
     /// Takes in everything that the driver has.
-    fn pump(driver: &mut Driver, core: &mut Core) {
+    fn pump(driver: &mut Driver, core: &mut Process) {
         // Messages before events: a peer that has said goodbye has sent all its messages before.
         let (messenger, now, datagram) = driver.parts_in_place();
         core.pump_in_place(messenger, now, datagram);
@@ -326,7 +328,7 @@ impl Inner {
 }
 
 impl Fabric for Native {
-    fn access(&self, f: &mut dyn FnMut(&mut Core, &mut Messenger, Instant)) {
+    fn access(&self, f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant)) {
         let mut inner = self.lock();
         inner.callers.note();
         let before = inner.core.ended;

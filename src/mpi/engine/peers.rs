@@ -2,7 +2,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use super::simulated::Met;
+use super::met::Met;
 use crate::{error::PeerError, messaging::Messenger, reliability::PeerId};
 
 /// See the module's documentation.

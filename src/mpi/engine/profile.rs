@@ -15,7 +15,7 @@ use super::{Communicator, Engine, Region, Request, Status, fabric::Called, unint
 use crate::{
     mpi::{
         Rank,
-        collectives::{Blocks, Call, Counts, Role},
+        collectives::{Blocks, Call, Role},
         datatype::{Datatype, Kind},
         error::Error,
         group::Group,
@@ -167,36 +167,37 @@ impl Entry {
             },
         };
         let vector = if matches!(output, Region::None) { input } else { output };
-        let parts = call.parts();
-        let mut entry = match (parts.input, parts.output) {
-            (Role::Packed(count), _) => match vector {
+        let (sent, received) = (call.input.single(), call.output.single());
+        let mut entry = match call.roles() {
+            (Role::Packed, _) => match vector {
                 Region::Plain(_, datatype) => {
-                    Self::of(name, (count as u64).checked_div(datatype.size()).unwrap_or(0), datatype)
+                    let elements = (received as u64).checked_div(datatype.size()).unwrap_or(0);
+                    Self::of(name, elements, datatype)
                 }
-                _ => own(count, vector),
+                _ => own(received, vector),
             },
-            (Role::Vector(count), _) => own(count, vector),
-            (Role::Divided(counts), _) => own(counts.total(1), vector),
-            (Role::Block(count), _) => own(count, if parts.in_place { output } else { input }),
-            (_, Role::Block(count)) => own(count, if parts.in_place { input } else { output }),
+            (Role::Vector, _) => own(received, vector),
+            (Role::Divided, _) => own(call.output.total(1), vector),
+            (Role::Block, _) => own(sent, if call.in_place { output } else { input }),
+            (_, Role::Block) => own(received, if call.in_place { input } else { output }),
             _ => Self::named(name),
         };
-        entry.received = match parts.output {
-            Role::Blocks(blocks) => bytes(&blocks, output),
-            Role::Divided(Counts::Even(count)) => bytes(&Blocks::Even { count }, vector),
-            Role::Divided(Counts::Each(counts)) => counts.iter().map(|&count| own(count, vector).bytes).collect(),
+        entry.received = match call.collective().output() {
+            Role::Blocks => bytes(&call.output, output),
+            Role::Divided => bytes(&call.output, vector),
             _ => Vec::new(),
         };
-        entry.sent = match parts.input {
-            Role::Blocks(blocks) => bytes(&blocks, input),
-            Role::None => entry.received.clone(),
+        entry.sent = match call.roles() {
+            (Role::Blocks, _) => bytes(&call.input, input),
+            (Role::None, _) => entry.received.clone(),
             _ => Vec::new(),
         };
-        if let Some(neighbours) = parts.neighbours {
+        let ranks = |ranks: &[Option<usize>]| {
             let rank = |rank: &Option<usize>| rank.map_or(super::PROC_NULL, |rank| rank as Rank);
-            [entry.sources, entry.destinations] = neighbours.map(|ranks| ranks.iter().map(rank).collect());
-        }
-        entry.peer = parts.root.map(|root| root as Rank);
+            ranks.iter().map(rank).collect()
+        };
+        (entry.sources, entry.destinations) = (ranks(call.sources), ranks(call.destinations));
+        entry.peer = call.root().map(|root| root as Rank);
         entry.operation = operation.map(|operation| operation.as_predefined().map_or("user", |known| known.name()));
         entry
     }

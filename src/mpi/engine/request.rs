@@ -9,7 +9,8 @@ use core::{
 use super::{
     check::Check,
     communicator::Communicator,
-    core::{Core, Ended, RequestId},
+    core::{Ended, RequestId},
+    process::Process,
     profile::{Entry, Exit, Span, is_immediate},
 };
 use crate::{
@@ -391,7 +392,7 @@ impl Request {
         let first = requests.clone().next()?;
         let mut found = None;
         let _ = first.communicator.engine().fabric.wait(&mut |core, _, _| {
-            let look = |core: &mut Core| {
+            let look = |core: &mut Process| {
                 requests.clone().position(|request| match request.state {
                     State::Ended(_) => true,
                     State::Pending(id) => core.is_done(id),

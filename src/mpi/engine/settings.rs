@@ -90,6 +90,9 @@ impl Options {
         if let Some(ahead) = environment.setting("HIKYAKU_CONNECT_AHEAD")? {
             self.connect_ahead = ahead;
         }
+        if let Some(routes) = environment.setting("HIKYAKU_ROUTES")? {
+            self.routes = routes;
+        }
         let model = &mut self.policy.model;
         for (name, seconds) in [
             ("HIKYAKU_MODEL_ALPHA", &mut model.alpha),
@@ -124,6 +127,7 @@ impl Options {
             ("HIKYAKU_EAGER_LIMIT", self.eager_limit.show()),
             ("HIKYAKU_CHECK", self.check.show()),
             ("HIKYAKU_CONNECT_AHEAD", self.connect_ahead.show()),
+            ("HIKYAKU_ROUTES", self.routes.show()),
             ("HIKYAKU_MODEL_ALPHA", cost(model.alpha)),
             ("HIKYAKU_MODEL_BETA", cost(model.beta)),
             ("HIKYAKU_MODEL_GAMMA", cost(model.gamma)),
@@ -200,6 +204,7 @@ mod tests {
             ("HIKYAKU_EAGER_LIMIT", "16K"),
             ("HIKYAKU_MODEL_BETA", "0.2ns"),
             ("HIKYAKU_BARRIER", "dissemination:4"),
+            ("HIKYAKU_ROUTES", "auto"),
         ];
         let fields = read(&changed).unwrap().fields();
         for (name, value) in changed {

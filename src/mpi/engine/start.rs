@@ -9,7 +9,7 @@ use std::{
 
 use super::{Engine, Options};
 use crate::{
-    backends::Backend,
+    backends::{Backend, Met},
     config::Config,
     error::AddPeerError,
     progress::{Driver, WaitPolicy},
@@ -143,6 +143,18 @@ impl Unconnected {
         match self.driver.neighbours() {
             Some(neighbours) => neighbours.introduce(address, link),
             None => Ok(()),
+        }
+    }
+
+    /// All processes have been [introduced](Self::introduce): connects to those that are reached through memory
+    /// ([`Options::routes`], given to the builder). All processes of the job do this, and wait for each other.
+    ///
+    /// # Errors
+    /// [`Routes::Memory`](crate::transport::Routes::Memory), and a process of this host can not be reached so.
+    pub fn meet(&mut self) -> io::Result<Met> {
+        match self.driver.neighbours() {
+            Some(neighbours) => neighbours.meet(),
+            None => Ok(Met::default()),
         }
     }
 

@@ -4,6 +4,7 @@ use std::{
     env, fs,
     io::Write,
     os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::PathBuf,
     process,
     sync::{
         Arc,
@@ -15,7 +16,7 @@ use std::{
 use super::*;
 use crate::{
     PeerId,
-    backends::dpdk::{self, Device},
+    backends::dpdk::{self, Device, DpdkOptions},
     poller::{
         PollerBackend, PollerError,
         layout::{DOWN, MEMORY, kind, numbered},

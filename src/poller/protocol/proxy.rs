@@ -459,6 +459,7 @@ impl PacketLayer for ProxyEndpoint {
             return Err(SendError::WouldBlock(peer));
         }
         p.cost_queued += len as u64 + u64::from(MESSAGE_COST);
+        p.last = self.commands + 1;
         let mut record = Record {
             channel,
             session: p.session,
@@ -490,7 +491,6 @@ impl PacketLayer for ProxyEndpoint {
             }
             Payload::Shared(data) => Some(self.share(&mut record, data, true)),
         };
-        self.peers[peer.index()].last = self.commands;
         Ok(token)
     }
 

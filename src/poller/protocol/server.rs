@@ -15,7 +15,7 @@ use crate::{
     reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Sink, Source, Target, Verdict},
     span::{Foreign, Span},
     time::Instant,
-    wire::{ANY_PROCESSOR, Packet, Seq},
+    wire::{ANY_PROCESSOR, Packet, Plain, Seq},
 };
 
 /// Most messages by reference in a queue ([`Config::send_queue_messages`]), and parts of a placement.
@@ -97,6 +97,16 @@ impl Sink for Gate<'_> {
         }
         self.delivered = Some(origin);
         Verdict::Taken
+    }
+
+    #[inline]
+    fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
+        // (A packet for any processor takes the general way, as every unusual one.)
+        if !self.room || self.processors.binary_search(&message.destination).is_err() {
+            return false;
+        }
+        self.delivered = Some(*origin);
+        true
     }
 }
 

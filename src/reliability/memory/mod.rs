@@ -1,8 +1,9 @@
 //! A packet layer for peers that are reached through memory: a medium that loses nothing and keeps the order.
 //!
 //! The measures of an [`Endpoint`](super::Endpoint) against loss have no part here: packets have no sequence numbers,
-//! are not acknowledged or sent again, and nothing is timed. A queue for each peer, fragments, credit, and sessions that
-//! end with a goodbye remain.
+//! are not sent again, and nothing is timed. A queue for each peer, fragments, credit, and sessions that end with a goodbye
+//! remain. Only placements are acknowledged: who has placed bytes may tell others that they are there, and those ways may
+//! be faster.
 //!
 //! Packets have the form of [`wire`](crate::wire). The session token names the incarnation of its *sender*: the index
 //! counts its sessions with this peer, the secret is its epoch.
@@ -35,7 +36,7 @@ use crate::{
     ring::Producer,
     stats::{PeerStats, Stats},
     time::Instant,
-    wire::{Flags, Kind, Packet, Token},
+    wire::{Flags, Kind, Packet, Seq, Token},
 };
 
 /// Time after which packets for which there was no room are delivered again.
@@ -72,6 +73,11 @@ struct Peer {
     put_off: VecDeque<Vec<u8>>,
     /// When the peer was last sent something because it is watched.
     watched: Option<Instant>,
+    /// Placements that the peer has not answered yet, in order; and those that it has.
+    unanswered: VecDeque<SendToken>,
+    answered: u32,
+    /// Placements of the peer that have come: what this side answers.
+    placed: u32,
     /// The ring for short messages to it.
     outward: Option<Producer>,
 }
@@ -94,12 +100,15 @@ impl Peer {
             limit_told: INITIAL_CREDIT,
             put_off: VecDeque::new(),
             watched: None,
+            unanswered: VecDeque::new(),
+            answered: 0,
+            placed: 0,
             outward: None,
         }
     }
 
     fn is_idle(&self) -> bool {
-        self.queue.is_empty() && (self.is_up || !self.has_sent)
+        self.queue.is_empty() && self.unanswered.is_empty() && (self.is_up || !self.has_sent)
     }
 
     /// Begins the next session. The queue is empty.
@@ -134,8 +143,8 @@ pub struct MemoryLayer {
     /// Peers from which packets are [put off](Peer::put_off).
     waiting: VecDeque<u32>,
     sources: Sources,
-    /// The source that the last burst refers to.
-    in_burst: Option<(u32, SourceId)>,
+    /// The source that the last burst refers to, of this peer; and whether its end is answered.
+    in_burst: Option<(u32, SourceId, bool)>,
     events: VecDeque<Event>,
     next_token: u64,
     rings: Rings,
@@ -464,7 +473,8 @@ impl MemoryLayer {
         p.put_off.clear();
         self.close_rings(peer);
         let p = &mut self.peers[peer as usize];
-        let lost = p.queue.clear(&mut self.sources);
+        let lost = p.queue.clear(&mut self.sources) || !p.unanswered.is_empty();
+        p.unanswered.clear();
         self.waiting.retain(|other| *other != peer);
         self.ready.retain(|other| *other != peer);
         self.stats.peers_lost += u64::from(error != PeerError::Closed);
@@ -499,13 +509,14 @@ impl MemoryLayer {
                 secret: self.epoch,
             };
             burst.begin(p.address);
-            let Some(sent) = p.queue.transmit(&self.limits, &self.sources, token, burst) else {
+            let answered = Seq(p.placed);
+            let Some(sent) = p.queue.transmit(&self.limits, &self.sources, token, answered, burst) else {
                 continue;
             };
             p.has_sent = true;
             self.stats.packets_sent += 1;
             self.stats.payload_sent += sent.payload as u64;
-            self.in_burst = sent.ended.map(|source| (peer, source));
+            self.in_burst = sent.ended.map(|source| (peer, source, sent.asks));
             if sent.kind == Kind::Goodbye {
                 self.end_session(peer, PeerError::Closed);
             } else if !p.queue.is_empty() {
@@ -518,7 +529,7 @@ impl MemoryLayer {
 
     /// The medium has copied the last burst.
     fn end_burst(&mut self) {
-        let Some((peer, source)) = self.in_burst.take() else {
+        let Some((peer, source, asks)) = self.in_burst.take() else {
             return;
         };
         let id = PeerId(peer);
@@ -526,7 +537,11 @@ impl MemoryLayer {
         if let Some(token) = p.queue.end(&mut self.sources, source)
             && p.down.is_none()
         {
-            self.events.push_back(Event::Sent { peer: id, token });
+            if asks {
+                p.unanswered.push_back(token);
+            } else {
+                self.events.push_back(Event::Sent { peer: id, token });
+            }
         }
         if p.queue.takes_again(&self.config) {
             self.events.push_back(Event::Writable { peer: id });
@@ -565,6 +580,10 @@ impl MemoryLayer {
             self.stats.packets_received += 1;
             if let Err(reason) = self.receive(peer, datagram, sink) {
                 self.stats.dropped.count(reason);
+                if reason == DropReason::Malformed {
+                    // Memory damages nothing: the peer does not do what it should.
+                    self.end_session(peer, PeerError::Misbehaved);
+                }
             }
         }
     }
@@ -572,6 +591,10 @@ impl MemoryLayer {
     fn receive<S: Sink + ?Sized>(&mut self, peer: u32, datagram: &[u8], sink: &mut S) -> Result<(), DropReason> {
         let packet = Packet::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
         self.enter_session(peer, packet.session())?;
+        if !self.hear_answers(peer, packet.base().acknowledgement) {
+            self.end_session(peer, PeerError::Misbehaved);
+            return Err(DropReason::Refused);
+        }
         let p = &mut self.peers[peer as usize];
         if let Some(credit) = packet.credit()
             && p.queue.raise_limit(credit.limit)
@@ -585,6 +608,32 @@ impl MemoryLayer {
             p.put_off.push_back(datagram.to_vec());
             Ok(())
         }
+    }
+
+    /// The peer has answered so many placements. Returns `false` if there were not so many.
+    #[inline]
+    fn hear_answers(&mut self, peer: u32, answered: Seq) -> bool {
+        let p = &mut self.peers[peer as usize];
+        let more = answered.0.wrapping_sub(p.answered);
+        if more == 0 {
+            return true;
+        }
+        if more as usize > p.unanswered.len() {
+            return false;
+        }
+        p.answered = answered.0;
+        let peer = PeerId(peer);
+        let sent = p.unanswered.drain(..more as usize);
+        self.events.extend(sent.map(|token| Event::Sent { peer, token }));
+        true
+    }
+
+    /// A placement of the peer's has come as a whole: it waits for the answer.
+    fn answer(&mut self, peer: u32) {
+        let p = &mut self.peers[peer as usize];
+        p.placed = p.placed.wrapping_add(1);
+        p.queue.announce(p.limit_told);
+        self.mark_ready(peer);
     }
 
     /// A packet with this token has come.
@@ -670,6 +719,9 @@ impl MemoryLayer {
             Verdict::Taken => {
                 p.cost_received = p.cost_received.wrapping_add(cost);
                 self.stats.note_delivered(len);
+                if packet.flags().contains(Flags::ACK_REQUEST) {
+                    self.answer(peer);
+                }
                 Ok(())
             }
             Verdict::Misaddressed => {
@@ -680,6 +732,9 @@ impl MemoryLayer {
                     self.mark_ready(peer);
                 }
                 self.release(id, origin.session, cost);
+                if packet.flags().contains(Flags::ACK_REQUEST) {
+                    self.answer(peer);
+                }
                 Err(DropReason::Misaddressed)
             }
             Verdict::NoRoom | Verdict::NoMemory => {

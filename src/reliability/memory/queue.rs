@@ -14,7 +14,7 @@ use crate::{
         credit::INITIAL_CREDIT,
         flow::{Freed, SourceId, Sources, Whole},
     },
-    wire::{BASE_LEN, Base, Builder, Credit, Fragment, Kind, Placement, Seq, Token},
+    wire::{BASE_LEN, Base, Builder, Credit, Flags, Fragment, Kind, Placement, Seq, Token},
 };
 
 /// Bytes of the extensions that a packet can have: match bits, immediate data, fragment, placement, credit.
@@ -66,6 +66,8 @@ pub(super) struct Written {
     pub(super) payload: usize,
     /// The source of which this was the last packet.
     pub(super) ended: Option<SourceId>,
+    /// It asks for an answer: it is the last packet of a placement.
+    pub(super) asks: bool,
 }
 
 #[derive(Debug)]
@@ -238,6 +240,7 @@ impl Queue {
         limits: &Limits,
         sources: &Sources,
         session: Token,
+        answered: Seq,
         burst: &mut Burst,
     ) -> Option<Written> {
         let most = limits.max_datagram.min(limits.max_batch).min(usize::from(u16::MAX));
@@ -263,14 +266,19 @@ impl Queue {
             destination: next.to,
             session,
             sequence: Seq(0),
-            acknowledgement: Seq(0),
+            acknowledgement: answered,
             rail: 0,
             message: next.message,
         };
         let mut header = Builder::new(burst.header(), &base);
         let whole = next.source.map(|source| *sources.whole(source));
+        let mut asks = false;
         if let Some(whole) = &whole {
             next.describe(&mut header, whole, len);
+            asks = whole.placement.is_some() && next.at + len as u32 == whole.len;
+        }
+        if asks {
+            header.set(Flags::ACK_REQUEST);
         }
         if let Some(limit) = self.announced.take() {
             let window = u32::MAX;
@@ -301,6 +309,7 @@ impl Queue {
             kind,
             payload: len,
             ended: source.filter(|_| is_ended),
+            asks,
         })
     }
 

@@ -12,8 +12,7 @@ impl<T: Copy> Cell<T> {
         self.0.with(|place| unsafe { *place })
     }
 
-    pub(crate) unsafe fn change(&self, change: impl FnOnce(&mut T)) {
-        // SAFETY: as above.
-        self.0.with_mut(|place| change(unsafe { &mut *place }));
+    pub(crate) unsafe fn fill(&self, fill: impl FnOnce(*mut T)) {
+        self.0.with_mut(fill);
     }
 }

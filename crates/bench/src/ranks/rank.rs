@@ -14,7 +14,7 @@ use hikyaku::{
     },
     environment::Environment,
     mpi::{
-        collectives::{Algorithm, Blocks, Call},
+        collectives::{Algorithm, Call, Collective},
         datatype::{Datatype, Kind},
         engine::{
             Buffers, Communicator, Engine, Mode, Operands, Options, Region, Request, Target, Unconnected, Window,
@@ -161,18 +161,10 @@ impl Rank {
     fn call(&self, work: &Work) -> Option<Call<'static>> {
         let size = work.size;
         Some(match work.task {
-            Task::Barrier => Call::Barrier,
-            Task::Bcast => Call::Bcast { root: 0, count: size },
-            Task::Allreduce => Call::Allreduce {
-                count: size / 4,
-                commutative: true,
-                in_place: false,
-            },
-            Task::Alltoall => Call::Alltoall {
-                input: Blocks::Even { count: size },
-                output: Blocks::Even { count: size },
-                in_place: false,
-            },
+            Task::Barrier => Call::of(Collective::Barrier),
+            Task::Bcast => Call::of(Collective::Bcast).with_count(size),
+            Task::Allreduce => Call::of(Collective::Allreduce).with_count(size / 4),
+            Task::Alltoall => Call::of(Collective::Alltoall).with_count(size),
             _ => return None,
         })
     }

@@ -1,11 +1,14 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
 //! Rooted collectives between two groups: the methods for the root's group (MPI 6.2.3).
 
-use hikyaku::mpi::error::Error;
+use hikyaku::mpi::{
+    collectives::{Collective, NOBODY, ROOT},
+    error::Error,
+};
 
 use super::{
     Persistent,
-    begin::{self, FACING, Rooted, Shares},
+    begin::Ready,
     methods::{either, methods},
 };
 use crate::{
@@ -29,38 +32,46 @@ pub trait FacingRoot {
         /// Sends this to all processes of the other group (`MPI_Bcast`).
         broadcast, immediate_broadcast, persistent_broadcast: "MPI_Bcast", "MPI_Ibcast";
         send sendbuf: Buffer as Place;
-        |this, call| begin::broadcast(this.inter().as_handle(), facing(call), &sendbuf);
+        |this, call| facing(this, call, Collective::Bcast).from(&sendbuf);
 
         /// Receives the values of all processes of the other group, in the order of ranks (`MPI_Gather`).
         gather_into, immediate_gather_into, persistent_gather_into: "MPI_Gather", "MPI_Igather";
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::gather(this.inter().as_handle(), facing(call), None, &Shares::Even(&recvbuf));
+        |this, call| facing(this, call, Collective::Gather).into(&recvbuf);
 
         /// The same, with different numbers of values (`MPI_Gatherv`).
         gather_varcount_into, immediate_gather_varcount_into, persistent_gather_varcount_into:
             "MPI_Gatherv", "MPI_Igatherv";
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::gather(this.inter().as_handle(), facing(call), None, &Shares::Uneven(&recvbuf));
+        |this, call| facing(this, call, Collective::Gatherv).into(&recvbuf);
 
         /// Sends each process of the other group a part of this, in the order of ranks (`MPI_Scatter`).
         scatter, immediate_scatter, persistent_scatter: "MPI_Scatter", "MPI_Iscatter";
         send sendbuf: Buffer as Place;
-        |this, call| begin::scatter(this.inter().as_handle(), facing(call), &Shares::Even(&sendbuf), None);
+        |this, call| facing(this, call, Collective::Scatter).from(&sendbuf);
 
         /// The same, with parts of different sizes (`MPI_Scatterv`).
         scatter_varcount, immediate_scatter_varcount, persistent_scatter_varcount: "MPI_Scatterv", "MPI_Iscatterv";
         send sendbuf: PartitionedBuffer as Blocks;
-        |this, call| begin::scatter(this.inter().as_handle(), facing(call), &Shares::Uneven(&sendbuf), None);
+        |this, call| facing(this, call, Collective::Scatterv).from(&sendbuf);
 
         /// Receives the reduction of the values of all processes of the other group (`MPI_Reduce`).
         reduce_into, immediate_reduce_into, persistent_reduce_into: "MPI_Reduce", "MPI_Ireduce";
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::reduce_facing(this.inter().as_handle(), facing(call), &recvbuf);
+        |this, call| facing(this, call, Collective::Reduce).into(&recvbuf);
     }
 }
 
-fn facing(call: &'static str) -> Rooted {
-    Rooted { call, root: FACING }
+/// A collective with this process as the root.
+fn facing<'a, F: FacingRoot + ?Sized>(root: &'a F, call: &'static str, collective: Collective) -> Ready<'a> {
+    Ready::of(root.inter().as_handle(), call, collective).rooted(ROOT)
+}
+
+/// The root is another process of this group.
+fn aside(inter: &InterCommunicator, call: &'static str) -> Running {
+    let ready = Ready::of(inter.as_handle(), call, Collective::Bcast).rooted(NOBODY);
+    // SAFETY: there are no buffers.
+    unsafe { ready.begin() }
 }
 
 /// This process as the root of collectives with the other group.
@@ -101,7 +112,7 @@ impl InterCommunicator {
     /// # Errors
     /// The communicator is revoked.
     pub fn stand_aside(&self) -> Result<(), Error> {
-        begin::stand_aside(self.as_handle(), "MPI_Bcast").wait().map(drop)
+        aside(self, "MPI_Bcast").wait().map(drop)
     }
 
     /// Like [`stand_aside`](Self::stand_aside), for a planned collective (`MPI_Bcast_init` and the like). The result
@@ -110,7 +121,6 @@ impl InterCommunicator {
     /// # Errors
     /// The communicator is revoked.
     pub fn persistent_stand_aside(&self) -> Result<Persistent<'static, (), ()>, Error> {
-        let running: Running = begin::stand_aside(self.as_handle(), "MPI_Bcast_init");
-        Persistent::nothing(running)
+        Persistent::nothing(aside(self, "MPI_Bcast_init"))
     }
 }

@@ -40,9 +40,12 @@ mod persistent;
 mod root;
 mod share;
 
-use hikyaku::mpi::error::Error;
+use hikyaku::mpi::{collectives::Collective, error::Error};
 
-use self::methods::{either, methods};
+use self::{
+    begin::Ready,
+    methods::{either, methods},
+};
 
 pub(crate) use self::share::share_names;
 pub use self::{
@@ -58,13 +61,18 @@ use crate::{
     datatype::{
         Blocks, Buffer, BufferMut, Buffers, BuffersMut, PartitionedBuffer, PartitionedBufferMut, Place, Places,
     },
-    request::{Found, Request, Scope, StaticScope},
-    topology::Communicator,
+    request::{Found, Request, Running, Scope, StaticScope},
+    topology::{Communicator, Handle},
 };
 
 /// All traits.
 pub mod traits {
     pub use super::{CommunicatorCollectives, FacingRoot, NeighborhoodCollectives, Operation, Root};
+}
+
+fn barrier(handle: &Handle, name: &'static str) -> Running {
+    // SAFETY: a barrier has no buffers.
+    unsafe { Ready::of(handle, name, Collective::Barrier).begin() }
 }
 
 /// Collectives in which all processes have the same part.
@@ -81,12 +89,12 @@ pub trait CommunicatorCollectives: Communicator {
     /// # Errors
     /// See the trait.
     fn barrier(&self) -> Result<(), Error> {
-        begin::barrier(self.as_handle(), "MPI_Barrier").wait().map(drop)
+        barrier(self.as_handle(), "MPI_Barrier").wait().map(drop)
     }
 
     /// Begins a [`barrier`](Self::barrier) (`MPI_Ibarrier`).
     fn immediate_barrier(&self) -> Request<'static, ()> {
-        Request::new(begin::barrier(self.as_handle(), "MPI_Ibarrier"), &(), StaticScope)
+        Request::new(barrier(self.as_handle(), "MPI_Ibarrier"), &(), StaticScope)
     }
 
     /// Plans a [`barrier`](Self::barrier) that can be started again and again (`MPI_Barrier_init`).
@@ -94,7 +102,7 @@ pub trait CommunicatorCollectives: Communicator {
     /// # Errors
     /// See the trait.
     fn persistent_barrier(&self) -> Result<Persistent<'static, (), ()>, Error> {
-        let running = begin::barrier(self.as_handle(), "MPI_Barrier_init");
+        let running = barrier(self.as_handle(), "MPI_Barrier_init");
         Persistent::nothing(running)
     }
 
@@ -103,25 +111,25 @@ pub trait CommunicatorCollectives: Communicator {
         all_gather_into, immediate_all_gather_into, persistent_all_gather_into: "MPI_Allgather", "MPI_Iallgather";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::all_gather(this.as_handle(), call, &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::Allgather).from(&sendbuf).into(&recvbuf);
 
         /// The same, with different numbers of values (`MPI_Allgatherv`).
         all_gather_varcount_into, immediate_all_gather_varcount_into, persistent_all_gather_varcount_into: "MPI_Allgatherv", "MPI_Iallgatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::all_gather(this.as_handle(), call, &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::Allgatherv).from(&sendbuf).into(&recvbuf);
 
         /// Sends a part from each process to each process (`MPI_Alltoall`).
         all_to_all_into, immediate_all_to_all_into, persistent_all_to_all_into: "MPI_Alltoall", "MPI_Ialltoall";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::all_to_all(this.as_handle(), call, &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::Alltoall).from(&sendbuf).into(&recvbuf);
 
         /// The same with parts of different sizes (`MPI_Alltoallv`).
         all_to_all_varcount_into, immediate_all_to_all_varcount_into, persistent_all_to_all_varcount_into: "MPI_Alltoallv", "MPI_Ialltoallv";
         send sendbuf: PartitionedBuffer as Blocks;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::all_to_all(this.as_handle(), call, &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::Alltoallv).from(&sendbuf).into(&recvbuf);
 
         /// The same with parts anywhere and of different datatypes (`MPI_Alltoallw`): a buffer for each rank. Not in
         /// rsmpi.
@@ -140,7 +148,7 @@ pub trait CommunicatorCollectives: Communicator {
             "MPI_Alltoallw", "MPI_Ialltoallw";
         send sendbufs: Buffers as Places;
         receive recvbufs: BuffersMut as Places;
-        |this, call| begin::all_to_all(this.as_handle(), call, &sendbufs, &recvbufs);
+        |this, call| Ready::of(this.as_handle(), call, Collective::Alltoallv).from(&sendbufs).into(&recvbufs);
 
         /// Gives each process the reduction of the values of all, element by element (`MPI_Allreduce`). The operation
         /// must be defined for the elements.
@@ -148,7 +156,7 @@ pub trait CommunicatorCollectives: Communicator {
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
-        |this, call| begin::all_reduce(this.as_handle(), call, &sendbuf, &recvbuf, op);
+        |this, call| Ready::of(this.as_handle(), call, Collective::Allreduce).from(&sendbuf).into(&recvbuf).by(op);
 
         /// Gives each process a part of that reduction, in the order of ranks (`MPI_Reduce_scatter_block`).
         reduce_scatter_block_into, immediate_reduce_scatter_block_into, persistent_reduce_scatter_block_into:
@@ -156,7 +164,7 @@ pub trait CommunicatorCollectives: Communicator {
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
-        |this, call| begin::reduce_scatter_block(this.as_handle(), call, &sendbuf, &recvbuf, op);
+        |this, call| Ready::of(this.as_handle(), call, Collective::ReduceScatterBlock).from(&sendbuf).into(&recvbuf).by(op);
 
         /// The same with parts of different sizes (`MPI_Reduce_scatter`): `counts` has the number of elements of each
         /// rank's part, and is the same at all ranks. Not in rsmpi.
@@ -180,28 +188,25 @@ pub trait CommunicatorCollectives: Communicator {
         receive recvbuf: BufferMut as Place;
         counts counts;
         operation op: Operation;
-        |this, call| begin::reduce_scatter(
-            this.as_handle(),
-            call,
-            &sendbuf,
-            &recvbuf,
-            &begin::parts_of(this.as_handle(), call, &sendbuf, &recvbuf, counts),
-            op
-        );
+        |this, call| Ready::of(this.as_handle(), call, Collective::ReduceScatter)
+            .from(&sendbuf)
+            .into(&recvbuf)
+            .divided(&begin::lengths(this.as_handle(), call, counts))
+            .by(op);
 
         /// Gives each process the reduction of the values of the ranks up to its own (`MPI_Scan`).
         scan_into, immediate_scan_into, persistent_scan_into: "MPI_Scan", "MPI_Iscan";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
-        |this, call| begin::scan(this.as_handle(), call, &sendbuf, &recvbuf, op, false);
+        |this, call| Ready::of(this.as_handle(), call, Collective::Scan).from(&sendbuf).into(&recvbuf).by(op);
 
         /// Gives each process the reduction of the values of the ranks before its own; rank 0 gets none (`MPI_Exscan`).
         exclusive_scan_into, immediate_exclusive_scan_into, persistent_exclusive_scan_into: "MPI_Exscan", "MPI_Iexscan";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
-        |this, call| begin::scan(this.as_handle(), call, &sendbuf, &recvbuf, op, true);
+        |this, call| Ready::of(this.as_handle(), call, Collective::Exscan).from(&sendbuf).into(&recvbuf).by(op);
     }
 }
 

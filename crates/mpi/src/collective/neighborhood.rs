@@ -1,11 +1,11 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
 //! Collectives among neighbours (MPI 8.6).
 
-use hikyaku::mpi::{Rank, error::Error};
+use hikyaku::mpi::{Rank, collectives::Collective, error::Error};
 
 use super::{
     Persistent,
-    begin::{self, Neighbors},
+    begin::{Neighbors, Ready},
     methods::{either, methods},
 };
 use crate::{
@@ -44,28 +44,40 @@ pub trait NeighborhoodCollectives: Communicator {
             "MPI_Neighbor_allgather", "MPI_Ineighbor_allgather";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::neighbor_all_gather(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::NeighborAllgather)
+            .among(&this.neighborhood())
+            .from(&sendbuf)
+            .into(&recvbuf);
 
         /// The same, with different numbers of values (`MPI_Neighbor_allgatherv`).
         neighbor_all_gather_varcount_into, immediate_neighbor_all_gather_varcount_into, persistent_neighbor_all_gather_varcount_into:
             "MPI_Neighbor_allgatherv", "MPI_Ineighbor_allgatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::neighbor_all_gather(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::NeighborAllgather)
+            .among(&this.neighborhood())
+            .from(&sendbuf)
+            .into(&recvbuf);
 
         /// Sends a part from each process to each of its neighbours (`MPI_Neighbor_alltoall`).
         neighbor_all_to_all_into, immediate_neighbor_all_to_all_into, persistent_neighbor_all_to_all_into:
             "MPI_Neighbor_alltoall", "MPI_Ineighbor_alltoall";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::neighbor_all_to_all(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::NeighborAlltoall)
+            .among(&this.neighborhood())
+            .from(&sendbuf)
+            .into(&recvbuf);
 
         /// The same with parts of different sizes (`MPI_Neighbor_alltoallv`).
         neighbor_all_to_all_varcount_into, immediate_neighbor_all_to_all_varcount_into, persistent_neighbor_all_to_all_varcount_into:
             "MPI_Neighbor_alltoallv", "MPI_Ineighbor_alltoallv";
         send sendbuf: PartitionedBuffer as Blocks;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::neighbor_all_to_all(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::NeighborAlltoall)
+            .among(&this.neighborhood())
+            .from(&sendbuf)
+            .into(&recvbuf);
 
         /// The same with parts anywhere and of different datatypes (`MPI_Neighbor_alltoallw`): a buffer for each
         /// neighbour.
@@ -73,7 +85,10 @@ pub trait NeighborhoodCollectives: Communicator {
             "MPI_Neighbor_alltoallw", "MPI_Ineighbor_alltoallw";
         send sendbuf: Buffers as Places;
         receive recvbuf: BuffersMut as Places;
-        |this, call| begin::neighbor_all_to_all(this.as_handle(), call, &this.neighborhood(), &sendbuf, &recvbuf);
+        |this, call| Ready::of(this.as_handle(), call, Collective::NeighborAlltoall)
+            .among(&this.neighborhood())
+            .from(&sendbuf)
+            .into(&recvbuf);
     }
 }
 

@@ -1,11 +1,11 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
 //! Collectives in which one process has a part of its own, the root.
 
-use hikyaku::mpi::{Rank, error::Error};
+use hikyaku::mpi::{Rank, collectives::Collective, error::Error};
 
 use super::{
     Operation, Persistent,
-    begin::{self, Rooted, Shares},
+    begin::Ready,
     methods::{either, methods},
 };
 use crate::{
@@ -14,11 +14,9 @@ use crate::{
     topology::{AsCommunicator, Process, handle},
 };
 
-fn rooted<P: Root + ?Sized>(process: &P, call: &'static str) -> Rooted {
-    Rooted {
-        call,
-        root: process.root_rank(),
-    }
+/// A collective with this process as the root.
+fn rooted<'a, P: Root + ?Sized>(process: &'a P, call: &'static str, collective: Collective) -> Ready<'a> {
+    Ready::of(handle(process), call, collective).rooted(process.root_rank() as usize)
 }
 
 /// Collectives with this process as the root: it sends to all others or receives from them. The root calls the methods
@@ -34,64 +32,64 @@ pub trait Root: AsCommunicator {
         /// Sends the root's values to all (`MPI_Bcast`).
         broadcast_into, immediate_broadcast_into, persistent_broadcast_into: "MPI_Bcast", "MPI_Ibcast";
         receive buffer: BufferMut as Place;
-        |this, call| begin::broadcast(handle(this), rooted(this, call), &buffer);
+        |this, call| rooted(this, call, Collective::Bcast).into(&buffer);
 
         /// Sends the values of all to the root (`MPI_Gather`). For the others.
         gather_into, immediate_gather_into, persistent_gather_into: "MPI_Gather", "MPI_Igather";
         send sendbuf: Buffer as Place;
-        |this, call| begin::gather(handle(this), rooted(this, call), Some(&sendbuf), &Shares::Elsewhere { even: true });
+        |this, call| rooted(this, call, Collective::Gather).from(&sendbuf);
 
         /// Receives the values of all at the root, in the order of ranks. For the root.
         gather_into_root, immediate_gather_into_root, persistent_gather_into_root: "MPI_Gather", "MPI_Igather";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::gather(handle(this), rooted(this, call), Some(&sendbuf), &Shares::Even(&recvbuf));
+        |this, call| rooted(this, call, Collective::Gather).from(&sendbuf).into(&recvbuf);
 
         /// Sends the values of all, in different numbers, to the root (`MPI_Gatherv`). For the others.
         gather_varcount_into, immediate_gather_varcount_into, persistent_gather_varcount_into: "MPI_Gatherv", "MPI_Igatherv";
         send sendbuf: Buffer as Place;
-        |this, call| begin::gather(handle(this), rooted(this, call), Some(&sendbuf), &Shares::Elsewhere { even: false });
+        |this, call| rooted(this, call, Collective::Gatherv).from(&sendbuf);
 
         /// Receives the values of all, in different numbers, at the root. For the root.
         gather_varcount_into_root, immediate_gather_varcount_into_root, persistent_gather_varcount_into_root: "MPI_Gatherv", "MPI_Igatherv";
         send sendbuf: Buffer as Place;
         receive recvbuf: PartitionedBufferMut as Blocks;
-        |this, call| begin::gather(handle(this), rooted(this, call), Some(&sendbuf), &Shares::Uneven(&recvbuf));
+        |this, call| rooted(this, call, Collective::Gatherv).from(&sendbuf).into(&recvbuf);
 
         /// Receives a part of the root's values (`MPI_Scatter`). For the others.
         scatter_into, immediate_scatter_into, persistent_scatter_into: "MPI_Scatter", "MPI_Iscatter";
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::scatter(handle(this), rooted(this, call), &Shares::Elsewhere { even: true }, Some(&recvbuf));
+        |this, call| rooted(this, call, Collective::Scatter).into(&recvbuf);
 
         /// Sends each process a part of the root's values, in the order of ranks. For the root.
         scatter_into_root, immediate_scatter_into_root, persistent_scatter_into_root: "MPI_Scatter", "MPI_Iscatter";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::scatter(handle(this), rooted(this, call), &Shares::Even(&sendbuf), Some(&recvbuf));
+        |this, call| rooted(this, call, Collective::Scatter).from(&sendbuf).into(&recvbuf);
 
         /// Receives a part of the root's values, where parts have different sizes (`MPI_Scatterv`). For the others.
         scatter_varcount_into, immediate_scatter_varcount_into, persistent_scatter_varcount_into: "MPI_Scatterv", "MPI_Iscatterv";
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::scatter(handle(this), rooted(this, call), &Shares::Elsewhere { even: false }, Some(&recvbuf));
+        |this, call| rooted(this, call, Collective::Scatterv).into(&recvbuf);
 
         /// Sends each process a part of the root's values, in parts of different sizes. For the root.
         scatter_varcount_into_root, immediate_scatter_varcount_into_root, persistent_scatter_varcount_into_root: "MPI_Scatterv", "MPI_Iscatterv";
         send sendbuf: PartitionedBuffer as Blocks;
         receive recvbuf: BufferMut as Place;
-        |this, call| begin::scatter(handle(this), rooted(this, call), &Shares::Uneven(&sendbuf), Some(&recvbuf));
+        |this, call| rooted(this, call, Collective::Scatterv).from(&sendbuf).into(&recvbuf);
 
         /// Reduces the values of all into the root's buffer (`MPI_Reduce`). For the others.
         reduce_into, immediate_reduce_into, persistent_reduce_into: "MPI_Reduce", "MPI_Ireduce";
         send sendbuf: Buffer as Place;
         operation op: Operation;
-        |this, call| begin::reduce(handle(this), rooted(this, call), &sendbuf, None, op);
+        |this, call| rooted(this, call, Collective::Reduce).from(&sendbuf).by(op);
 
         /// Reduces the values of all into the root's buffer. For the root.
         reduce_into_root, immediate_reduce_into_root, persistent_reduce_into_root: "MPI_Reduce", "MPI_Ireduce";
         send sendbuf: Buffer as Place;
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
-        |this, call| begin::reduce(handle(this), rooted(this, call), &sendbuf, Some(&recvbuf), op);
+        |this, call| rooted(this, call, Collective::Reduce).from(&sendbuf).into(&recvbuf).by(op);
     }
 }
 

@@ -1,9 +1,12 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
 //! Texts and bytes of all ranks, for calls of MPI that compare them.
 
-use hikyaku::mpi::error::{Detail, Error, ErrorClass};
+use hikyaku::mpi::{
+    collectives::Collective,
+    error::{Detail, Error, ErrorClass},
+};
 
-use super::begin;
+use super::begin::Ready;
 use crate::{datatype::Place, topology::Handle};
 
 /// No rank has more to [`share`], bytes.
@@ -17,8 +20,9 @@ fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>
     let size = handle.comm.size() as usize;
     let len = own.len() as u64;
     let mut lens = vec![0_u64; size];
+    let gather = || Ready::of(handle, call, Collective::Allgather);
     // SAFETY: both are borrowed until the operation has ended.
-    unsafe { begin::all_gather(handle, call, &Place::of(&len), &Place::of_mut(&mut lens)).begin() }.wait()?;
+    unsafe { gather().from(&Place::of(&len)).into(&Place::of_mut(&mut lens)).begin() }.wait()?;
     let widest = lens.iter().copied().max().unwrap_or(0);
     if widest > LONGEST {
         return Err(Error::new(ErrorClass::Other, call).with_detail(Detail::Value {
@@ -33,7 +37,13 @@ fn share(handle: &Handle, call: &'static str, own: &[u8]) -> Result<Vec<Vec<u8>>
     padded.resize(widest, 0);
     let mut all = vec![0_u8; widest * size];
     // SAFETY: as above.
-    unsafe { begin::all_gather(handle, call, &Place::of(&padded), &Place::of_mut(&mut all)).begin() }.wait()?;
+    unsafe {
+        gather()
+            .from(&Place::of(&padded))
+            .into(&Place::of_mut(&mut all))
+            .begin()
+    }
+    .wait()?;
     let parts = lens
         .iter()
         .enumerate()

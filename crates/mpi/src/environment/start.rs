@@ -63,6 +63,8 @@ pub enum InitError {
         /// The reason.
         source: io::Error,
     },
+    /// Processes of this host could not be reached through memory, as `HIKYAKU_ROUTES=memory` asks for.
+    Meet(io::Error),
     /// The processes could not be connected.
     Connect(ConnectError),
     /// There is no thread or descriptor for the launcher's reports of failed processes.
@@ -100,6 +102,7 @@ impl fmt::Display for InitError {
                 write!(f, "process {process} says its address is '{}'", text.escape_default())
             }
             Self::Introduce { process, source } => write!(f, "reaching process {process}: {source}"),
+            Self::Meet(error) => write!(f, "HIKYAKU_ROUTES=memory: {error}"),
             Self::Connect(error) => error.fmt(f),
             Self::Watcher(error) => write!(f, "listening for processes that fail: {error}"),
             Self::Trace(error) => error.fmt(f),
@@ -125,6 +128,7 @@ impl std::error::Error for InitError {
             Self::Environment(error) => Some(error),
             Self::Bind { source, .. } => Some(source),
             Self::Introduce { source, .. } => Some(source),
+            Self::Meet(error) => Some(error),
             Self::Connect(error) => Some(error),
             Self::Watcher(error) => Some(error),
             Self::Trace(error) => Some(error),
@@ -199,7 +203,10 @@ pub(super) fn start() -> Result<(Handle, Handle, Option<Launched>), InitError> {
     let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
     config.contact = Contact::of_job(job.job_key().bytes());
     options.environment(&environment).map_err(InitError::Environment)?;
-    let builder = Transport::builder().config(config).environment_of(environment.clone());
+    let builder = Transport::builder()
+        .config(config)
+        .routes(options.routes)
+        .environment_of(environment.clone());
     let (builder, address) = place(builder, &job, &environment)?;
     let bound = Engine::bind(builder, BACKEND, address, job.rank());
     let mut bound = bound.map_err(|source| InitError::Bind { address, source })?;
@@ -278,6 +285,14 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
         }
         addresses.push(said.address);
         most = most.max(said.sharing);
+    }
+    let met = bound.meet().map_err(InitError::Meet)?;
+    if let Some(obstacle) = met.obstacle {
+        // Whoever has asked for memory where there is some waits for it to be fast.
+        eprintln!(
+            "hikyaku: rank {}: over the network instead of through memory: {obstacle}",
+            job.rank()
+        );
     }
     Ok((addresses, most))
 }

@@ -7,12 +7,9 @@ use std::sync::OnceLock;
 use crate::mpi::{
     Rank,
     called::{Called, Mismatch, NAME, operation_code},
-    collectives::{Blocks, Call, Role},
+    collectives::{Blocks, Call, Collective, Role},
     datatype::{Datatype, Kind, Signature},
-    engine::{
-        Buffers, Region,
-        collective::{Address, Memory},
-    },
+    engine::regions::{Address, Buffers, Memory, Region},
     operation::Operation,
 };
 
@@ -145,34 +142,34 @@ fn part<'a>(call: &Call<'_>, buffers: &Buffers<'a>, rank: usize) -> Part<'a> {
     };
     let same =
         |count: usize, region| datatype(region).map_or(Part::None, |datatype| Part::Same(count as u64, datatype));
-    let block = |blocks: &Blocks<'_>, region| match *blocks {
-        Blocks::Even { count } => same(count, region),
-        Blocks::Uneven { counts, .. } if counts.iter().any(|count| *count > 0) => {
-            datatype(region).map_or(Part::None, Part::Kind)
-        }
-        Blocks::Uneven { .. } | Blocks::Pieces { .. } => Part::None,
-    };
-    // This rank's own block, where the root may have blocks of different lengths.
-    let own = |blocks: &Blocks<'_>, count: usize, region| match blocks {
-        Blocks::Even { .. } => same(count, region),
-        _ if count > 0 => datatype(region).map_or(Part::None, Part::Kind),
+    let kind = |region| datatype(region).map_or(Part::None, Part::Kind);
+    let is_even = !call.collective().may_be_uneven();
+    // Of a collective with a root, the root has all blocks, which may differ in length, and the others their own.
+    let blocks = |blocks: &Blocks<'_>, region| match blocks {
+        Blocks::Even { count } => same(*count, region),
+        _ if blocks.total(0) > 0 => kind(region),
         _ => Part::None,
     };
+    let own = |count: usize, region| match count {
+        _ if is_even => same(count, region),
+        0 => Part::None,
+        _ => kind(region),
+    };
     let vector = |count| same(count, if matches!(output, Region::None) { input } else { output });
-    let parts = call.parts();
-    let has_blocks = parts.root.is_none_or(|root| root == rank);
-    match (parts.input, parts.output) {
-        _ if parts.neighbours.is_some() => Part::None,
-        (Role::Packed(count), _) => datatype(output).map_or(Part::None, |datatype| {
-            Part::Same((count as u64).checked_div(datatype.size()).unwrap_or(0), datatype)
+    let has_blocks = call.has_blocks(rank);
+    match call.roles() {
+        _ if call.is_among_neighbours() => Part::None,
+        (Role::Packed, _) => datatype(output).map_or(Part::None, |datatype| {
+            let bytes = call.output.single() as u64;
+            Part::Same(bytes.checked_div(datatype.size()).unwrap_or(0), datatype)
         }),
-        (Role::Vector(count), _) => vector(count),
-        (Role::Divided(counts), _) => vector(counts.total(1)),
-        (Role::Block(_), Role::Blocks(blocks)) if has_blocks => block(&blocks, output),
-        (Role::Block(count), Role::Blocks(blocks)) => own(&blocks, count, input),
-        (Role::Blocks(blocks), Role::Block(_)) if has_blocks => block(&blocks, input),
-        (Role::Blocks(blocks), Role::Block(count)) => own(&blocks, count, output),
-        (_, Role::Blocks(Blocks::Even { count })) => same(count, output),
+        (Role::Vector, _) => vector(call.output.single()),
+        (Role::Divided, _) => vector(call.output.total(1)),
+        (Role::Block, Role::Blocks) if has_blocks => blocks(&call.output, output),
+        (Role::Block, Role::Blocks) => own(call.input.single(), input),
+        (Role::Blocks, Role::Block) if has_blocks => blocks(&call.input, input),
+        (Role::Blocks, Role::Block) => own(call.output.single(), output),
+        (_, Role::Blocks) if is_even => same(call.output.single(), output),
         // Each pair of ranks may exchange elements of its own types.
         _ => Part::None,
     }
@@ -216,11 +213,7 @@ impl Agreement {
 
     /// The call that exchanges descriptions.
     pub(in crate::mpi::engine) fn call() -> Call<'static> {
-        Call::Allgather {
-            input: LEN,
-            output: Blocks::Even { count: LEN },
-            in_place: false,
-        }
+        Call::of(Collective::Allgather).with_count(LEN)
     }
 
     /// Its input and output. The memory stays in place when this value is moved.

@@ -1,15 +1,14 @@
 //! Messages with a header that describes their types.
 
-use alloc::{boxed::Box, vec};
+use alloc::{boxed::Box, sync::Arc, vec};
 
-use super::Check;
 use crate::mpi::{
     datatype::{Datatype, Kind, Signature},
-    engine::{Communicator, array::Array, buffer::Buffer},
+    engine::{array::Array, buffer::Buffer, pool::Pool},
 };
 
 /// Bytes in front of each message: count and hash of its signature, 8 bytes each, network byte order.
-const HEADER: usize = 16;
+pub(in crate::mpi::engine) const HEADER: usize = 16;
 
 /// The types that a receive asks for, and the memory for the header of its message.
 pub(in crate::mpi::engine) struct Expected {
@@ -18,56 +17,28 @@ pub(in crate::mpi::engine) struct Expected {
     datatype: Datatype,
 }
 
-impl Communicator {
-    /// Puts a header in front of a send buffer. False if there is not enough memory.
-    #[inline]
-    pub(in crate::mpi::engine) fn seal(&self, buffer: &mut Buffer) -> bool {
-        !self.engine().check || self.sealed(buffer).map(|sealed| *buffer = sealed).is_some()
-    }
+/// A send buffer with a header in front of it; `None`: there is not enough memory.
+#[cold]
+pub(in crate::mpi::engine) fn seal(pool: &Arc<Pool>, buffer: &Buffer) -> Option<Buffer> {
+    let signature = buffer.signature();
+    let mut header = Array::new(pool, HEADER)?;
+    let bytes = header.get_mut()?;
+    bytes[..8].copy_from_slice(&signature.count.to_be_bytes());
+    bytes[8..].copy_from_slice(&signature.hash.to_be_bytes());
+    Some(Buffer::join(vec![header.buffer()?, buffer.clone()]))
+}
 
-    #[cold]
-    fn sealed(&self, buffer: &Buffer) -> Option<Buffer> {
-        let signature = buffer.signature();
-        let mut header = self.array(HEADER);
-        let bytes = header.get_mut()?;
-        bytes[..8].copy_from_slice(&signature.count.to_be_bytes());
-        bytes[8..].copy_from_slice(&signature.hash.to_be_bytes());
-        Some(Buffer::join(vec![header.buffer()?, buffer.clone()]))
-    }
-
-    /// Makes room for a header in front of a receive buffer; gives the check to make at the end.
-    #[inline]
-    pub(in crate::mpi::engine) fn unseal(&self, buffer: &mut Buffer) -> Option<Check> {
-        if !self.engine().check {
-            return None;
-        }
-        let (both, check) = self.unsealed(buffer)?;
-        *buffer = both;
-        Some(check)
-    }
-
-    #[cold]
-    fn unsealed(&self, buffer: &Buffer) -> Option<(Buffer, Check)> {
-        let header = self.array(HEADER);
-        let (place, (_, count, datatype)) = (header.buffer()?, buffer.elements()?);
-        let expected = Expected {
-            count,
-            datatype,
-            header,
-        };
-        let both = Buffer::join(vec![place, buffer.clone()]);
-        Some((both, Check::Message(Box::new(expected))))
-    }
-
-    /// Bytes of the program's data in a message of `len` bytes.
-    #[inline]
-    pub(in crate::mpi::engine) fn payload(&self, len: u64) -> u64 {
-        if self.engine().check {
-            len.saturating_sub(HEADER as u64)
-        } else {
-            len
-        }
-    }
+/// A receive buffer with room for a header in front of it, and what is expected of that.
+#[cold]
+pub(in crate::mpi::engine) fn unseal(pool: &Arc<Pool>, buffer: &Buffer) -> Option<(Buffer, Box<Expected>)> {
+    let header = Array::new(pool, HEADER)?;
+    let (place, (_, count, datatype)) = (header.buffer()?, buffer.elements()?);
+    let expected = Expected {
+        count,
+        datatype,
+        header,
+    };
+    Some((Buffer::join(vec![place, buffer.clone()]), Box::new(expected)))
 }
 
 impl Expected {

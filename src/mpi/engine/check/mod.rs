@@ -11,7 +11,7 @@ use alloc::{boxed::Box, sync::Arc};
 
 pub(super) use self::{
     collective::{Agreement, Verdict},
-    message::Expected,
+    message::{Expected, HEADER, seal, unseal},
 };
 
 /// A check to make when a request ends.

@@ -5,54 +5,26 @@ use alloc::{sync::Arc, vec, vec::Vec};
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::{sync::PoisonError, time::Duration};
 
-use super::{Class, Communicator};
+use super::{Communicator, Last};
 use crate::{
     events::event,
     mpi::{
         Rank,
-        collectives::{Algorithm, Blocks, Call, Role, Schedule, ScheduleError},
-        datatype::{Datatype, Kind},
+        collectives::{self, Algorithm, Call, Collective as Kind, Role, Schedule, ScheduleError},
+        datatype::{self, Datatype},
         engine::{
             Entry, Request,
             check::Agreement,
-            collective::{Address, Collective, Memory, Planned},
+            class::Class,
+            collective::{Collective, Planned},
             profile::is_immediate,
+            regions::{Buffers, Memory, Region, memory},
             uninterrupted,
         },
         error::{Detail, Error, ErrorClass},
         operation::{Operation, Predefined},
     },
 };
-
-/// A buffer of a collective: elements of a datatype at an address.
-#[derive(Clone, Copy, Debug)]
-pub enum Region<'a> {
-    /// This rank has no such buffer.
-    None,
-    /// Elements at an address; the call says how many.
-    Plain(*mut u8, &'a Datatype),
-    /// Element `i` is (displacement in bytes, count, datatype), as in `MPI_Alltoallw`.
-    Each(*mut u8, &'a [(i64, u64, Datatype)]),
-}
-
-/// The buffers of a collective.
-#[derive(Clone, Copy, Debug)]
-pub struct Buffers<'a> {
-    /// The send buffer.
-    pub input: Region<'a>,
-    /// The receive buffer.
-    pub output: Region<'a>,
-}
-
-/// A collective with its schedule, kept because programs repeat their calls.
-pub(super) struct Last {
-    asked: Asked,
-    schedule: Arc<Schedule>,
-}
-
-/// What determines the schedule of a rank: the call, the algorithm if one is given, and the bytes by which it is chosen
-/// otherwise.
-type Asked = (Call<'static>, Option<Algorithm>, usize);
 
 /// Longer schedules, by number of steps, are not kept: there may be thousands of processes in one memory.
 const KEPT_STEPS: usize = 64;
@@ -110,7 +82,9 @@ impl Communicator {
 
     /// Starts a planned collective, unless it is running.
     pub(super) fn start_collective(&self, name: &'static str, planned: &Arc<Planned>) -> Result<Request, Error> {
-        let begun = self.access(None, |core, messenger, now| Some(core.begin(messenger, now, planned)));
+        let begun = self.access(None, |core, messenger, now| {
+            Some(core.collectives.begin(&mut core.requests, messenger, now, planned))
+        });
         if self.size() == 1 && self.remote_group().is_none() {
             self.0.engine.fabric.stayed();
         }
@@ -165,9 +139,9 @@ impl Communicator {
         let output = memory(buffers.output, call);
         let scratch = match (&output, &input) {
             (Some(memory), _) | (None, Some(memory)) => memory.clone(),
-            (None, None) => Memory::none(&Datatype::predefined(Kind::Byte)),
+            (None, None) => Memory::none(&Datatype::predefined(datatype::Kind::Byte)),
         };
-        let none = || Memory::none(&Datatype::predefined(Kind::Byte));
+        let none = || Memory::none(&Datatype::predefined(datatype::Kind::Byte));
         let number = next.fetch_add(1, Ordering::Relaxed);
         let collective = Collective {
             schedule,
@@ -271,7 +245,7 @@ impl Communicator {
             output: Region::None,
         };
         // SAFETY: a barrier has no buffers.
-        let planned = unsafe { self.plan(name, &Call::Barrier, &buffers, None, None, numbered) }?;
+        let planned = unsafe { self.plan(name, &Call::of(Kind::Barrier), &buffers, None, None, numbered) }?;
         self.start_collective(name, &planned)?.finish().map(|_| ())
     }
 
@@ -325,16 +299,12 @@ impl Communicator {
         operation: Predefined,
     ) -> Result<(), Error> {
         self.is_one_group(name)?;
-        let datatype = Datatype::predefined(Kind::I64);
+        let datatype = Datatype::predefined(datatype::Kind::I64);
         let buffers = Buffers {
             input: Region::None,
             output: Region::Plain(values.as_mut_ptr().cast(), &datatype),
         };
-        let call = Call::Allreduce {
-            count: values.len(),
-            commutative: true,
-            in_place: true,
-        };
+        let call = Call::of(Kind::Allreduce).with_count(values.len()).with_in_place(true);
         let operation = Operation::predefined(operation);
         // SAFETY: `values` is borrowed, and this function is left only when the request has ended: neither by a panic
         // nor, if the network fails, before all requests have been ended.
@@ -345,17 +315,13 @@ impl Communicator {
     /// The values of each rank, in rank order.
     pub(in crate::mpi::engine) fn share(&self, name: &'static str, own: &[i64]) -> Result<Vec<i64>, Error> {
         self.is_one_group(name)?;
-        let datatype = Datatype::predefined(Kind::I64);
+        let datatype = Datatype::predefined(datatype::Kind::I64);
         let mut all = vec![0_i64; own.len() * self.size() as usize];
         let buffers = Buffers {
             input: Region::Plain(own.as_ptr().cast_mut().cast(), &datatype),
             output: Region::Plain(all.as_mut_ptr().cast(), &datatype),
         };
-        let call = Call::Allgather {
-            input: own.len(),
-            output: Blocks::Even { count: own.len() },
-            in_place: false,
-        };
+        let call = Call::of(Kind::Allgather).with_count(own.len());
         // SAFETY: both are owned here or borrowed, and this function is left only when the request has ended, as above.
         let begin = || unsafe { self.collective_quietly(name, &call, &buffers, None, None) };
         uninterrupted(|| begin()?.finish())?;
@@ -368,14 +334,13 @@ fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: u
     let (Region::Plain(_, from), Region::Plain(_, into)) = (&buffers.input, &buffers.output) else {
         return Ok(());
     };
-    let parts = call.parts();
-    if parts.in_place || parts.neighbours.is_some() || parts.root.is_some_and(|root| root != rank) {
+    if call.in_place || call.is_among_neighbours() || !call.has_blocks(rank) {
         return Ok(());
     }
-    let (sent, received) = match (parts.input, parts.output) {
-        (Role::Block(sent), Role::Blocks(blocks)) => (sent, blocks.count(rank)),
-        (Role::Blocks(blocks), Role::Block(received)) => (blocks.count(rank), received),
-        (Role::Blocks(from), Role::Blocks(into)) => (from.count(rank), into.count(rank)),
+    let (sent, received) = match call.roles() {
+        (Role::Block, Role::Blocks) => (call.input.single(), call.output.count(rank)),
+        (Role::Blocks, Role::Block) => (call.input.count(rank), call.output.single()),
+        (Role::Blocks, Role::Blocks) => (call.input.count(rank), call.output.count(rank)),
         _ => return Ok(()),
     };
     let bytes = |count: usize, datatype: &Datatype| (count as u64).saturating_mul(datatype.size()) as i64;
@@ -391,55 +356,20 @@ fn own_block(name: &'static str, call: &Call<'_>, buffers: &Buffers<'_>, rank: u
     }))
 }
 
-fn memory(region: Region<'_>, call: &Call<'_>) -> Option<Memory> {
-    match region {
-        Region::None => None,
-        Region::Plain(base, datatype) => Some(match *call {
-            // The count is in bytes.
-            Call::Bcast { count, .. } => {
-                let elements = (count as u64).checked_div(datatype.size()).unwrap_or(0);
-                Memory::Packed(Address(base), elements, datatype.clone())
-            }
-            _ => Memory::Plain(Address(base), datatype.clone()),
-        }),
-        Region::Each(base, elements) => Some(Memory::Each(Address(base), elements.to_vec())),
-    }
-}
-
-/// The size by which an algorithm for `size` ranks is chosen, in the sense of [`cost`](crate::mpi::collectives::cost).
-/// All ranks must come to the same, so it depends on nothing that only one of them knows.
+/// The size by which an algorithm for `size` ranks is chosen, bytes.
 fn bytes(call: &Call<'_>, buffers: &Buffers<'_>, size: usize) -> usize {
-    // Size of an element of the first buffer, or of the second if there is no first.
-    let unit = |first: &Region<'_>, second: &Region<'_>| match (first, second) {
-        (Region::Plain(_, datatype), _) | (Region::None, Region::Plain(_, datatype)) => datatype.size() as usize,
-        _ => 1,
+    let (elements, buffer) = call.extent(size);
+    let (first, second) = match buffer {
+        collectives::Region::Input => (&buffers.input, &buffers.output),
+        _ => (&buffers.output, &buffers.input),
     };
-    let (input, output) = (&buffers.input, &buffers.output);
-    let blocks = |blocks: &Blocks<'_>| (0..size).fold(0_usize, |sum, index| sum.saturating_add(blocks.count(index)));
-    let (elements, unit) = match call {
-        Call::Bcast { count, .. } => (*count, 1),
-        Call::Reduce { count, .. } | Call::Allreduce { count, .. } | Call::Scan { count, .. } => {
-            (*count, unit(output, input))
+    match (call.collective().output(), first, second) {
+        (Role::Packed, ..) => elements,
+        (_, Region::Plain(_, datatype), _) | (_, Region::None, Region::Plain(_, datatype)) => {
+            elements.saturating_mul(datatype.size() as usize)
         }
-        Call::ReduceScatter { counts, .. } => (counts.total(size), unit(output, input)),
-        Call::Gather {
-            input: count,
-            output: Blocks::Even { .. },
-            ..
-        } => (count.saturating_mul(size), unit(input, output)),
-        Call::Scatter {
-            input: Blocks::Even { .. },
-            output: count,
-            ..
-        } => (count.saturating_mul(size), unit(output, input)),
-        Call::Allgather { output: all, .. } => (blocks(all), unit(output, input)),
-        Call::Alltoall {
-            output: all @ Blocks::Even { .. },
-            ..
-        } => (blocks(all), unit(output, input)),
-        _ => (0, 1),
-    };
-    elements.saturating_mul(unit)
+        _ => elements,
+    }
 }
 
 fn schedule_error(name: &'static str, error: ScheduleError) -> Error {
@@ -459,6 +389,9 @@ fn schedule_error(name: &'static str, error: ScheduleError) -> Error {
         }),
         ScheduleError::Between(_) => Error::new(ErrorClass::UnsupportedOperation, name)
             .with_detail(Detail::Text("this does not go between two groups, or not in place")),
+        ScheduleError::Uneven(_) => {
+            Error::new(ErrorClass::Arg, name).with_detail(Detail::Text("all blocks have one length here"))
+        }
         _ => Error::new(ErrorClass::Arg, name).with_detail(Detail::Text("the algorithm is none for this")),
     }
 }
@@ -466,37 +399,30 @@ fn schedule_error(name: &'static str, error: ScheduleError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mpi::collectives::displacements;
+    use crate::mpi::collectives::{Blocks, displacements};
 
     /// With blocks of very different lengths, and the root's in place, the choice must not depend on what only one rank
     /// knows.
     #[test]
     fn all_ranks_choose_by_the_same_bytes() {
-        let datatype = Datatype::predefined(Kind::I64);
+        let datatype = Datatype::predefined(datatype::Kind::I64);
         let plain = || Region::Plain(core::ptr::dangling_mut(), &datatype);
         let counts = [1, 0, 3, 200_000, 7];
         let offsets = displacements(&counts);
         for (rank, input) in counts.into_iter().enumerate() {
-            let call = Call::Allgather {
-                input,
-                output: Blocks::Uneven {
-                    counts: &counts,
-                    displacements: &offsets,
-                },
-                in_place: rank == 2,
+            let blocks = Blocks::Uneven {
+                counts: &counts,
+                displacements: &offsets,
             };
+            let call = Call::of(Kind::Allgatherv).with_input(input).with_output(blocks);
+            let call = call.with_in_place(rank == 2);
             let buffers = Buffers {
                 input: if rank == 2 { Region::None } else { plain() },
                 output: plain(),
             };
             assert_eq!(bytes(&call, &buffers, 5), 8 * 200_011);
             let in_place = rank == 0;
-            let call = Call::Gather {
-                root: 0,
-                input: 100,
-                output: Blocks::Even { count: 100 },
-                in_place,
-            };
+            let call = Call::of(Kind::Gather).with_count(100).with_in_place(in_place);
             let buffers = Buffers {
                 input: if in_place { Region::None } else { plain() },
                 output: if in_place { plain() } else { Region::None },

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use super::{Class, Communicator};
+use super::Communicator;
 use crate::mpi::{
     Rank,
-    engine::Entry,
+    engine::{Entry, class::Class},
     error::{Detail, Error, ErrorClass},
     group::Group,
     operation::Predefined,

@@ -3,7 +3,7 @@
 
 use core::slice;
 
-use super::{Class, Communicator, PROC_NULL};
+use super::{Communicator, PROC_NULL};
 use crate::{
     messaging::tagged::Selector,
     mpi::{
@@ -13,6 +13,7 @@ use crate::{
             Request, Status,
             buffer::Buffer,
             check::Check,
+            class::Class,
             core::{RequestId, Route},
             request::About,
         },

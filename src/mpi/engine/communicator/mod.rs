@@ -1,5 +1,7 @@
 //! Communicators: groups of processes that communicate in a context of their own (MPI 7), and their calls.
 
+mod arrays;
+mod checked;
 mod collectives;
 mod contexts;
 mod messages;
@@ -15,7 +17,7 @@ use core::{
 use std::sync::Mutex;
 
 pub use self::{
-    collectives::{Buffers, Region},
+    arrays::Arriving,
     messages::Mode,
     partitioned::{PartitionedReceive, PartitionedSend},
     persistent::PersistentCollective,
@@ -23,7 +25,9 @@ pub use self::{
 };
 use super::{
     Engine, Status,
-    core::{AnyOf, Core},
+    class::{CLASS_SHIFT, CONTEXT_SHIFT, Class},
+    core::AnyOf,
+    process::Process,
 };
 use crate::{
     messaging::{
@@ -32,7 +36,7 @@ use crate::{
     },
     mpi::{
         Rank,
-        collectives::Call,
+        collectives::{Algorithm, Call, Schedule},
         error::{Detail, Error, ErrorClass},
         group::Group,
     },
@@ -48,53 +52,15 @@ pub const ANY_TAG: i32 = -1;
 /// The largest tag (`MPI_TAG_UB`).
 pub const TAG_UB: i32 = i32::MAX;
 
-/// Match bits: a number in the low 32 bits (a tag, or a count per class), then the class, then the context.
-const CLASS_SHIFT: u32 = 32;
-const CONTEXT_SHIFT: u32 = 35;
-
-/// Classes of messages of a communicator. Each class has a number space of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Messages of the program: numbers are tags.
-    Message = 0,
-    /// Collectives among some of the processes, or among both groups of an intercommunicator: numbers are chosen by the
-    /// caller.
-    Part = 1,
-    /// Set-up messages of partitioned communication: numbers are tags.
-    Setup = 2,
-    /// Messages of partitioned communication, counted by their sender.
-    Partition = 3,
-    // Classes from here on have the bit `MARKED`.
-    /// Collectives, counted.
-    Collective = 4,
-    /// Persistent collectives, counted.
-    Persistent = 5,
-    /// The last barrier, in `MPI_Finalize`: it is never matched with another collective.
-    Finalize = 6,
+/// A collective with its schedule, kept because programs repeat their calls.
+pub(super) struct Last {
+    asked: Asked,
+    schedule: Arc<Schedule>,
 }
 
-impl Class {
-    /// Numbers of collectives leave room for a mark; there are so many that none is used again while it is in use.
-    const COLLECTIVES: u32 = (1 << 20) - 1;
-
-    /// A hash of the call that a collective adds to its match bits, so that a different collective is not taken for it.
-    fn mark(self, call: &Call<'_>, bytes: usize) -> u64 {
-        if (self as u64) << CLASS_SHIFT & MARKED == 0 {
-            return 0;
-        }
-        let parts = call.parts();
-        let root = parts.root.unwrap_or(0);
-        let said = (parts.number as u64) << 58 ^ (root as u64) << 40 ^ bytes as u64;
-        said.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & MARK
-    }
-}
-
-const _: () = assert!(MARKED == 1 << (CLASS_SHIFT + 2) && MARK & Class::COLLECTIVES as u64 == 0);
-
-/// Whether these are match bits of the barrier in `MPI_Finalize`.
-pub(super) fn is_of_finalize(bits: u64) -> bool {
-    bits >> CLASS_SHIFT & 7 == Class::Finalize as u64
-}
+/// What determines the schedule of a rank: the call, the algorithm if one is given, and the bytes by which it is chosen
+/// otherwise.
+type Asked = (Call<'static>, Option<Algorithm>, usize);
 
 #[repr(C)]
 struct Inner {
@@ -115,7 +81,7 @@ struct Inner {
     /// Number of the next message of partitioned communication.
     pub(super) partitions: AtomicU32,
     /// The last collective with its schedule, if it may be needed again.
-    last: Mutex<Option<collectives::Last>>,
+    last: Mutex<Option<Last>>,
 }
 
 /// A group of processes with a context of its own. Cheap to clone: clones are the same communicator.
@@ -331,7 +297,7 @@ impl Communicator {
         })
     }
 
-    pub(super) fn access<R: Copy>(&self, none: R, mut f: impl FnMut(&mut Core, &mut Messenger, Instant) -> R) -> R {
+    pub(super) fn access<R: Copy>(&self, none: R, mut f: impl FnMut(&mut Process, &mut Messenger, Instant) -> R) -> R {
         let mut result = none;
         self.0
             .engine

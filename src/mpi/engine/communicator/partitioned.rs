@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 use core::{fmt, ops::Range, sync::atomic::Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Class, Communicator, PROC_NULL};
+use super::{Communicator, PROC_NULL};
 use crate::messaging::Messenger;
 use crate::mpi::{
     Rank,
@@ -14,7 +14,9 @@ use crate::mpi::{
         Entry, Exit, Request, Status,
         buffer::Buffer,
         channel::Cut,
-        core::{Core, RequestId, Route},
+        class::Class,
+        core::{RequestId, Route},
+        process::Process,
     },
     error::{Detail, Error, ErrorClass},
 };
@@ -132,7 +134,10 @@ impl Communicator {
             let first = self.0.partitions.fetch_add(cut.messages, Ordering::Relaxed);
             let cut = Cut { first, ..cut };
             channel.index = self.access(None, |core, messenger, now| {
-                Some(core.open_sender(messenger, now, (route, setup), cut))
+                Some(
+                    core.channels
+                        .open_sender(&mut core.requests, messenger, now, (route, setup), cut),
+                )
             });
         }
         Ok(PartitionedSend {
@@ -167,7 +172,10 @@ impl Communicator {
             if let Some((route, setup)) = self.ends(CALL, source, tag)? {
                 channel.is_own = route.process == self.0.engine.process;
                 channel.index = self.access(None, |core, messenger, now| {
-                    Some(core.open_receiver(messenger, now, (route, setup)))
+                    Some(
+                        core.channels
+                            .open_receiver(&mut core.requests, messenger, now, (route, setup)),
+                    )
                 });
             }
             Ok(PartitionedReceive { channel })
@@ -261,7 +269,7 @@ impl Channel {
         let mut buffer = Some(buffer);
         let started: Option<Option<RequestId>> = communicator.access(None, |core, messenger, now| {
             let buffer: Buffer = buffer.take()?;
-            Some(core.start_channel(messenger, now, index, buffer))
+            Some(core.channels.start(&mut core.requests, messenger, now, index, buffer))
         });
         if self.is_own {
             communicator.engine().fabric.stayed();
@@ -316,7 +324,9 @@ impl Drop for PartitionedReceive {
 impl Drop for Channel {
     fn drop(&mut self) {
         if let Some(index) = self.index {
-            let close = |core: &mut Core, messenger: &mut Messenger, now| core.close_channel(messenger, now, index);
+            let close = |core: &mut Process, messenger: &mut Messenger, now| {
+                core.channels.close(&mut core.requests, messenger, now, index)
+            };
             self.communicator.access((), close);
         }
     }
@@ -438,7 +448,8 @@ impl PartitionedSend {
 
     fn send(&self, index: u32, message: u32) {
         self.channel.communicator.access((), |core, messenger, now| {
-            core.send_part(messenger, now, index, message);
+            core.channels
+                .send_part(&mut core.requests, messenger, now, index, message);
         });
     }
 }
@@ -516,8 +527,8 @@ impl PartitionedReceive {
         let communicator = &channel.communicator;
         let mut is_there = false;
         let waited = communicator.engine().fabric.wait(&mut |core, _, _| {
-            is_there = core.has_arrived(index, &bytes);
-            is_there || !core.runs(index)
+            is_there = core.channels.has_arrived(index, &bytes);
+            is_there || !core.channels.runs(index)
         });
         waited.map_err(|_| communicator.broken(call))?;
         Ok(is_there)
@@ -529,7 +540,7 @@ impl PartitionedReceive {
         let Some(index) = channel.index else { return Ok(true) };
         let bytes = channel.bytes_of(partition);
         let communicator = &channel.communicator;
-        let look = || communicator.access(false, |core, _, _| core.has_arrived(index, &bytes));
+        let look = || communicator.access(false, |core, _, _| core.channels.has_arrived(index, &bytes));
         if look() {
             return Ok(true);
         }

@@ -4,10 +4,10 @@
 use alloc::{sync::Arc, vec};
 use core::fmt;
 
-use super::{Buffers, Class, Communicator};
+use super::Communicator;
 use crate::mpi::{
     collectives::{Algorithm, Call},
-    engine::{Entry, Exit, Request, collective::Planned},
+    engine::{Buffers, Entry, Exit, Request, class::Class, collective::Planned},
     error::Error,
     operation::Operation,
 };
@@ -52,7 +52,9 @@ impl Communicator {
         // SAFETY: the caller's contract.
         let planned = unsafe { self.plan(name, call, buffers, operation, algorithm, count) };
         if let Ok(planned) = &planned {
-            self.access((), |core, messenger, now| core.open_ahead(messenger, now, planned));
+            self.access((), |core, messenger, now| {
+                core.collectives.open_ahead(&mut core.requests, messenger, now, planned)
+            });
         }
         let made = planned.map(|planned| PersistentCollective {
             communicator: self.clone(),

@@ -10,7 +10,7 @@ use crate::{
     mpi::{
         Rank,
         datatype::Datatype,
-        engine::{Entry, Exit, Request, Status, buffer::Buffer, core::Core},
+        engine::{Entry, Exit, Request, Status, buffer::Buffer, process::Process},
         error::{Error, ErrorClass},
     },
 };
@@ -70,7 +70,7 @@ impl Communicator {
         &self,
         call: &'static str,
         selector: &Selector,
-        mut look: impl FnMut(&mut Core) -> Option<T>,
+        mut look: impl FnMut(&mut Process) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         self.0.engine.progress().map_err(|_| self.broken(call))?;
         let any_of = self.any_of(selector);
@@ -114,7 +114,7 @@ impl Communicator {
         &self,
         call: &'static str,
         selector: &Selector,
-        mut look: impl FnMut(&mut Core) -> Option<T>,
+        mut look: impl FnMut(&mut Process) -> Option<T>,
     ) -> Result<T, Error> {
         let (mut found, mut lost) = (None, None);
         let any_of = self.any_of(selector);

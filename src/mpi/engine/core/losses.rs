@@ -1,77 +1,23 @@
 //! Processes that are lost: which processes are told, and which operations end.
 
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    vec::Vec,
-};
+use alloc::vec::Vec;
 use core::{iter, time::Duration};
 
-use super::{Core, Ended, LEAVING, LOST, MISSED, RequestId, State};
+use super::{
+    Core, Ended, LEAVING, LOST, MISSED, RequestId, State,
+    leaving::{AnyOf, is_from, split},
+};
 use crate::{
     error::PeerError,
     events::event,
     messaging::{
         Messenger,
-        tagged::{MARKED, Outcome, Selector},
+        tagged::{Outcome, Selector},
     },
-    mpi::{
-        engine::{collective::Collective, communicator::is_of_finalize},
-        group::Group,
-    },
+    mpi::{engine::class::is_of_finalize, group::Group},
     reliability::PeerId,
     time::Instant,
 };
-
-/// The processes from which a receive takes messages if it names no source.
-#[derive(Clone)]
-pub(crate) struct AnyOf {
-    pub(crate) group: Group,
-    /// Context of the communicator.
-    pub(crate) context: u32,
-}
-
-/// Processes that have called `MPI_Finalize`: they send nothing any more but their part of the last barrier.
-#[derive(Default)]
-pub(super) struct Leaving {
-    others: BTreeSet<u32>,
-    /// Set when this process leaves, too: peers that have not been told.
-    untold: Option<Vec<PeerId>>,
-    /// By context and class: the first collective that a process which has left took no part in, and that process.
-    missed: BTreeMap<u64, (u32, u32)>,
-}
-
-/// Limit of the entries of `missed`: when it is full, further communicators are not recorded.
-const MAX_MISSED: usize = 1 << 12;
-
-/// Context and class of a collective, and its number; numbers that are not marked are scaled to be comparable.
-fn split(bits: u64) -> (u64, u32) {
-    let number = bits as u32;
-    (bits >> 32, if bits & MARKED == 0 { number } else { number << 12 })
-}
-
-/// Whether `number` is `first` or comes after it (serial arithmetic).
-fn is_from(number: u32, first: u32) -> bool {
-    number.wrapping_sub(first) < 1 << 31
-}
-
-impl Leaving {
-    #[inline]
-    pub(super) fn has_untold(&self) -> bool {
-        self.untold.as_ref().is_some_and(|untold| !untold.is_empty())
-    }
-
-    /// Notes that a process takes no part in the collective with these bits. False if that follows from what is known.
-    fn miss(&mut self, bits: u64, process: u32) -> bool {
-        let (kind, number) = split(bits);
-        match self.missed.get(&kind) {
-            Some(&(first, _)) if is_from(number, first) => return false,
-            None if self.missed.len() >= MAX_MISSED => return false,
-            _ => {}
-        }
-        self.missed.insert(kind, (number, process));
-        true
-    }
-}
 
 impl Core {
     /// Why a receive from any of these processes would wait in vain: one of them has failed, of which the program has
@@ -95,16 +41,6 @@ impl Core {
             failed,
             self.absent(failed, 0).unwrap_or(PeerError::Closed),
         ))
-    }
-
-    /// Calls `f`, in which a call that waits checks whether it may go on. `sole_caller`: no other thread of the program
-    /// calls, so this process sends nothing, not even to itself, until the call ends.
-    #[inline]
-    pub(crate) fn while_waiting<T>(&mut self, sole_caller: bool, f: impl FnOnce(&mut Self) -> T) -> T {
-        self.sole_caller_waits = sole_caller;
-        let found = f(self);
-        self.sole_caller_waits = false;
-        found
     }
 
     /// How a request that its caller waits for has ended, as [`take`](Self::take); also if it is a receive that waits
@@ -192,7 +128,7 @@ impl Core {
     /// A process is lost: ends the operations that wait for it, and tells the other processes, unless it has said
     /// goodbye.
     pub(super) fn lose(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) {
-        if !self.lose_quietly(messenger, now, process, error) || error == PeerError::Closed {
+        if !self.lose_quietly(process, error) || error == PeerError::Closed {
             return;
         }
         for other in 0..self.peers.size() {
@@ -207,11 +143,10 @@ impl Core {
     }
 
     /// The same, without telling the others. False: the process was lost before, or there is no such process.
-    fn lose_quietly(&mut self, messenger: &mut Messenger, now: Instant, process: u32, error: PeerError) -> bool {
+    fn lose_quietly(&mut self, process: u32, error: PeerError) -> bool {
         if !self.peers.lose(process, error) {
             return false;
         }
-        self.with_remote(messenger, now, |remote, net| remote.fail(net, process, error));
         let failed = error != PeerError::Closed;
         if failed {
             event!(WARN, rank = self.process, lost = process, %error, "rank lost");
@@ -220,8 +155,8 @@ impl Core {
         self.fail_receives_from_any();
         if failed {
             self.any_failed = true;
-            self.fail_collectives(process, error);
         }
+        self.losses.push_back((process, error));
         true
     }
 
@@ -234,7 +169,7 @@ impl Core {
         let error = PeerError::Refused;
         if let Some(peer) = self.peers.meet(messenger, process) {
             self.tagged.handle_down(messenger, peer, error);
-            self.lose_quietly(messenger, now, process, error);
+            self.lose_quietly(process, error);
             self.refuse(messenger, now, process, peer);
             self.collect();
         }
@@ -273,13 +208,12 @@ impl Core {
     /// Peers that pending requests and probes need: their silence must be noticed.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = PeerId> + '_ {
         let pending = self.slots.iter().filter(|slot| matches!(slot.state, State::Pending));
-        let remote = self.remote.awaited().filter_map(|process| self.peers.get(process));
         let requested = pending.clone().filter_map(|slot| slot.peer);
         let any = pending
             .filter_map(|slot| slot.any_of.as_deref())
             .chain(&self.probed_any);
         let any = any.flat_map(|any_of| any_of.group.processes().filter_map(|process| self.peers.get(process)));
-        requested.chain(remote).chain(self.probed.iter().copied()).chain(any)
+        requested.chain(self.probed.iter().copied()).chain(any)
     }
 
     // ---- processes that have called MPI_Finalize
@@ -299,13 +233,13 @@ impl Core {
 
     /// How a collective fails because one of its processes has left before it took part in it, or in an earlier one of
     /// the same communicator.
-    pub(in crate::mpi::engine) fn missed(&self, call: &Collective) -> Option<Ended> {
+    pub(in crate::mpi::engine) fn missed(&self, bits: u64, members: &Group) -> Option<Ended> {
         if self.leaving.missed.is_empty() {
             return None;
         }
-        let (kind, number) = split(call.bits);
+        let (kind, number) = split(bits);
         let &(first, process) = self.leaving.missed.get(&kind)?;
-        let concerns = is_from(number, first) && call.group.rank_of(process).is_some();
+        let concerns = is_from(number, first) && members.rank_of(process).is_some();
         concerns.then(|| Ended::failed(process, self.lost(process).unwrap_or(PeerError::Closed)))
     }
 
@@ -320,7 +254,7 @@ impl Core {
         self.tell_leaving(messenger, now);
     }
 
-    pub(super) fn tell_leaving(&mut self, messenger: &mut Messenger, now: Instant) {
+    pub(in crate::mpi::engine) fn tell_leaving(&mut self, messenger: &mut Messenger, now: Instant) {
         let Some(mut untold) = self.leaving.untold.take() else {
             return;
         };
@@ -380,20 +314,20 @@ impl Core {
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
-        call: &Collective,
+        (bits, members): (u64, &Group),
         failure: &Ended,
     ) {
         let process = failure.envelope.source;
-        if failure.outcome != Outcome::Failed(PeerError::Closed) || is_of_finalize(call.bits) {
+        if failure.outcome != Outcome::Failed(PeerError::Closed) || is_of_finalize(bits) {
             return;
         }
-        if !self.leaving.miss(call.bits, process) {
+        if !self.leaving.miss(bits, process) {
             return;
         }
         let mut data = [0; 12];
         data[..4].copy_from_slice(&process.to_be_bytes());
-        data[4..].copy_from_slice(&call.bits.to_be_bytes());
-        for other in call.group.processes() {
+        data[4..].copy_from_slice(&bits.to_be_bytes());
+        for other in members.processes() {
             if other != process
                 && self.lost(other).is_none()
                 && let Some(peer) = self.peers.meet(messenger, other)
@@ -414,7 +348,7 @@ impl Core {
         };
         let (process, bits) = (u32::from_be_bytes(process), u64::from_be_bytes(bits));
         if process < self.peers.size() && process != self.process && self.leaving.miss(bits, process) {
-            self.fail_missed();
+            self.misses = true;
         }
     }
 
@@ -447,7 +381,7 @@ impl Core {
         if process == self.process {
             self.tagged.handle_down(messenger, peer, PeerError::Reset);
             if let Some(other) = messenger.layer().processor(peer) {
-                self.lose_quietly(messenger, now, other, PeerError::Reset);
+                self.lose_quietly(other, PeerError::Reset);
             }
         } else if self.lost(process).is_none()
             && let Some(lost) = self.peers.meet(messenger, process)
@@ -461,23 +395,5 @@ impl Core {
             self.lose(messenger, now, process, error);
             self.refuse(messenger, now, process, lost);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::messaging::tagged::MARK;
-
-    /// Numbers begin anew after 2^20 collectives where bits have room for a mark, and elsewhere after 2^32.
-    #[test]
-    fn the_first_collective_comes_after_the_last() {
-        for (class, last) in [(MARKED, (1 << 20) - 1), (0, u64::from(u32::MAX))] {
-            let comes_after = |number: u64, first: u64| is_from(split(class | number).1, split(class | first).1);
-            assert!(comes_after(5, 5) && comes_after(6, 5) && !comes_after(5, 6));
-            assert!(comes_after(0, last) && !comes_after(last, 0));
-        }
-        assert_eq!(split(MARKED | MARK | 5), split(MARKED | 5));
-        assert_ne!(split(MARKED | 5).0, split(5).0);
     }
 }

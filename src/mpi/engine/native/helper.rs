@@ -8,17 +8,14 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
-    io::{read, write},
-};
+use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Inner, Native};
+use super::{Inner, Native, call::Call};
 use crate::{
     helper::{allow_late_timers, ask_for_short_slice, spawn},
     progress::{Acks, WaitPolicy},
@@ -30,63 +27,6 @@ const SOON: Duration = Duration::from_micros(250);
 const LATE: Duration = Duration::from_millis(4);
 /// The kernel's default timer slack.
 const PUNCTUAL: Duration = Duration::from_micros(50);
-
-/// How other threads call the helper thread.
-pub(super) struct Call {
-    wanted: Mutex<Wanted>,
-    /// An eventfd, signalled when `wanted` has changed.
-    bell: OwnedFd,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Wanted {
-    end: bool,
-    /// A task waits for a request.
-    task: bool,
-}
-
-impl Call {
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, change: impl FnOnce(&mut Wanted)) {
-        change(&mut self.lock());
-        self.ring();
-    }
-
-    /// Wakes the helper thread.
-    pub(super) fn ring(&self) {
-        // A write fails only if the counter is full, and then the bell has rung already.
-        let _ = write(&self.bell, &1_u64.to_ne_bytes());
-    }
-
-    /// A task waits for a request.
-    pub(super) fn for_task(&self) {
-        self.set(|wanted| wanted.task = true);
-    }
-
-    /// Takes what is wanted; a task is reported once.
-    fn take(&self) -> Wanted {
-        let mut wanted = self.lock();
-        let taken = *wanted;
-        wanted.task = false;
-        taken
-    }
-
-    /// Sleeps until called, or until `readable` is, for at most `most`.
-    fn sleep(&self, readable: Option<&OwnedFd>, most: Duration) {
-        let timeout = Timespec::try_from(most).ok();
-        let mut fds = [
-            PollFd::new(&self.bell, PollFlags::IN),
-            PollFd::new(readable.unwrap_or(&self.bell), PollFlags::IN),
-        ];
-        let _ = poll(&mut fds, timeout.as_ref());
-        if fds[0].revents().contains(PollFlags::IN) {
-            let _ = read(&self.bell, &mut [0_u8; 8]);
-        }
-    }
-}
 
 /// A helper thread; it ends when this is dropped.
 pub(crate) struct Helper {
@@ -237,14 +177,14 @@ impl Native {
 
 #[cfg(test)]
 mod tests {
-    use rustix::io::Errno;
+    use rustix::io::{Errno, read};
 
     use super::*;
     use crate::{
         backends::{BindOptions, bind},
         config::Config,
         messaging::Messenger,
-        mpi::engine::{core::Core, fabric::Fabric, peers::Peers},
+        mpi::engine::{fabric::Fabric, peers::Peers, process::Process},
         progress::Driver,
         reliability::{Endpoint, Limits},
     };
@@ -255,7 +195,7 @@ mod tests {
         let limits = Limits::from(&backend.capabilities());
         let endpoint = Endpoint::new(Config::default(), limits, 1, 1).unwrap();
         let driver = Driver::new(Messenger::new(endpoint, &[0]), backend, WaitPolicy::Block);
-        let core = Core::new(driver.messenger(), Peers::all(vec![None]), 1 << 10);
+        let core = Process::new(driver.messenger(), Peers::all(vec![None]), 1 << 10);
         Native::new(driver, core, WaitPolicy::Block)
     }
 

@@ -16,6 +16,8 @@
 mod lock;
 mod memory;
 mod message;
+mod net;
+mod operation;
 mod origin;
 #[cfg(any(test, fuzzing))]
 mod pair;
@@ -23,6 +25,7 @@ mod slab;
 mod target;
 #[cfg(test)]
 mod tests;
+mod window;
 
 #[cfg(fuzzing)]
 pub use self::pair::drive;
@@ -35,38 +38,25 @@ use alloc::{
 
 use self::{
     lock::Lock,
-    message::{Message, Request},
-    origin::{Flight, Operation, Queue},
+    message::Message,
+    net::{landing_of, name_of},
+    operation::{Flight, Operation, Queue},
     slab::Slab,
-    target::Serving,
+    window::Serving,
 };
 pub(super) use self::{
     memory::Memory,
-    origin::{Place, What},
+    net::{HANDLER, Net},
+    operation::{Place, What},
+    window::{Epoch, Failure, WindowState},
 };
-use super::{
-    buffer::Buffer,
-    core::{Ended, Inbox, RequestId},
-    peers::Peers,
-};
+use super::core::{Ended, RequestId};
 use crate::{
-    error::{PeerError, SendError},
-    messaging::{
-        Access, Landing, LandingId, Messenger,
-        tagged::{BULK, SERVED, Tagged},
-    },
-    mpi::{error::ErrorClass, group::Group},
-    reliability::{PeerId, SendToken},
-    time::Instant,
+    error::PeerError,
+    messaging::{Access, Messenger},
+    mpi::group::Group,
+    reliability::PeerId,
 };
-
-/// Most parts in flight to one process.
-pub(super) const LIMIT: usize = 32;
-/// Most answers to one process that may wait for credit, grants of messages among them. (More can only be due to a
-/// process that asks without end.)
-const MAX_WAITING: usize = SERVED + 4 * LIMIT;
-/// Number of active messages for [`Remote::handle`].
-pub(super) const HANDLER: u32 = 1;
 
 /// Counters of remote memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,205 +75,6 @@ crate::table::display_as_table!(WindowStats {
     malformed,
     refused,
 });
-
-/// Why an operation has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    Lost(PeerError),
-    Refused(ErrorClass),
-}
-
-/// The way to other processes, and to this process itself.
-pub(super) struct Net<'a> {
-    pub(super) tagged: &'a mut Tagged<Buffer>,
-    pub(super) messenger: &'a mut Messenger,
-    pub(super) now: Instant,
-    pub(super) me: u32,
-    pub(super) peers: &'a mut Peers,
-    pub(super) inbox: &'a mut Inbox,
-    /// Peers and channels for which packets may be queued.
-    pub(super) touched: &'a mut Vec<(PeerId, u8)>,
-    pub(super) scratch: &'a mut Vec<u8>,
-}
-
-impl Net<'_> {
-    fn peer(&mut self, process: u32) -> Option<PeerId> {
-        self.peers.meet(self.messenger, process)
-    }
-
-    fn process(&self, peer: Option<PeerId>) -> Option<u32> {
-        match peer {
-            None => Some(self.me),
-            Some(peer) => self.messenger.layer().processor(peer),
-        }
-    }
-
-    pub(super) fn lost(&self, process: u32) -> Option<PeerError> {
-        self.peers.lost(process)
-    }
-
-    fn send(&mut self, process: u32, message: &Message<'_>) {
-        message.emit(self.scratch);
-        if process == self.me {
-            self.inbox.push(None, HANDLER, self.scratch);
-        } else if let Some(peer) = self.peer(process) {
-            self.tagged
-                .send_active(self.messenger, self.now, peer, HANDLER, self.scratch);
-            self.touched.push((peer, 0));
-        }
-    }
-
-    fn request(&mut self, process: u32, window: u64, id: u32, request: Request<'_>) {
-        self.send(process, &Message::Request { id, window, request });
-    }
-
-    /// Releases the lock of a process's window.
-    pub(super) fn unlock(&mut self, process: u32, window: u64) {
-        self.request(process, window, 0, Request::Unlock);
-    }
-
-    /// Tells a process that it may access this process's window, by the name of its own window.
-    pub(super) fn post(&mut self, process: u32, window: u64) {
-        self.request(process, window, 0, Request::Post);
-    }
-
-    /// Tells a process that this one has finished its accesses to its window.
-    pub(super) fn complete(&mut self, process: u32, window: u64) {
-        self.request(process, window, 0, Request::Complete);
-    }
-
-    /// Places bytes in a landing of another process.
-    fn place(&mut self, process: u32, to: u64, offset: u64, data: bytes::Bytes) -> Result<SendToken, SendError> {
-        let peer = self.peer(process).ok_or(SendError::UnknownPeer(PeerId(u32::MAX)))?;
-        let token = self
-            .messenger
-            .place(self.now, peer, BULK, landing_of(to), offset, data)?;
-        if self.touched.last() != Some(&(peer, BULK)) {
-            self.touched.push((peer, BULK));
-        }
-        Ok(token)
-    }
-
-    fn grant(&mut self, process: u32, len: u64, memory: impl Landing + 'static) -> Option<LandingId> {
-        let peer = self.peer(process)?;
-        self.messenger.grant(Access::Once { peer, len }, Box::new(memory))
-    }
-
-    /// So many answers to this process wait for credit that no more are made.
-    fn is_deaf(&self, process: u32) -> bool {
-        self.peers
-            .get(process)
-            .is_some_and(|peer| self.tagged.waiting(peer) >= MAX_WAITING)
-    }
-}
-
-/// The name of a landing, so also of a window, in messages.
-fn name_of(id: LandingId) -> u64 {
-    u64::from(id.landing) << 32 | u64::from(id.key)
-}
-
-fn landing_of(name: u64) -> LandingId {
-    LandingId {
-        landing: (name >> 32) as u32,
-        key: name as u32,
-    }
-}
-
-/// Access epochs (MPI 12.5): when this process may access the windows of others.
-#[derive(Debug)]
-pub(super) enum Epoch {
-    None,
-    /// Between fences; `used`: there has been an operation since the last fence.
-    Fence {
-        used: bool,
-    },
-    /// Between start and complete, with the group of targets.
-    Started(Group),
-    /// Locks by target; `true`: granted. `all`: requested by `lock_all`, and released by `unlock_all` only.
-    Locked {
-        locks: BTreeMap<u32, bool>,
-        all: bool,
-    },
-}
-
-impl Epoch {
-    /// Whether another kind of synchronisation may begin.
-    pub(super) fn is_free(&self) -> bool {
-        matches!(self, Self::None | Self::Fence { used: false })
-    }
-
-    fn allows(&mut self, process: u32) -> bool {
-        match self {
-            Self::None => false,
-            Self::Fence { used } => {
-                *used = true;
-                true
-            }
-            Self::Started(group) => group.rank_of(process).is_some(),
-            Self::Locked { locks, .. } => locks.get(&process) == Some(&true),
-        }
-    }
-}
-
-/// Operations in flight to one process through a window, and the first failure since failures were last taken.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    pub(super) operations: u32,
-    pub(super) failure: Option<Failure>,
-}
-
-/// A window at this process.
-#[derive(Debug)]
-pub(super) struct WindowState {
-    pub(super) memory: Memory,
-    pub(super) group: Group,
-    lock: Lock,
-    /// How often processes have posted to this one, and how often they have completed their accesses.
-    pub(super) posted: BTreeMap<u32, u32>,
-    pub(super) completed: BTreeMap<u32, u32>,
-    pub(super) epoch: Epoch,
-    /// The group to which this process has posted.
-    pub(super) exposed: Option<Group>,
-    pub(super) pending: BTreeMap<u32, Pending>,
-}
-
-impl WindowState {
-    /// Counts one down for `process`; false if the count is zero.
-    pub(super) fn take_one(counts: &mut BTreeMap<u32, u32>, process: u32) -> bool {
-        let Some(count) = counts.get_mut(&process) else {
-            return false;
-        };
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&process);
-        }
-        true
-    }
-
-    /// Number of operations in flight to the processes that are `wanted`.
-    pub(super) fn operations(&self, wanted: impl Fn(u32) -> bool) -> u32 {
-        let pending = self.pending.iter().filter(|(process, _)| wanted(**process));
-        pending.map(|(_, pending)| pending.operations).sum()
-    }
-
-    /// Takes a failure with a process that is `wanted`.
-    pub(super) fn take_failure(&mut self, wanted: impl Fn(u32) -> bool) -> Option<(u32, Failure)> {
-        let mut found = None;
-        self.pending.retain(|&process, pending| {
-            if wanted(process)
-                && let Some(failure) = pending.failure.take()
-            {
-                found = found.or(Some((process, failure)));
-            }
-            pending.operations > 0 || pending.failure.is_some()
-        });
-        found
-    }
-
-    fn fail(&mut self, process: u32, failure: Failure) {
-        self.pending.entry(process).or_default().failure.get_or_insert(failure);
-    }
-}
 
 /// State of remote memory access at one process.
 #[derive(Default)]

@@ -7,13 +7,14 @@ use core::{net::SocketAddr, time::Duration};
 use super::*;
 use crate::{
     config::Config,
-    mpi::engine::core::Core,
+    mpi::engine::{peers::Peers, process::Process},
     reliability::{Burst, Endpoint, Limits},
+    time::Instant,
 };
 
 pub(super) struct Side {
     pub(super) messenger: Messenger,
-    pub(super) core: Core,
+    pub(super) core: Process,
 }
 
 /// Two processes without a network in between.
@@ -50,7 +51,7 @@ impl Pair {
             let mut peers = vec![Some(PEER); 2];
             peers[side] = None;
             Side {
-                core: Core::new(&messenger, Peers::all(peers), 4_096),
+                core: Process::new(&messenger, Peers::all(peers), 4_096),
                 messenger,
             }
         });

@@ -5,9 +5,12 @@ use alloc::{collections::VecDeque, vec, vec::Vec};
 use bytes::Bytes;
 
 use super::{
-    LIMIT, Memory, Message, Net, Remote, WindowState,
+    Remote,
     lock::Asked,
-    message::{Request, Run, Runs, Status},
+    memory::Memory,
+    message::{Message, Request, Run, Runs, Status},
+    net::{LIMIT, Net},
+    window::{Serving, WindowState},
 };
 use crate::{
     error::SendError,
@@ -16,15 +19,6 @@ use crate::{
         operation::{Operation, Predefined},
     },
 };
-
-/// Requested bytes that wait for room to be sent.
-pub(super) struct Serving {
-    pub(super) process: u32,
-    pub(super) window: u64,
-    landing: u64,
-    /// Offset in the landing and data of each piece.
-    pieces: VecDeque<(u64, Bytes)>,
-}
 
 impl Remote {
     pub(super) fn handle_request(&mut self, net: &mut Net<'_>, process: u32, id: u32, name: u64, request: Request<'_>) {

@@ -7,12 +7,14 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    message::{MAX_DATA, MAX_RUNS, Run, Runs, Status},
+    message::{MAX_DATA, MAX_RUNS, Request, Run, Runs, Status},
+    net::{LIMIT, MAX_WAITING},
     pair::{PEER, Pair, Side, drive},
     *,
 };
 use crate::mpi::{
     datatype::{Datatype, Kind},
+    engine::buffer::Buffer,
     operation::Predefined,
 };
 

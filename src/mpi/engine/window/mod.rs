@@ -17,7 +17,7 @@ pub use self::{
 };
 use super::{
     Communicator, Entry, Exit,
-    core::Core,
+    process::Process,
     remote::{Epoch, Failure, Memory, Net, Remote, WindowState},
     request::failure_text,
 };
@@ -396,19 +396,17 @@ impl Window {
     fn entered<R>(
         &self,
         call: &'static str,
-        f: impl FnOnce(&mut Core, &mut Messenger, Instant) -> R,
+        f: impl FnOnce(&mut Process, &mut Messenger, Instant) -> R,
     ) -> Result<R, Error> {
         self.check(call)?;
         let (mut f, mut result) = (Some(f), None);
-        self.0
-            .communicator
-            .engine()
-            .fabric
-            .access(&mut |core: &mut Core, messenger: &mut Messenger, now: Instant| {
+        self.0.communicator.engine().fabric.access(
+            &mut |core: &mut Process, messenger: &mut Messenger, now: Instant| {
                 if let Some(f) = f.take() {
                     result = Some(f(core, messenger, now));
                 }
-            });
+            },
+        );
         result.ok_or_else(|| self.0.communicator.broken(call))
     }
 
@@ -426,7 +424,7 @@ impl Window {
     }
 
     /// Waits until `done` gives true.
-    fn wait_until(&self, call: &'static str, mut done: impl FnMut(&mut Core) -> bool) -> Result<(), Error> {
+    fn wait_until(&self, call: &'static str, mut done: impl FnMut(&mut Process) -> bool) -> Result<(), Error> {
         let fabric = &self.0.communicator.engine().fabric;
         let waited = fabric.wait(&mut |core, _, _| done(core));
         waited.map_err(|_| self.0.communicator.broken(call))

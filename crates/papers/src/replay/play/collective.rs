@@ -5,68 +5,100 @@
 //! Collectives, begun or planned.
 
 use hikyaku::mpi::{
-    collectives::{Blocks, Call, Collective as Kind, Counts, ROOT, displacements},
+    collectives::{Blocks, Call, Partners, ROOT, Role, displacements},
     datatype::{Datatype, Kind as Element},
-    engine::{Buffers, Region},
+    engine::{Buffers, Communicator, Region},
     operation::{Operation, Predefined},
 };
 
 use super::player::{Bytes, Persistent, Player, memory};
 use crate::replay::program::{Collective, How, Lengths};
 
-/// A buffer of a collective.
-#[derive(Default)]
+/// A buffer of a collective: its bytes, and the elements of each block or of the only one.
 struct Side {
     bytes: usize,
-    /// Bytes of each block, if blocks are alike.
-    even: Option<usize>,
-    counts: Vec<usize>,
+    counts: Lengths,
     places: Vec<isize>,
 }
 
 impl Side {
-    /// Without blocks.
-    fn of(bytes: usize) -> Self {
+    fn single(bytes: usize, count: usize) -> Self {
         Self {
             bytes,
-            even: Some(0),
-            ..Self::default()
+            counts: Lengths::Even(count),
+            places: Vec::new(),
         }
     }
 
-    fn of_blocks(lengths: &Lengths, number: usize) -> Result<Self, String> {
+    /// So many blocks of elements of `element` bytes.
+    fn blocks(lengths: &Lengths, number: usize, element: usize) -> Result<Self, String> {
         match lengths {
-            Lengths::Even(bytes) => Ok(Self {
-                even: Some(*bytes),
-                ..Self::of(bytes * number)
-            }),
-            Lengths::Each(each) if each.len() == number => Ok(Self {
-                bytes: each.iter().sum(),
-                even: None,
-                counts: each.clone(),
-                places: displacements(each),
-            }),
+            Lengths::Even(bytes) => Ok(Self::single(bytes * number, bytes / element)),
+            Lengths::Each(each) if each.len() == number => {
+                let counts: Vec<usize> = each.iter().map(|bytes| bytes / element).collect();
+                Ok(Self {
+                    bytes: each.iter().sum(),
+                    places: displacements(&counts),
+                    counts: Lengths::Each(counts),
+                })
+            }
             Lengths::Each(each) => Err(format!("{} blocks were given, {number} were expected", each.len())),
         }
     }
 
-    /// The root has it; a block has `own` bytes if blocks are alike.
-    fn elsewhere(lengths: &Lengths, own: usize) -> Self {
-        Self {
-            even: matches!(lengths, Lengths::Even(_)).then_some(own),
-            ..Self::default()
+    /// What `what` says of a buffer that holds this; `number` blocks, unless another rank has them.
+    fn of(role: Role, what: &Collective, lengths: &Lengths, number: Option<usize>) -> Result<Self, String> {
+        match (role, number) {
+            (Role::None, _) | (Role::Blocks, None) => Ok(Self::single(0, 0)),
+            (Role::Packed | Role::Block, _) => Ok(Self::single(what.own, what.own)),
+            (Role::Vector, _) => Ok(Self::single(what.vector.bytes(), what.vector.count)),
+            (Role::Blocks, Some(number)) => Self::blocks(lengths, number, 1),
+            (Role::Divided, number) => {
+                let all = Self::blocks(&what.received, number.unwrap_or(0), what.vector.element)?;
+                // Of even blocks it is one block that is told.
+                let bytes = match what.received {
+                    Lengths::Even(bytes) => bytes,
+                    Lengths::Each(_) => all.bytes,
+                };
+                match what.vector.bytes() {
+                    told if told == bytes => Ok(all),
+                    told => Err(format!("{bytes} bytes in blocks of a vector of {told}")),
+                }
+            }
         }
     }
 
-    fn blocks(&self) -> Blocks<'_> {
-        match self.even {
-            Some(count) => Blocks::Even { count },
-            None => Blocks::Uneven {
-                counts: &self.counts,
+    fn sizes(&self) -> Blocks<'_> {
+        match &self.counts {
+            Lengths::Even(count) => (*count).into(),
+            Lengths::Each(counts) => Blocks::Uneven {
+                counts,
                 displacements: &self.places,
             },
         }
     }
+}
+
+/// The buffers of a collective of this communicator, to send and to receive.
+fn sides(comm: &Communicator, what: &Collective) -> Result<[Side; 2], String> {
+    let here = if comm.is_inter() { ROOT } else { comm.rank() as usize };
+    let has_blocks = what.root.is_none_or(|root| root == here);
+    let (input, output) = (what.kind.input(), what.kind.output());
+    let number = |role, neighbours: &[i32]| match (role, what.kind.partners()) {
+        (Role::Divided, _) => Some(comm.size() as usize),
+        (_, Partners::Neighbours) => Some(neighbours.len()),
+        // Blocks are of the other group, if there are two.
+        _ => has_blocks.then(|| comm.remote_size().unwrap_or_else(|| comm.size()) as usize),
+    };
+    let mut sent = Side::of(input, what, &what.sent, number(input, &what.destinations))?;
+    if input == Role::Packed && !(comm.is_inter() && has_blocks) {
+        // What is sent is in the output, but for a root that faces another group.
+        sent.bytes = 0;
+    }
+    Ok([
+        sent,
+        Side::of(output, what, &what.received, number(output, &what.sources))?,
+    ])
 }
 
 impl Player<'_> {
@@ -78,117 +110,16 @@ impl Player<'_> {
         how: How,
     ) -> Result<(), String> {
         let comm = self.communicator(context)?;
-        let (rank, own_size) = (comm.rank() as usize, comm.size() as usize);
-        // Blocks are of the other group, if there are two.
-        let size = comm.remote_size().map_or(own_size, |size| size as usize);
-        let Collective { kind, own, vector, .. } = *what;
-        let has_blocks = what
-            .root
-            .is_none_or(|root| root == if comm.is_inter() { ROOT } else { rank });
-        let is_among_neighbours = matches!(kind, Kind::NeighborAllgather | Kind::NeighborAlltoall);
-        let number = |neighbours: &[i32]| if is_among_neighbours { neighbours.len() } else { size };
-        let (sources, destinations) = (&what.sources, &what.destinations);
-        let blocks = |lengths: &Lengths, neighbours: &[i32]| {
-            if has_blocks {
-                Side::of_blocks(lengths, number(neighbours))
-            } else {
-                Ok(Side::elsewhere(lengths, own))
-            }
-        };
-        let (sent, received) = match kind {
-            Kind::Barrier => (Side::of(0), Side::of(0)),
-            Kind::Bcast => {
-                let sent = if comm.is_inter() && has_blocks { own } else { 0 };
-                (Side::of(sent), Side::of(own))
-            }
-            Kind::Gather | Kind::Gatherv | Kind::Allgather | Kind::Allgatherv | Kind::NeighborAllgather => {
-                (Side::of(own), blocks(&what.received, sources)?)
-            }
-            Kind::Scatter | Kind::Scatterv => (blocks(&what.sent, destinations)?, Side::of(own)),
-            Kind::Alltoall | Kind::Alltoallv | Kind::NeighborAlltoall => {
-                (blocks(&what.sent, destinations)?, blocks(&what.received, sources)?)
-            }
-            Kind::Reduce | Kind::Allreduce | Kind::Scan | Kind::Exscan => {
-                (Side::of(vector.bytes()), Side::of(vector.bytes()))
-            }
-            Kind::ReduceScatter | Kind::ReduceScatterBlock => {
-                let all = Side::of_blocks(&what.received, own_size)?;
-                // Of even blocks it is one block that is told.
-                let (bytes, told) = (all.even.unwrap_or(all.bytes), vector.bytes());
-                if bytes != told {
-                    return Err(format!("{bytes} bytes in blocks of a vector of {told}"));
-                }
-                (all, Side::of(bytes))
-            }
-        };
+        let vector = what.vector;
+        let [sent, received] = sides(&comm, what)?;
         let ranks = |ranks: &[i32]| -> Vec<_> { ranks.iter().map(|rank| usize::try_from(*rank).ok()).collect() };
-        let (sources, destinations) = (&ranks(sources), &ranks(destinations));
-        let root = what.root.unwrap_or(0);
-        let element = vector.element.max(1);
-        let each: Vec<usize> = sent.counts.iter().map(|bytes| bytes / element).collect();
-        let (input, output) = (sent.blocks(), received.blocks());
-        let (in_place, count, commutative) = (false, vector.count, vector.commutative);
-        let call = match kind {
-            Kind::Barrier => Call::Barrier,
-            Kind::Bcast => Call::Bcast { root, count: own },
-            Kind::Gather | Kind::Gatherv => Call::Gather {
-                root,
-                input: own,
-                output,
-                in_place,
-            },
-            Kind::Scatter | Kind::Scatterv => Call::Scatter {
-                root,
-                input,
-                output: own,
-                in_place,
-            },
-            Kind::Allgather | Kind::Allgatherv => Call::Allgather {
-                input: own,
-                output,
-                in_place,
-            },
-            Kind::Alltoall | Kind::Alltoallv => Call::Alltoall {
-                input,
-                output,
-                in_place,
-            },
-            Kind::Reduce => Call::Reduce {
-                root,
-                count,
-                commutative,
-                in_place,
-            },
-            Kind::Allreduce => Call::Allreduce {
-                count,
-                commutative,
-                in_place,
-            },
-            Kind::ReduceScatter | Kind::ReduceScatterBlock => Call::ReduceScatter {
-                counts: sent
-                    .even
-                    .map_or(Counts::Each(&each), |bytes| Counts::Even(bytes / element)),
-                commutative,
-                in_place,
-            },
-            Kind::Scan | Kind::Exscan => Call::Scan {
-                count,
-                exclusive: kind == Kind::Exscan,
-                in_place,
-            },
-            Kind::NeighborAllgather => Call::NeighborAllgather {
-                sources,
-                destinations,
-                input: own,
-                output,
-            },
-            Kind::NeighborAlltoall => Call::NeighborAlltoall {
-                sources,
-                destinations,
-                input,
-                output,
-            },
-        };
+        let (sources, destinations) = (&ranks(&what.sources), &ranks(&what.destinations));
+        let call = Call::of(what.kind)
+            .with_root(what.root.unwrap_or(0))
+            .with_input(sent.sizes())
+            .with_output(received.sizes())
+            .with_neighbours(sources, destinations)
+            .with_commutative(vector.commutative || !what.kind.reduces());
         let (input, output) = (sent.bytes, received.bytes);
         let datatype = Datatype::predefined(match vector.element {
             2 => Element::U16,
@@ -200,7 +131,7 @@ impl Player<'_> {
         let region = |memory: &mut Bytes| Region::Plain(memory.as_mut_ptr().cast(), &datatype);
         let buffers = Buffers {
             input: if input > 0 { region(&mut from) } else { Region::None },
-            output: if output > 0 || matches!(call, Call::Bcast { .. }) {
+            output: if output > 0 || what.kind.output() == Role::Packed {
                 region(&mut into)
             } else {
                 Region::None

@@ -1,7 +1,7 @@
 //! Collectives of a trace.
 
 use hikyaku::mpi::{
-    collectives::{Collective as Kind, NOBODY, ROOT},
+    collectives::{self, Collective as Kind, NOBODY, Partners, ROOT},
     engine::ANY_SOURCE,
 };
 use hikyaku_bench::traces::Call;
@@ -91,24 +91,18 @@ fn vector(call: &Call) -> Result<Vector, String> {
 
 /// What the call is, and its name.
 pub(super) fn read(call: &Call) -> Result<(&'static str, Collective), String> {
-    let find = |(kind, names): &(Kind, [&'static str; 3])| {
-        let name = names.iter().find(|name| **name == call.call)?;
-        Some((*kind, names[0], *name))
-    };
-    let (kind, plain, name) = COLLECTIVES.iter().find_map(find).ok_or_else(|| unknown(&call.call))?;
-    let even = !plain.ends_with(['v', 'w']) && kind != Kind::ReduceScatter;
-    let root = match (kind, call.peer) {
-        (Kind::Bcast | Kind::Gather | Kind::Gatherv | Kind::Scatter | Kind::Scatterv | Kind::Reduce, peer) => {
-            Some(match peer {
-                Some(ANY_SOURCE) => ROOT,
-                Some(PROC_NULL) => NOBODY,
-                peer => {
-                    let root = peer.and_then(|peer| usize::try_from(peer).ok());
-                    root.ok_or_else(|| lacks(name, "peer", "the root's rank"))?
-                }
-            })
+    let (kind, function) = Kind::of_function(&call.call).ok_or_else(|| unknown(&call.call))?;
+    let name = function.names().into_iter().find(|name| *name == call.call);
+    let name = name.unwrap_or(function.blocking);
+    let even = function.lengths == collectives::Lengths::Alike;
+    let root = match (kind.partners(), call.peer) {
+        (Partners::Root, Some(ANY_SOURCE)) => Some(ROOT),
+        (Partners::Root, Some(PROC_NULL)) => Some(NOBODY),
+        (Partners::Root, peer) => {
+            let root = peer.and_then(|peer| usize::try_from(peer).ok());
+            Some(root.ok_or_else(|| lacks(name, "peer", "the root's rank"))?)
         }
-        _ => None,
+        (Partners::All | Partners::Neighbours, _) => None,
     };
     let what = Collective {
         kind,
@@ -126,37 +120,3 @@ pub(super) fn read(call: &Call) -> Result<(&'static str, Collective), String> {
     };
     Ok((name, what))
 }
-
-/// The blocking, the immediate and the persistent one of each kind.
-macro_rules! names {
-    ($($kind:ident: $($blocking:literal $immediate:literal)*;)*) => {
-        &[$($((Kind::$kind, [
-            concat!("MPI_", $blocking),
-            concat!("MPI_I", $immediate),
-            concat!("MPI_", $blocking, "_init"),
-        ])),*),*]
-    };
-}
-
-/// The collectives that can be replayed.
-const COLLECTIVES: &[(Kind, [&str; 3])] = names! {
-    Barrier: "Barrier" "barrier";
-    Bcast: "Bcast" "bcast";
-    Gather: "Gather" "gather";
-    Gatherv: "Gatherv" "gatherv";
-    Scatter: "Scatter" "scatter";
-    Scatterv: "Scatterv" "scatterv";
-    Allgather: "Allgather" "allgather";
-    Allgatherv: "Allgatherv" "allgatherv";
-    Alltoall: "Alltoall" "alltoall";
-    Alltoallv: "Alltoallv" "alltoallv" "Alltoallw" "alltoallw";
-    Reduce: "Reduce" "reduce";
-    Allreduce: "Allreduce" "allreduce";
-    ReduceScatter: "Reduce_scatter" "reduce_scatter";
-    ReduceScatterBlock: "Reduce_scatter_block" "reduce_scatter_block";
-    Scan: "Scan" "scan";
-    Exscan: "Exscan" "exscan";
-    NeighborAllgather: "Neighbor_allgather" "neighbor_allgather" "Neighbor_allgatherv" "neighbor_allgatherv";
-    NeighborAlltoall: "Neighbor_alltoall" "neighbor_alltoall" "Neighbor_alltoallv" "neighbor_alltoallv"
-        "Neighbor_alltoallw" "neighbor_alltoallw";
-};

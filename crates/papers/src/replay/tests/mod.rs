@@ -1,5 +1,6 @@
 //! What a replay does, and what it refuses.
 
+mod functions;
 mod groups;
 mod partitioned;
 mod windows;

@@ -161,11 +161,7 @@ fn dynamic(engine: &Arc<Engine>) {
         input: engine::Region::Plain(mine.as_ptr().cast_mut().cast(), datatype),
         output: engine::Region::Plain(theirs.as_mut_ptr().cast(), datatype),
     };
-    let all = collectives::Call::Allgather {
-        input: 2,
-        output: collectives::Blocks::Even { count: 2 },
-        in_place: false,
-    };
+    let all = collectives::Call::of(collectives::Collective::Allgather).with_count(2);
     // SAFETY: both live until it has ended.
     let gathered = unsafe { world.collective("MPI_Allgather", &all, &buffers, None, None) };
     gathered.unwrap().wait().unwrap();

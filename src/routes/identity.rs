@@ -1,0 +1,134 @@
+//! What a process publishes of itself, so that others learn whether they share its host.
+
+use std::{fs, io, os::unix::fs::MetadataExt};
+
+use rustix::process::geteuid;
+
+/// The first byte of the link address of a process that can be reached through memory. No Ethernet address of a host
+/// begins so (it is odd), nor does what the way to a poller publishes.
+const TAG: u8 = 0xfd;
+/// Bytes of an identity.
+const LEN: usize = 1 + 4 + 4 + BOOT + 8 + NAME;
+const BOOT: usize = 16;
+const NAME: usize = 8;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// Number of the process in its job.
+    pub(super) process: u32,
+    pub(super) user: u32,
+    /// When this host's kernel began: no two have the same, and containers have their host's.
+    boot: [u8; BOOT],
+    /// The network namespace: sockets without a file are known within one.
+    namespace: u64,
+    /// A random number, by which its [entrance](super::entrance::Entrance) is found.
+    pub(super) name: [u8; NAME],
+}
+
+/// Why two processes do not share memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// They are on different hosts: nothing is missing.
+    Host,
+    /// They are on one host, in containers that see different networks.
+    Namespace,
+    /// They are on one host, and belong to different users.
+    User,
+}
+
+impl Identity {
+    /// That of this process.
+    pub(super) fn own(process: u32, name: u64) -> io::Result<Self> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+        let boot = u128::from_str_radix(&digits, 16).map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Self {
+            process,
+            user: geteuid().as_raw(),
+            boot: boot.to_be_bytes(),
+            namespace: fs::metadata("/proc/self/ns/net")?.ino(),
+            name: name.to_be_bytes(),
+        })
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![TAG];
+        bytes.extend(self.process.to_le_bytes());
+        bytes.extend(self.user.to_le_bytes());
+        bytes.extend(self.boot);
+        bytes.extend(self.namespace.to_le_bytes());
+        bytes.extend(self.name);
+        bytes
+    }
+
+    /// Reads one. Returns it with the bytes that follow it. `None`: that process can not be reached through memory.
+    pub(super) fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (own, rest) = bytes.split_at_checked(LEN)?;
+        let (&[TAG], own) = own.split_first_chunk()? else {
+            return None;
+        };
+        let (process, own) = own.split_first_chunk()?;
+        let (user, own) = own.split_first_chunk()?;
+        let (&boot, own) = own.split_first_chunk()?;
+        let (namespace, own) = own.split_first_chunk()?;
+        let this = Self {
+            process: u32::from_le_bytes(*process),
+            user: u32::from_le_bytes(*user),
+            boot,
+            namespace: u64::from_le_bytes(*namespace),
+            name: *own.first_chunk()?,
+        };
+        Some((this, rest))
+    }
+
+    /// Returns whether the two can share memory.
+    pub(super) fn meets(&self, other: &Self) -> Result<(), Apart> {
+        if self.boot != other.boot {
+            Err(Apart::Host)
+        } else if self.namespace != other.namespace {
+            Err(Apart::Namespace)
+        } else if self.user != other.user {
+            Err(Apart::User)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_read_as_it_was_written() {
+        let own = Identity::own(7, 0x1234).unwrap();
+        let mut bytes = own.bytes();
+        assert_eq!(bytes.len(), LEN);
+        bytes.extend([1, 2]);
+        assert_eq!(Identity::read(&bytes), Some((own, &[1, 2][..])));
+        assert_eq!(Identity::read(&bytes[..LEN - 1]), None);
+        bytes[0] = 2;
+        assert_eq!(Identity::read(&bytes), None);
+        assert_eq!(Identity::read(&[]), None);
+    }
+
+    #[test]
+    fn two_meet_on_one_host_in_one_network_as_one_user() {
+        let own = Identity::own(0, 1).unwrap();
+        let other = Identity {
+            process: 1,
+            name: [9; NAME],
+            ..own
+        };
+        assert_eq!(own.meets(&other), Ok(()));
+        let apart = |change: fn(&mut Identity)| {
+            let mut other = other;
+            change(&mut other);
+            own.meets(&other)
+        };
+        assert_eq!(apart(|other| other.boot[3] ^= 1), Err(Apart::Host));
+        assert_eq!(apart(|other| other.namespace += 1), Err(Apart::Namespace));
+        assert_eq!(apart(|other| other.user += 1), Err(Apart::User));
+    }
+}

@@ -1,0 +1,21 @@
+//! Ways between the processes of a job: processes of one host talk through memory, all others over the network.
+//!
+//! - [`Identity`](identity::Identity) is what a process publishes of itself, so that each pair learns whether it shares a host.
+//! - [`Entrance`](entrance::Entrance) is the socket at which processes of one host meet and get a memory in common.
+//! - [`Outward`](pair::Outward) and [`Inward`](pair::Inward) carry packets through that memory, a ring each.
+//! - [`Routed`] is the backend: that of the network, with the memories beside it. Its packet layer is a
+//!   [`Beside`](crate::reliability::Beside).
+//!
+//! Two processes share memory only if both say so in the end: whoever is asked answers, and who asks believes nothing but
+//! the answer. So both use the same way, whatever fails.
+
+mod backend;
+mod entrance;
+mod identity;
+mod near;
+mod pair;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::backend::Routed;

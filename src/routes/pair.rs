@@ -1,0 +1,279 @@
+//! The memory of two processes: where its parts lie, and the rings of packets in it.
+//!
+//! ```text
+//! 0         control of the rings, a page: for each direction, the positions of its three rings of packets,
+//!           and how far its ring of short messages is read
+//! 4096      two rings of short messages, 64 lines each
+//! 12288     two rings of packets of 2 KB, two of 64 KB, two of 2 MB
+//! ```
+//!
+//! Of these rings each direction uses one at a time. It begins with the smallest, so that a pair takes 16 KB; a packet
+//! that does not fit, or finds the ring full, makes its sender go on in the next larger one. The sender leaves a record
+//! that says so, and the receiver follows when it comes to it. A direction that is silent goes back to the smallest, and
+//! the memory of the larger ones goes back to the system.
+#![expect(
+    unsafe_code,
+    reason = "rings of lines lie in memory that two processes share; where is written in this file"
+)]
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::OwnedFd,
+    ptr::NonNull,
+    sync::Arc,
+};
+
+use crate::{
+    ring,
+    shm::{Access, CONTROL, Consumer, Corrupt, Found, Place, Producer, Segment, taken},
+};
+
+/// The version of this layout.
+pub(super) const LAYOUT: u32 = 1;
+/// Lines of a ring of short messages.
+const LINES: u32 = 64;
+const LINE: usize = 64;
+/// The sizes of the rings of packets.
+const SIZES: [usize; LEVELS] = [2 << 10, 64 << 10, 2 << 20];
+const LEVELS: usize = 3;
+/// A page: where control ends, and a multiple of what the other parts begin at.
+const PAGE: usize = 4096;
+const PACKETS: usize = PAGE + 2 * LINES as usize * LINE;
+const LEN: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2]);
+/// The longest packet: 16 KB and a header. It is no longer than half of a ring in the middle.
+pub(super) const LONGEST: usize = (16 << 10) + 128;
+
+const _: () = assert!(2 * taken(LONGEST) <= SIZES[1]);
+const _: () = assert!(2 * (LEVELS * CONTROL + LINE) <= PAGE);
+
+/// The kind of a record that is a packet, and of one that says that the ring of another level comes next.
+const PACKET: u32 = 0;
+const LEVEL: u32 = 1;
+
+/// One of the two processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It made the memory.
+    Maker,
+    /// It got the memory.
+    Guest,
+}
+
+/// The place of a ring of packets: that in which `role` writes.
+fn place(role: Role, level: usize) -> Place {
+    let side = role as usize;
+    let below: usize = SIZES[..level].iter().sum();
+    Place {
+        control: side * LEVELS * CONTROL + level * CONTROL,
+        data: PACKETS + 2 * below + side * SIZES[level],
+        size: SIZES[level],
+    }
+}
+
+/// The place of a ring of short messages: that in which `role` writes.
+fn lines(memory: &Arc<Segment>, role: Role) -> ring::Place {
+    let side = role as usize;
+    let at = |offset: usize| {
+        let place = memory.base().wrapping_add(offset);
+        NonNull::new(place).unwrap_or(NonNull::dangling())
+    };
+    ring::Place {
+        progress: at(2 * LEVELS * CONTROL + side * LINE),
+        lines: at(PAGE + side * LINES as usize * LINE),
+        count: LINES,
+        owner: Box::new(Arc::clone(memory)),
+    }
+}
+
+/// Both directions of a memory, as one side sees them.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) outward: Outward,
+    pub(super) inward: Inward,
+    /// The rings of short messages.
+    pub(super) short: (ring::Producer, ring::Consumer),
+}
+
+impl Pair {
+    /// Makes a memory, with the descriptor for the other side.
+    pub(super) fn create() -> io::Result<(Self, OwnedFd)> {
+        let (memory, fd) = Segment::create("hikyaku", LEN, Access::Write)?;
+        Ok((Self::new(memory, Role::Maker)?, fd))
+    }
+
+    /// This side has made the memory.
+    pub(super) fn is_own(&self) -> bool {
+        self.outward.role == Role::Maker
+    }
+
+    /// Takes the memory that the other side has made.
+    pub(super) fn take(fd: &OwnedFd) -> io::Result<Self> {
+        use std::os::fd::AsFd;
+        Self::new(Segment::map(fd.as_fd(), LEN, Access::Write)?, Role::Guest)
+    }
+
+    fn new(memory: Segment, role: Role) -> io::Result<Self> {
+        memory.leave_out_of_dumps_and_children()?;
+        let memory = Arc::new(memory);
+        let other = match role {
+            Role::Maker => Role::Guest,
+            Role::Guest => Role::Maker,
+        };
+        // SAFETY: the places lie in the memory, begin at cache lines, do not overlap each other or the rings of packets,
+        // and each ring has one end here. (There is one `Pair` for a mapping.)
+        let short = unsafe { (lines(&memory, role).producer(), lines(&memory, other).consumer()) };
+        let producer = |level| Producer::new(Arc::clone(&memory), place(role, level));
+        let consumer = |level| Consumer::new(Arc::clone(&memory), place(other, level));
+        Ok(Self {
+            outward: Outward {
+                rings: [producer(0), producer(1), producer(2)],
+                level: 0,
+                has_sent: false,
+                left: 0,
+                role,
+                memory: Arc::clone(&memory),
+            },
+            inward: Inward {
+                rings: [consumer(0), consumer(1), consumer(2)],
+                level: 0,
+                memory: Arc::clone(&memory),
+            },
+            short,
+        })
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pushed {
+    /// It lies in the ring. Otherwise there is no room.
+    pub(super) is_sent: bool,
+    /// The other side sleeps, and has to be woken.
+    pub(super) wakes: bool,
+}
+
+/// The direction to the other side.
+#[derive(Debug)]
+pub(super) struct Outward {
+    rings: [Producer; LEVELS],
+    level: usize,
+    /// Something was sent since the last [`rest`](Self::rest).
+    has_sent: bool,
+    /// A bit for each level that this side has left: its memory can go back when its ring has been read.
+    left: u8,
+    role: Role,
+    memory: Arc<Segment>,
+}
+
+impl Outward {
+    /// Sends a packet of `len` bytes, at most [`LONGEST`].
+    #[inline]
+    pub(super) fn push(&mut self, slices: &[IoSlice<'_>], len: usize) -> Result<Pushed, Corrupt> {
+        let mut wakes = false;
+        self.has_sent = true;
+        loop {
+            let ring = &mut self.rings[self.level];
+            if 2 * taken(len) <= SIZES[self.level] && ring.has_room(len)? {
+                ring.push(PACKET, slices);
+                wakes |= ring.publish();
+                return Ok(Pushed { is_sent: true, wakes });
+            }
+            if self.level + 1 == LEVELS || !ring.has_room(0)? {
+                return Ok(Pushed { is_sent: false, wakes });
+            }
+            wakes |= self.go_on_in(self.level + 1);
+        }
+    }
+
+    /// Goes on in the ring of another level. Returns whether the other side has to be woken. There is room for a record.
+    #[cold]
+    fn go_on_in(&mut self, level: usize) -> bool {
+        let ring = &mut self.rings[self.level];
+        ring.push(LEVEL + level as u32, &[]);
+        let wakes = ring.publish();
+        self.left &= !(1 << level);
+        self.left |= 1 << self.level;
+        self.level = level;
+        wakes
+    }
+
+    /// Is called now and then: if nothing was sent since the last call, gives memory back. Returns whether the other side
+    /// has to be woken.
+    pub(super) fn rest(&mut self) -> Result<bool, Corrupt> {
+        let mut wakes = false;
+        if !self.has_sent && self.level > 0 && self.rings[self.level].has_room(0)? {
+            wakes = self.go_on_in(0);
+        }
+        self.has_sent = false;
+        // (The smallest ring stays.)
+        self.left &= !1;
+        for level in 1..LEVELS {
+            let ring = &mut self.rings[level];
+            if self.left & 1 << level != 0 && ring.refresh()? == ring.position() {
+                self.left &= !(1 << level);
+                let Place { data, size, .. } = place(self.role, level);
+                self.memory.give_back(data, size);
+            }
+        }
+        Ok(wakes)
+    }
+
+    /// Returns whether [`rest`](Self::rest) may have something to do.
+    pub(super) fn is_large(&self) -> bool {
+        self.level > 0 || self.left > 1
+    }
+}
+
+/// The direction from the other side.
+#[derive(Debug)]
+pub(super) struct Inward {
+    rings: [Consumer; LEVELS],
+    level: usize,
+    memory: Arc<Segment>,
+}
+
+impl Inward {
+    /// Copies the next packet to the beginning of `into`, which has room for [`LONGEST`] bytes. Returns its length.
+    #[inline]
+    pub(super) fn next(&mut self, into: &mut [u8]) -> Result<Option<usize>, Corrupt> {
+        while let Some(Found { kind, at, len }) = self.rings[self.level].next()? {
+            if kind == PACKET {
+                let into = into.get_mut(..len).ok_or(Corrupt)?;
+                return if self.memory.copy(at, into) {
+                    Ok(Some(len))
+                } else {
+                    Err(Corrupt)
+                };
+            }
+            self.follow(kind)?;
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    fn follow(&mut self, kind: u32) -> Result<(), Corrupt> {
+        let level = kind.wrapping_sub(LEVEL) as usize;
+        if level >= LEVELS || level == self.level {
+            return Err(Corrupt);
+        }
+        self.rings[self.level].release();
+        self.level = level;
+        Ok(())
+    }
+
+    /// Gives what was read back to the sender.
+    #[inline]
+    pub(super) fn release(&mut self) {
+        self.rings[self.level].release();
+    }
+
+    /// Asks to be woken. `false`: there is a packet already.
+    pub(super) fn arm(&mut self) -> Result<bool, Corrupt> {
+        self.rings[self.level].arm()
+    }
+
+    /// Takes that back.
+    pub(super) fn disarm(&self) {
+        self.rings[self.level].disarm();
+    }
+}
