@@ -39,6 +39,8 @@ pub struct Stats {
     pub spurious_timeouts: u64,
     /// Tail-loss probes sent.
     pub probes: u64,
+    /// Times that packets in flight were cut anew, since the path took no such large ones any more.
+    pub flows_settled: u64,
     /// Acknowledgements sent alone.
     pub acks_alone: u64,
     /// Negative acknowledgements sent.
@@ -90,6 +92,7 @@ impl Stats {
             lost_by_timeout,
             spurious_timeouts,
             probes,
+            flows_settled,
             acks_alone,
             nacks_sent,
             messages_bundled,

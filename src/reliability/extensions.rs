@@ -37,9 +37,9 @@ pub(super) fn open_of(config: &Config, limits: &Limits, epoch: u64, token: Token
         epoch,
         token,
         features: if config.checksum {
-            Features::CHECKSUM
+            Features::SETTLE.union(Features::CHECKSUM)
         } else {
-            Features::empty()
+            Features::SETTLE
         },
         credit: Credit {
             limit: config.unexpected_bytes,

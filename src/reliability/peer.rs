@@ -102,8 +102,8 @@ pub(crate) struct Peer {
     pub(crate) blocked: bool,
     /// It wants checksums.
     pub(crate) wants_checksums: bool,
-    /// The lower half of the features that it has named and we do not know.
-    pub(crate) unknown_features: u16,
+    /// The lower half of the features that it has named.
+    pub(crate) features: u16,
 }
 
 /// The table index that a token names, if it is a session's. (There is no peer of the index that a cookie names.)
@@ -170,7 +170,7 @@ impl Peer {
             split_ports: false,
             blocked: false,
             wants_checksums: false,
-            unknown_features: 0,
+            features: 0,
         }
     }
 
@@ -195,7 +195,7 @@ impl Peer {
         self.mtu_found = false;
         self.blocked = false;
         self.wants_checksums = false;
-        self.unknown_features = 0;
+        self.features = 0;
     }
 
     /// Token that we must put into our packets; that of a first contact or of a challenge while the peer's own is not
@@ -266,6 +266,17 @@ impl Peer {
             }
     }
 
+    /// The features that it has named, as far as they are not required.
+    pub(crate) fn features(&self) -> Features {
+        Features::from_bits_retain(self.features.into())
+    }
+
+    /// It declares numbers void when it is asked to ([`Features::SETTLE`]).
+    #[inline]
+    pub(crate) fn settles(&self) -> bool {
+        self.features().contains(Features::SETTLE)
+    }
+
     /// Takes over the parameters in the peer's opening.
     pub(crate) fn bind(&mut self, open: &Open) {
         self.set_remote_token(open.token);
@@ -279,7 +290,7 @@ impl Peer {
         self.window = open.credit.window;
         self.split_ports = open.port != 0;
         self.wants_checksums = open.features.contains(Features::CHECKSUM);
-        self.unknown_features = open.features.unknown().bits() as u16;
+        self.features = open.features.bits() as u16;
         if self.phase == Phase::New {
             self.phase = Phase::Open;
         }

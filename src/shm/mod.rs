@@ -31,10 +31,12 @@ mod trust;
 
 #[cfg(feature = "poller")]
 pub(crate) use self::extents::Extents;
+#[cfg(feature = "shm")]
+pub(crate) use self::ring::taken;
 #[cfg(all(test, feature = "poller"))]
 pub(crate) use self::trust::{NOBODY, as_nobody};
 pub(crate) use self::{
-    ring::{CONTROL, Consumer, Corrupt, Found, Place, Producer, taken},
+    ring::{CONTROL, Consumer, Corrupt, Found, Place, Producer},
     segment::{Access, Segment},
     trust::Credentials,
 };

@@ -11,9 +11,11 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+#[cfg(feature = "shm")]
+use rustix::mm::{Advice, madvise};
 use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create},
-    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+    mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
 use crate::span::Span;
@@ -79,6 +81,7 @@ impl Segment {
 
     /// Keeps the memory out of core dumps, and out of the children that this process forks: those would use rings whose
     /// owner goes on using them.
+    #[cfg(feature = "shm")]
     pub(crate) fn leave_out_of_dumps_and_children(&self) -> io::Result<()> {
         for advice in [Advice::LinuxDontDump, Advice::LinuxDontFork] {
             // SAFETY: the range is the mapping, and neither advice changes what this process sees of it.
@@ -92,6 +95,7 @@ impl Segment {
     ///
     /// # Panics
     /// If the range does not lie in this memory.
+    #[cfg(feature = "shm")]
     pub(crate) fn give_back(&self, at: usize, len: usize) {
         assert!(self.holds(at, len));
         // SAFETY: the range lies in the mapping. Its bytes change, as they may at any time.

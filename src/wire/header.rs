@@ -308,7 +308,7 @@ impl Features {
     pub const REQUIRED: Self = Self::from_bits_retain(0xffff_0000);
 
     /// The features that this release supports. (The other named features are not in use yet.)
-    pub const SUPPORTED: Self = Self::CHECKSUM;
+    pub const SUPPORTED: Self = Self::CHECKSUM.union(Self::SETTLE);
 
     /// The features in this set that this side does not support.
     #[must_use]

@@ -243,16 +243,17 @@
 //! A packet that is retransmitted *unchanged* keeps its sequence number, and the receiver delivers each number once.
 //! Two sorts of packets cannot keep their number: one that must be split anew because the path MTU has shrunk, and one
 //! that must move to another rail. Their sender first settles the flow. It sends [`Kind::Settle`] with `sequence` = the
-//! next number that it would use and `message` = the number of the request, which rises by one for each request of a
-//! flow.
+//! next number that it would use and `message` = the number of the request, another one for each request of a flow.
 //!
 //! The receiver declares void every number before `sequence` that has not arrived: a packet that arrives later with
 //! such a number is a duplicate. It expects `sequence` next and answers [`Kind::Settled`] with the number of the
 //! request; the acknowledgement and the bitmap tell which packets had arrived before. The receiver keeps this one
-//! answer and repeats it when the same request arrives again; it ignores earlier requests.
+//! answer and repeats it when the same request arrives again. It ignores another request with a `sequence` below a
+//! number that has arrived or is void.
 //!
-//! The sender retransmits a settle on a timer, over any path. After the answer it assigns new numbers to everything
-//! that had not arrived and queues it, in packets of any size, on any rail.
+//! The sender retransmits a settle on a timer, over any path, and ignores all other acknowledgements of the flow until
+//! it has the answer. After that it assigns new numbers to everything that had not arrived and queues it, in packets of
+//! any size, on any rail.
 //!
 //! # Guarantees for reading and writing
 //!

@@ -12,6 +12,7 @@ mod delegated;
 mod discipline;
 mod dse;
 mod exactly_once;
+mod flips;
 mod harness;
 mod liar;
 mod long_path;

@@ -6,7 +6,7 @@ use super::{Endpoint, IDLE, control::Control};
 use crate::{
     config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
-    reliability::{Origin, PeerId, Sink, Verdict, credit::cost_of, peer::is_of_session, timers::Timer},
+    reliability::{Origin, PeerId, Sink, Verdict, credit::cost_of, flow::Active, peer::is_of_session, timers::Timer},
     time::Instant,
     wire::{self, Base, Flags, Kind, Packet, Seq, Token, checksum},
 };
@@ -110,8 +110,11 @@ impl Endpoint {
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
-        let settled = p.confirmed && p.is_bound() && !flags.contains(Flags::OPEN);
-        if !settled {
+        if is_about_settling(base.kind) && !p.settles() {
+            return Err(DropReason::Unagreed);
+        }
+        let is_usual = p.confirmed && p.is_bound() && !flags.contains(Flags::OPEN);
+        if !is_usual {
             self.confirm(peer, &packet, is_of_session(base.session))?;
         }
         let active_now = self.active_now();
@@ -129,7 +132,9 @@ impl Endpoint {
                 Ok(())
             }
             Kind::ProbeAck => self.handle_probe_answer(peer, base.message.0),
-            Kind::Reset | Kind::Challenge | Kind::Settle | Kind::Settled => Ok(()),
+            Kind::Settle => self.handle_settle(peer, &base),
+            Kind::Settled => self.handle_settled(peer, &packet, &base),
+            Kind::Reset | Kind::Challenge => Ok(()),
         }
     }
 
@@ -194,6 +199,11 @@ impl Endpoint {
         }
         if base.kind.is_sequenced() {
             return self.receive(peer, flow, arrival, rest, sink);
+        }
+        let index = self.flows[flow as usize].active;
+        let is_silent = |active: &Active| active.send.timeouts() >= 2;
+        if self.actives.get(index as usize).is_some_and(is_silent) {
+            self.suspect_path(index);
         }
         if flags.contains(Flags::ACK_REQUEST) {
             let index = self.activate(flow);
@@ -418,7 +428,7 @@ impl Endpoint {
     }
 
     /// A packet beyond a gap has arrived that is not kept: ask for the gap.
-    fn note_gap(&mut self, index: u32, sequence: Seq) {
+    pub(super) fn note_gap(&mut self, index: u32, sequence: Seq) {
         let active = &mut self.actives[index as usize];
         active.receive.note_gap(sequence);
         let asked = active.receive.has_asked(&self.flows[active.flow as usize]);
@@ -479,10 +489,14 @@ fn follower<'a>(checked: bool, bytes: &'a [u8], first: &Base, sequence: Seq) -> 
     (goes_on && is_intact(checked, &packet, bytes, flags)).then_some((packet, flags))
 }
 
+fn is_about_settling(kind: Kind) -> bool {
+    matches!(kind, Kind::Settle | Kind::Settled)
+}
+
 /// Nothing of the packet needs a feature that sessions of this release do not agree on.
 #[inline]
 fn is_agreed(base: &Base, flags: Flags) -> bool {
-    base.rail == 0 && !flags.contains(Flags::SEAL) && !matches!(base.kind, Kind::Settle | Kind::Settled)
+    base.rail == 0 && !flags.contains(Flags::SEAL) && (!is_about_settling(base.kind) || is_of_session(base.session))
 }
 
 /// The checksum is right, or there is none and need not be.

@@ -20,6 +20,7 @@ mod returns;
 mod scheduler;
 mod send;
 mod session;
+mod settle;
 mod slots;
 mod strangers;
 mod timeout;
@@ -58,7 +59,7 @@ use crate::{
     span::Span,
     stats::{PeerStats, Stats},
     time::{Instant, nanos},
-    wire::{Features, Token},
+    wire::Token,
 };
 
 pub use self::lost::LostMessages;
@@ -259,7 +260,7 @@ impl Endpoint {
             max_datagram: p.mtu.into(),
             unexpected: p.cost_received.wrapping_sub(p.cost_released).into(),
             checksum: p.checksums(&self.config),
-            unknown_features: Features::from_bits_retain(p.unknown_features.into()),
+            unknown_features: p.features().unknown(),
             ..PeerStats::default()
         };
         for flow in self.flows_of(peer.0) {

@@ -33,7 +33,7 @@ impl Endpoint {
         let Some(Active { send, .. }) = self.actives.get(index as usize) else {
             return true;
         };
-        if send.is_quiet(state) || ack.before(send.first_unacknowledged()) {
+        if send.is_quiet(state) || ack.before(send.first_unacknowledged()) || send.is_settling() {
             return true;
         }
         let mut released = self.release_up_to(index, ack);
@@ -59,7 +59,7 @@ impl Endpoint {
 
     /// Releases everything before `ack`.
     #[inline]
-    fn release_up_to(&mut self, index: u32, ack: Seq) -> Released {
+    pub(super) fn release_up_to(&mut self, index: u32, ack: Seq) -> Released {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let released = active
@@ -81,7 +81,7 @@ impl Endpoint {
 
     /// Processes a selective acknowledgement. Returns the bytes that are newly delivered.
     #[cold]
-    fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>) -> u32 {
+    pub(super) fn apply_bitmap(&mut self, index: u32, packet: &Packet<&[u8]>) -> u32 {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         active
@@ -140,7 +140,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn after_ack(&mut self, index: u32, progress: bool) {
+    pub(super) fn after_ack(&mut self, index: u32, progress: bool) {
         let active = &self.actives[index as usize];
         let flow = active.flow;
         let state = &self.flows[flow as usize];

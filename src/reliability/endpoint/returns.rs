@@ -12,10 +12,17 @@ const MAX_EVENTS: usize = 4_096;
 
 impl Endpoint {
     /// A packet of flow `index` for a processor that is not here: it is acknowledged like any other if there is room
-    /// for the report. `cost`: its share of the credit.
+    /// for the report. Without checksums it must have come twice: an acknowledged packet whose destination was spoilt
+    /// would be missing for ever, and hold up all messages behind its own. `cost`: its share of the credit.
     #[cold]
     pub(super) fn take_back(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, cost: u32) -> DropReason {
         let base = packet.base();
+        let receive = &mut self.actives[index as usize].receive;
+        if !self.peers[peer as usize].checksums(&self.config) && receive.doubt(base.sequence) {
+            // A bit may have flipped. What is sent again says whether that was so.
+            self.note_gap(index, base.sequence);
+            return DropReason::Misaddressed;
+        }
         if !self.return_to_sender(peer, index, packet, &base) {
             return self.put_off(index);
         }

@@ -6,13 +6,13 @@ use crate::{
     reliability::{
         Burst,
         extensions::{finish_extensions, open_of},
-        flow::{Active, Lane, NONE, window_of},
+        flow::{Active, Filled, Lane, NONE, window_of},
         peer::{Phase, token_of},
         timers::Timer,
     },
     span::Span,
     time::Instant,
-    wire::{Base, Builder, Credit, Flags, Kind, MAX_SACK_WORDS, Seq, checksum::Crc32c},
+    wire::{Base, Builder, Credit, Flags, Kind, Seq, checksum::Crc32c},
 };
 
 /// A flow with at least this many bytes queued is a bulk flow.
@@ -131,7 +131,11 @@ impl Endpoint {
         }
         let peer = self.flows[active.flow as usize].peer;
         burst.begin(self.peers[peer as usize].address);
-        self.write_ack(index, burst);
+        if self.actives[index as usize].receive.owes_settled() {
+            self.write_settled(index, burst);
+        } else {
+            self.write_ack(index, burst);
+        }
         self.reschedule(index);
         true
     }
@@ -150,6 +154,10 @@ impl Endpoint {
         let receive = &active.receive;
         let state = &self.flows[flow as usize];
         let gap = receive.has_gap(state) && self.config.recovery == Recovery::SelectiveRepeat;
+        if receive.owes_settled() || active.send.owes_beside() {
+            self.fill_beside(index, burst);
+            return true;
+        }
         if receive.owes_more() || (receive.owes_ack() && gap) {
             self.write_ack(index, burst);
             return true;
@@ -158,7 +166,7 @@ impl Endpoint {
             self.write_probe(index, burst);
             return true;
         }
-        let more = self.fill_data(index, burst);
+        let more = !active.send.is_settling() && self.fill_data(index, burst);
         if burst.is_empty() {
             let active = &self.actives[index as usize];
             if active.receive.owes_ack() || active.send.asks_alone() {
@@ -169,16 +177,33 @@ impl Endpoint {
         more
     }
 
+    /// A packet without content that goes before everything else.
+    #[cold]
+    fn fill_beside(&mut self, index: u32, burst: &mut Burst) {
+        let Active { send, receive, .. } = &mut self.actives[index as usize];
+        if let Some(number) = send.take_settle() {
+            self.write_settle(index, number, burst);
+        } else if receive.owes_settled() {
+            self.write_settled(index, burst);
+        } else {
+            send.ask_now();
+            self.write_ack(index, burst);
+        }
+    }
+
     /// Resends and new data.
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
         let mut lane = self.lane(index);
         let first = lane.is_quiet();
-        let more = lane.fill(burst);
+        let Filled { more, too_large } = lane.fill(burst);
         if !more && lane.has_queued() {
             self.note_blocked(index);
         }
         if !burst.is_empty() {
             self.launched(index, first);
+        }
+        if let Some(again) = too_large {
+            self.cut_anew(index, again);
         }
         more
     }
@@ -327,8 +352,8 @@ impl Endpoint {
             open.as_ref(),
         );
         if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow) {
-            let mut words = [0; MAX_SACK_WORDS];
-            header.sack(active.receive.bitmap(flow, &mut words));
+            let (words, count) = active.receive.bitmap(flow);
+            header.sack(&words[..count]);
         }
         let header_len = header.finish(0);
         if let Some(at) = checksum {

@@ -142,11 +142,12 @@ impl Endpoint {
         let quiet = self.now.saturating_sub(active.last_use) >= IDLE;
         let peer = &self.peers[flow.peer as usize];
         let owes = active.receive.owes_ack() || active.receive.has_unacknowledged();
-        let gap = active.receive.has_gap(flow);
+        let gap = active.receive.has_gap(flow) || active.receive.is_settling(flow);
         let watched = peer.watched && flow.channel == 0;
         let asks = active.deadlines.is_set(Timer::Persist);
         if quiet && !active.send.is_busy(flow) && !owes && !watched && !asks {
-            // Packets beyond a gap must be kept until the gap is filled, however long that takes; that needs no timer.
+            // Packets beyond a gap must be kept until the gap is filled, however long that takes, and so must an answer
+            // that may have to be given again; that needs no timer.
             if !gap {
                 let flow = active.flow;
                 self.deactivate(flow);

@@ -131,11 +131,22 @@ impl Endpoint {
         if self.give_up(index) {
             return false;
         }
+        if self.actives[index as usize].send.is_settling() {
+            let at = self.now + self.rto(index);
+            let active = &mut self.actives[index as usize];
+            active.send.repeat_settle();
+            active.deadlines.set(Timer::Rto, at);
+            self.mark_ready(index);
+            return true;
+        }
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         active
             .send
             .on_timeout(flow, self.now, self.config.recovery, &mut self.stats);
+        if timeouts >= 2 {
+            self.ask_by_small(index);
+        }
         if timeouts == BLACK_HOLE {
             self.leave_black_hole(index);
         }
@@ -249,7 +260,8 @@ impl Endpoint {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
         let p = &mut self.peers[peer as usize];
-        if p.mtu > mtu {
+        // Others are asked by small packets whether that is so.
+        if p.mtu > mtu && !p.settles() {
             event!(
                 INFO, processor = self.processor, peer, address = %p.address, before = p.mtu, bytes = mtu,
                 "nothing is acknowledged: path MTU taken back"

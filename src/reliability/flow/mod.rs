@@ -18,10 +18,10 @@ mod window;
 pub(crate) use self::source::Sources;
 pub(in crate::reliability) use self::{
     active::Active,
-    mtu::{Search, Step},
+    mtu::{BASE_DATAGRAM, Search, Step},
     receiver::Receiver,
     resident::{Flow, first_sequence},
-    sender::{BLACK_HOLE, Cause, Following, Lane, Queueable, Released, Sender, fits_record},
+    sender::{BLACK_HOLE, Cause, Filled, Following, Lane, Queueable, Released, Sender, fits_record},
     source::{CopyOf, Freed, NONE, SourceId, Whole},
     window::{Placers, ack_bytes_of, window_of},
 };

@@ -1,5 +1,7 @@
 //! The search for the path MTU (RFC 8899): probes of growing size, acknowledged on their own.
 
+/// Datagrams of this size pass nearly everywhere (RFC 8899, 5.1.2; RFC 9000, 14), bytes.
+pub(in crate::reliability) const BASE_DATAGRAM: u16 = 1_200;
 /// Probes of one size before it is taken for too large.
 const TRIES: u8 = 3;
 /// The search ends when the answer is known to this precision, bytes.
@@ -56,6 +58,11 @@ impl Search {
             return None;
         }
         Some(self.start(self.low.min(most), most))
+    }
+
+    /// What was found out is not true any more.
+    pub(crate) fn stop(&mut self) {
+        self.finish();
     }
 
     fn finish(&mut self) -> Step {

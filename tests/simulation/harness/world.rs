@@ -68,6 +68,9 @@ pub(crate) struct Captured {
 /// Decides about a datagram from one node to another: false drops it.
 pub(crate) type Filter = Box<dyn FnMut(usize, usize, &Packet<&[u8]>) -> bool>;
 
+/// Changes a datagram of a node on the way.
+pub(crate) type Spoil = Box<dyn FnMut(usize, &mut Vec<u8>)>;
+
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) rng: Prng,
@@ -80,6 +83,8 @@ pub(crate) struct World {
     /// Keeps what is sent to addresses of no node, if it is there.
     pub(crate) outside: Option<Vec<(SocketAddr, Vec<u8>)>>,
     pub(crate) filter: Option<Filter>,
+    /// Changes the datagrams of a node on the way.
+    pub(crate) spoil: Option<Spoil>,
     /// Hosts say that nobody listens at an address (ICMP port unreachable), and quote so many bytes of the packet; none: they
     /// are silent.
     pub(crate) quote: Option<usize>,
@@ -115,6 +120,7 @@ impl World {
             tap: None,
             outside: None,
             filter: None,
+            spoil: None,
             quote: None,
             retries: true,
             refused: BTreeMap::new(),
@@ -430,7 +436,10 @@ impl World {
                 }
                 continue;
             };
-            let bytes = departure.bytes;
+            let mut bytes = departure.bytes;
+            if let Some(spoil) = &mut self.spoil {
+                spoil(number, &mut bytes);
+            }
             let mut pass = true;
             if let Ok(packet) = Packet::new_checked(&bytes[..]) {
                 self.network.count((number, to), &packet, bytes.len());

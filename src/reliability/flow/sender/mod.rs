@@ -4,6 +4,7 @@ mod immediate;
 mod plan;
 mod queue;
 mod recovery;
+mod settle;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -15,6 +16,7 @@ pub(in crate::reliability) use self::{
     plan::Lane,
     queue::{Queueable, fits_record},
     recovery::{BLACK_HOLE, Cause, Released},
+    write::Filled,
 };
 use super::{
     bits::Bits,
@@ -87,6 +89,13 @@ pub(crate) struct Sender {
     probe: bool,
     /// What the last time-outs have changed, until it is known whether they were spurious.
     undo: Option<Undo>,
+    /// Ask for an acknowledgement by an empty packet before anything else goes.
+    ask_beside: bool,
+    /// The peer is asked to declare void what is in flight: nothing else goes, and acknowledgements do not count. The
+    /// number of the last request, and whether it is to be sent.
+    settling: bool,
+    settle_due: bool,
+    settlement: Seq,
     /// Ask for an acknowledgement with the next packet, or by an empty one.
     want_ack: bool,
     ask_alone: bool,
@@ -122,6 +131,10 @@ impl Sender {
             waiting: false,
             probe: false,
             undo: None,
+            ask_beside: false,
+            settling: false,
+            settle_due: false,
+            settlement: Seq(0),
             want_ack: false,
             ask_alone: false,
             went_back: (next, 0),

@@ -213,13 +213,14 @@ impl Lane<'_> {
         let (len, payload, extra, messages, cost) = match queued.form {
             Form::Whole => {
                 let begins = queued.at == 0;
-                let first = if begins {
-                    self.sources.whole(queued.source).header_len()
+                let (first, is_all) = if begins {
+                    let whole = self.sources.whole(queued.source);
+                    (whole.header_len(), queued.end == whole.len)
                 } else {
-                    0
+                    (0, false)
                 };
                 let alone = (room - first).min(config.max_payload.into());
-                let (len, extra) = if begins && left <= alone {
+                let (len, extra) = if is_all && left <= alone {
                     (left, first)
                 } else {
                     (left.min(alone).min(room - first - 8), first + 8)

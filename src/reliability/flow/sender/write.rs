@@ -17,19 +17,32 @@ use crate::{
     wire::{Base, Builder, Flags, Kind, checksum::Crc32c},
 };
 
+/// How far a burst has been filled.
+pub(in crate::reliability) struct Filled {
+    /// There may be more to send.
+    pub(in crate::reliability) more: bool,
+    /// The next packet is too large for its path, and whether it has been sent before.
+    pub(in crate::reliability) too_large: Option<bool>,
+}
+
 impl Lane<'_> {
     /// Fills `burst` with resends and new data, as much as fits one burst of equal segments. Returns whether there may
-    /// be more.
+    /// be more, and whether the next packet is too large for its path.
     #[inline]
-    pub(in crate::reliability) fn fill(&mut self, burst: &mut Burst) -> bool {
+    pub(in crate::reliability) fn fill(&mut self, burst: &mut Burst) -> Filled {
         let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
         let max_batch = self.limits.max_batch;
+        let mut filled = Filled {
+            more: true,
+            too_large: None,
+        };
         while burst.segments() < most {
             let Some(plan) = self.next_packet() else {
                 if self.restores_order() {
                     continue;
                 }
-                return false;
+                filled.more = false;
+                break;
             };
             let size = plan.size();
             let common = if burst.is_empty() {
@@ -44,6 +57,10 @@ impl Lane<'_> {
                 }
             }
             let oversize = size > usize::from(self.peer.mtu);
+            if oversize && self.peer.settles() && self.peer.confirmed {
+                filled.too_large = Some(plan.resend);
+                break;
+            }
             if burst.segments() > 0 {
                 if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
                     break;
@@ -58,10 +75,11 @@ impl Lane<'_> {
             }
             // Most messages are alone.
             if self.send.queue.is_empty() && self.send.lost_count == 0 {
-                return false;
+                filled.more = false;
+                break;
             }
         }
-        true
+        filled
     }
 
     /// Writes one data packet and notes that it is in flight.

@@ -1,5 +1,10 @@
 //! The receiving half of a flow: what has arrived, and what is to be acknowledged.
 
+mod settle;
+
+use alloc::boxed::Box;
+
+use self::settle::Settlement;
 use super::{bits::Bits, packet::DUPLICATE_THRESHOLD, resident::Flow};
 use crate::{
     config::Config,
@@ -12,6 +17,8 @@ use crate::{
 pub(crate) struct Receiver {
     /// Packets received beyond the next expected one.
     arrived: Bits,
+    /// Packets for processors that are not here, dropped once: what comes a second time was meant so.
+    doubted: Bits,
     /// One past the highest sequence number that has arrived.
     end: Seq,
     /// Arrived and not yet acknowledged.
@@ -23,6 +30,9 @@ pub(crate) struct Receiver {
     nack_now: bool,
     /// … in a packet of its own, to announce new credit.
     tell_credit: bool,
+    /// Answer the last request to settle.
+    tell_settled: bool,
+    settlement: Option<Box<Settlement>>,
     /// The gap that was asked for last begins here, and has been asked for.
     nacked: Option<Seq>,
     /// Acknowledge when this packet or a later one has arrived: a new gap is then taken for a loss.
@@ -121,8 +131,9 @@ impl Receiver {
         })
     }
 
-    /// The bitmap of what has arrived beyond the gap: the words of `words` that count.
-    pub(crate) fn bitmap<'a>(&self, flow: &Flow, words: &'a mut [u64; MAX_SACK_WORDS]) -> &'a [u64] {
+    /// Which packets beyond the next one have arrived: words of a bitmap, and how many of them are in use.
+    pub(crate) fn bitmap(&self, flow: &Flow) -> ([u64; MAX_SACK_WORDS], usize) {
+        let mut words = [0; MAX_SACK_WORDS];
         let first = flow.expected.plus(1);
         let count = self.end.distance(first).div_ceil(64).clamp(1, MAX_SACK_WORDS as u32) as usize;
         for (n, word) in words[..count].iter_mut().enumerate() {
@@ -133,7 +144,7 @@ impl Receiver {
         if beyond < 64 {
             words[count - 1] &= (1 << beyond) - 1;
         }
-        &words[..count]
+        (words, count)
     }
 
     // ---- what arrives
@@ -191,8 +202,16 @@ impl Receiver {
         self.end = expected;
     }
 
+    /// A packet for a processor that is not here is dropped and doubted. `false`: it was before.
+    pub(crate) fn doubt(&mut self, sequence: Seq) -> bool {
+        let is_new = !self.doubted.get(sequence);
+        self.doubted.set(sequence);
+        is_new
+    }
+
     /// The next packet has arrived, and others beyond it have before. Returns whether the last gap is closed.
     pub(crate) fn fill_gap(&mut self, flow: &mut Flow) -> bool {
+        self.doubted.clear(flow.expected);
         flow.expected = flow.expected.plus(1);
         while self.arrived.get(flow.expected) {
             self.arrived.clear(flow.expected);
@@ -207,6 +226,7 @@ impl Receiver {
 
     /// A packet beyond a gap has arrived and is kept. Returns whether so many have by now that the gap is a loss.
     pub(crate) fn note_beyond_gap(&mut self, sequence: Seq) -> bool {
+        self.doubted.clear(sequence);
         self.arrived.set(sequence);
         if sequence.after(self.end) {
             self.tell_gap = Some(sequence.plus(DUPLICATE_THRESHOLD - 1));
@@ -327,8 +347,11 @@ mod tests {
         for ahead in [2, 4, 70] {
             receive.note_beyond_gap(number(ahead));
         }
-        let mut words = [0; MAX_SACK_WORDS];
-        assert_eq!(receive.bitmap(&flow, &mut words), [0b1010, 1 << 5]);
+        let bitmap = |receive: &Receiver, flow: &Flow| {
+            let (words, count) = receive.bitmap(flow);
+            words[..count].to_vec()
+        };
+        assert_eq!(bitmap(&receive, &flow), [0b1010, 1 << 5]);
         assert!(receive.has_arrived(number(4)) && !receive.has_arrived(number(3)));
         for (ahead, expected) in [(0, 1), (1, 3), (3, 5)] {
             assert_eq!(flow.expected(), number(ahead));
@@ -336,7 +359,7 @@ mod tests {
             assert_eq!(flow.expected(), number(expected));
         }
         // Of number 70 after 6.
-        assert_eq!(receive.bitmap(&flow, &mut words), [0, 1]);
+        assert_eq!(bitmap(&receive, &flow), [0, 1]);
     }
 
     #[test]
