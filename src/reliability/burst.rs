@@ -6,7 +6,7 @@ use core::{
     ops::Range,
 };
 
-use super::flow::source::{NONE, SourceId};
+use super::flow::{NONE, SourceId};
 use crate::{span::Span, wire::MAX_HEADER_LEN};
 
 /// Most datagrams in one burst: Linux's limit for UDP segmentation.

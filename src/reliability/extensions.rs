@@ -6,9 +6,6 @@ use crate::{
     wire::{Builder, Credit, Features, Open, Timestamp, Token},
 };
 
-/// A timestamp is echoed for so long, ns: beyond, its 32 bits could be mistaken.
-const STAMP_AGE: u64 = 1_000_000_000;
-
 /// Writes the extensions that any packet may have; gives the offset of the checksum, which every opening has.
 #[inline(always)]
 pub(super) fn finish_extensions(
@@ -32,23 +29,6 @@ pub(super) fn finish_extensions(
         header.open(open);
     }
     at
-}
-
-#[inline]
-pub(super) fn timestamp(now: u64, config: &Config, stamp: u32, stamp_at: u64) -> Option<Timestamp> {
-    if !config.timestamps {
-        return None;
-    }
-    let held = now.saturating_sub(stamp_at);
-    let echo = if stamp == 0 || held > STAMP_AGE {
-        0
-    } else {
-        stamp.wrapping_add(held as u32) | 1
-    };
-    Some(Timestamp {
-        value: now as u32 | 1,
-        echo,
-    })
 }
 
 /// What an opening says of us.

@@ -29,8 +29,8 @@ pub use burst::Burst;
 pub(crate) use credit::{INITIAL_CREDIT, MESSAGE_COST};
 pub(crate) use endpoint::Source;
 pub use endpoint::{Endpoint, LostMessages};
+pub(crate) use flow::Sources;
 pub use flow::congestion;
-pub(crate) use flow::source::Sources;
 pub use layer::{Layer, PacketLayer, Route};
 pub use memory::MemoryLayer;
 

@@ -4,11 +4,11 @@ use core::net::SocketAddr;
 
 use super::{
     credit::{INITIAL_CREDIT, MESSAGE_COST},
-    flow::source::NONE,
+    flow::NONE,
 };
 use crate::{
     config::{Config, MIN_DATAGRAM},
-    wire::{Features, Open, Token},
+    wire::{BASE_LEN, CHECKSUM_LEN, Features, OPEN_LEN, Open, Token},
 };
 
 /// Longest time that a peer may hold acknowledgements back, ns: it delays our noticing of its death.
@@ -251,6 +251,19 @@ impl Peer {
     #[inline]
     pub(crate) fn checksums(&self, config: &Config) -> bool {
         config.checksum || self.wants_checksums
+    }
+
+    /// Bytes of every data packet's header to this peer that do not depend on the message.
+    #[inline]
+    pub(crate) fn overhead(&self, config: &Config) -> usize {
+        BASE_LEN
+            + if config.timestamps { 8 } else { 0 }
+            + match (self.confirmed, self.checksums(config)) {
+                // An opening has a checksum always: so packets never grow when it is found that all are to have one.
+                (false, _) => CHECKSUM_LEN + OPEN_LEN,
+                (true, true) => CHECKSUM_LEN,
+                (true, false) => 0,
+            }
     }
 
     /// The features that it has named, as far as they are not required.

@@ -8,7 +8,7 @@ use crate::{
     reliability::{
         burst::Burst,
         extensions::{finish_extensions, open_of},
-        flow::window::window_of,
+        flow::window_of,
     },
     span::Span,
     wire::{self, Base, Builder, Kind, Open, Seq, Token, checksum::Crc32c},

@@ -6,10 +6,7 @@ use super::{Endpoint, IDLE, control::Control};
 use crate::{
     config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
-    reliability::{
-        Origin, PeerId, Sink, Verdict, credit::cost_of, flow::recovery::DUPLICATE_THRESHOLD, peer::is_of_session,
-        timers::Timer,
-    },
+    reliability::{Origin, PeerId, Sink, Verdict, credit::cost_of, flow::Active, peer::is_of_session, timers::Timer},
     time::Instant,
     wire::{self, Base, Flags, Kind, Packet, Seq, Token, checksum},
 };
@@ -204,11 +201,8 @@ impl Endpoint {
             return self.receive(peer, flow, arrival, rest, sink);
         }
         let index = self.flows[flow as usize].active;
-        if self
-            .actives
-            .get(index as usize)
-            .is_some_and(|active| active.send.timeouts >= 2)
-        {
+        let is_silent = |active: &Active| active.send.timeouts() >= 2;
+        if self.actives.get(index as usize).is_some_and(is_silent) {
             self.suspect_path(index);
         }
         if flags.contains(Flags::ACK_REQUEST) {
@@ -231,7 +225,7 @@ impl Endpoint {
     ) -> Result<(), DropReason> {
         let base = &arrival.base;
         let index = self.activate(flow);
-        if base.sequence != self.flows[flow as usize].expected
+        if base.sequence != self.flows[flow as usize].expected()
             && let Some(reason) = self.refuse(index, base, arrival.flags)
         {
             return Err(reason);
@@ -243,12 +237,12 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let receive = &mut active.receive;
         let p = &mut self.peers[peer as usize];
-        let in_order = base.sequence == state.expected && !receive.has_gap(state.expected);
+        let in_order = base.sequence == state.expected() && !receive.has_gap(state);
         let goes_on = in_order && base.kind == Kind::Data && is_of_session(base.session);
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
         let checked = p.checksums(&self.config);
         let (mut packet, mut flags) = (arrival.packet, arrival.flags);
-        let (mut taken, mut marks, mut verdict) = (0, Flags::empty(), Verdict::Taken);
+        let (mut taken, mut bytes, mut marks, mut verdict) = (0, 0, Flags::empty(), Verdict::Taken);
         loop {
             let len = packet.payload().len() as u32;
             if base.kind == Kind::Data {
@@ -272,7 +266,7 @@ impl Endpoint {
                 self.stats.note_delivered(len);
             }
             taken += 1;
-            receive.unacked_bytes += len;
+            bytes += len;
             marks |= flags;
             if !goes_on {
                 break;
@@ -286,19 +280,13 @@ impl Endpoint {
             self.stats.packets_received += 1;
         }
         if taken > 0 {
-            receive.unacked_packets += taken;
-            if let Some(stamp) = packet.timestamp()
-                && stamp.value != 0
-            {
-                (receive.stamp, receive.stamp_at) = (stamp.value, self.now);
-            }
+            receive.note_taken(taken, bytes, self.now, packet.timestamp());
             let moved = p.address != arrival.source && !p.split_ports;
             let due = receive.is_due(marks, &self.config, self.ack_bytes);
             if !in_order {
                 self.note_beside_gap(index, base.sequence, due);
             } else {
-                state.expected = base.sequence.plus(taken);
-                receive.end = state.expected;
+                receive.move_on(state, base.sequence.plus(taken));
                 if due {
                     self.acknowledge_now(index);
                 } else {
@@ -307,13 +295,13 @@ impl Endpoint {
                 }
             }
             if marks.contains(Flags::PLACEMENT) {
-                let placed = self.actives[index as usize].receive.placed;
+                let placed = self.actives[index as usize].receive.placed();
                 if self.placers.is_first(placed, self.now) {
                     self.note_placing(peer, index);
                     self.share_window(peer, index);
                 }
             }
-            if moved && self.flows[flow as usize].expected.after(base.sequence) {
+            if moved && self.flows[flow as usize].expected().after(base.sequence) {
                 self.move_peer(peer, arrival.source);
             }
         }
@@ -330,8 +318,8 @@ impl Endpoint {
     #[cold]
     fn refuse(&mut self, index: u32, base: &Base, flags: Flags) -> Option<DropReason> {
         let active = &self.actives[index as usize];
-        let ahead = base.sequence.distance(self.flows[active.flow as usize].expected);
-        if ahead >= MAX_WINDOW_PACKETS.into() || active.receive.arrived.get(base.sequence) {
+        let ahead = base.sequence.distance(self.flows[active.flow as usize].expected());
+        if ahead >= MAX_WINDOW_PACKETS.into() || active.receive.has_arrived(base.sequence) {
             // Old or double: our acknowledgement was lost. (Or far ahead: then it is no honest packet.)
             let duplicate = ahead >= 1 << 31 || ahead < MAX_WINDOW_PACKETS.into();
             // The network doubles packets too, but what a peer sends again asks for an acknowledgement.
@@ -346,7 +334,7 @@ impl Endpoint {
             });
         }
         if self.config.recovery == Recovery::GoBackN || base.kind == Kind::Goodbye {
-            self.note_gap(index, base.sequence.plus(1));
+            self.note_gap(index, base.sequence);
             return Some(DropReason::OutOfOrder);
         }
         None
@@ -388,14 +376,14 @@ impl Endpoint {
     fn share_window(&mut self, peer: u32, index: u32) {
         let (window, told) = (self.window_for(peer), self.peers[peer as usize].window_told);
         if window / 2 >= told || told / 2 >= window {
-            self.actives[index as usize].receive.tell_credit = true;
+            self.actives[index as usize].receive.announce_credit();
             self.mark_ready(index);
         }
     }
 
     #[inline(always)]
     pub(super) fn acknowledge_now(&mut self, index: u32) {
-        self.actives[index as usize].receive.ack_now = true;
+        self.actives[index as usize].receive.acknowledge();
         self.mark_ready(index);
     }
 
@@ -404,25 +392,15 @@ impl Endpoint {
     pub(super) fn note_beside_gap(&mut self, index: u32, sequence: Seq, due: bool) {
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[active.flow as usize];
-        let receive = &mut active.receive;
-        receive.doubted.clear(sequence);
-        if sequence != state.expected {
-            receive.arrived.set(sequence);
+        if sequence != state.expected() {
             self.note_beyond_gap(index, sequence, due);
             return;
         }
-        state.expected = sequence.plus(1);
-        while receive.arrived.get(state.expected) {
-            receive.arrived.clear(state.expected);
-            state.expected = state.expected.plus(1);
-        }
-        let expected = state.expected;
-        if !receive.has_gap(expected) {
-            receive.nacked = None;
+        if active.receive.fill_gap(state) {
             active.deadlines.stop(Timer::Nack);
             let at = self.now + IDLE;
             active.deadlines.arm_once(&mut self.heap, index, Timer::Idle, at);
-        } else if receive.nacked != Some(expected) && !active.deadlines.is_set(Timer::Nack) {
+        } else if !active.receive.has_asked(state) && !active.deadlines.is_set(Timer::Nack) {
             self.await_gap(index);
         }
         self.acknowledge_now(index);
@@ -434,18 +412,11 @@ impl Endpoint {
     /// always is one.
     fn note_beyond_gap(&mut self, index: u32, sequence: Seq, due: bool) {
         let active = &mut self.actives[index as usize];
-        let expected = self.flows[active.flow as usize].expected;
         let receive = &mut active.receive;
-        if sequence.after(receive.end) {
-            receive.tell_gap = Some(sequence.plus(DUPLICATE_THRESHOLD - 1));
-        }
-        if !sequence.before(receive.end) {
-            receive.end = sequence.plus(1);
-        }
-        let told = receive.tell_gap.is_some_and(|at| !sequence.before(at));
-        let asked = receive.nacked == Some(expected);
+        let told = receive.note_beyond_gap(sequence);
+        let asked = receive.has_asked(&self.flows[active.flow as usize]);
         if due || told || !self.config.nack {
-            receive.tell_gap = None;
+            receive.forget_gap();
             self.acknowledge_now(index);
         } else {
             let at = self.now + self.times.ack_delay;
@@ -456,18 +427,15 @@ impl Endpoint {
         }
     }
 
-    /// Something beyond a gap has arrived, up to `end`, that is not kept: ask for the gap.
-    pub(super) fn note_gap(&mut self, index: u32, end: Seq) {
+    /// A packet beyond a gap has arrived that is not kept: ask for the gap.
+    pub(super) fn note_gap(&mut self, index: u32, sequence: Seq) {
         let active = &mut self.actives[index as usize];
-        let expected = self.flows[active.flow as usize].expected;
-        let go_back = self.config.recovery == Recovery::GoBackN;
-        if end.after(active.receive.end) {
-            active.receive.end = end;
-        }
-        if !go_back {
+        active.receive.note_gap(sequence);
+        let asked = active.receive.has_asked(&self.flows[active.flow as usize]);
+        if self.config.recovery != Recovery::GoBackN {
             self.acknowledge_now(index);
         }
-        if self.actives[index as usize].receive.nacked != Some(expected) {
+        if !asked {
             self.await_gap(index);
         }
     }

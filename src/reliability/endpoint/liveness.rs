@@ -17,7 +17,7 @@ use super::{Endpoint, doubts::REFUSED_FOR};
 use crate::{
     error::PeerError,
     reliability::{
-        flow::source::NONE,
+        flow::NONE,
         peer::{Phase, token_of},
         timers::Timer,
     },
@@ -30,8 +30,6 @@ use crate::{
 const ASK_EVERY: u64 = REFUSED_FOR / 2;
 /// Questions a second for which there is no more reason than an address.
 const HINTS_PER_SECOND: u32 = 100;
-/// Time-outs after which a flow has one packet in flight at most.
-const CAREFUL: u16 = 2;
 
 /// The peer to which a quoted packet was sent.
 #[derive(Debug, PartialEq)]
@@ -80,9 +78,9 @@ impl Endpoint {
                     .find_flow(peer, base.channel)
                     .map(|flow| &self.flows[flow as usize]);
                 flow.is_some_and(|flow| {
-                    let next = flow.send_next;
+                    let next = flow.send_next();
                     let active = self.actives.get(flow.active as usize);
-                    let first = active.map_or(next, |active| active.send.una);
+                    let first = active.map_or(next, |active| active.send.first_unacknowledged());
                     let ahead = base.sequence.distance(first);
                     let under_way = next.distance(first);
                     ahead < under_way || (!base.kind.is_sequenced() && ahead == under_way)
@@ -120,7 +118,7 @@ impl Endpoint {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let round_trip = self
             .flows_of(peer)
-            .map(|flow| self.flows[flow as usize].rtt.smoothed.into());
+            .map(|flow| self.flows[flow as usize].rtt().smoothed.into());
         let round_trip = round_trip.max().unwrap_or(0);
         let heard = self.peers[peer as usize].last_heard;
         let Some(doubt) = self.doubts.of(peer, self.now, heard) else {
@@ -144,7 +142,7 @@ impl Endpoint {
     pub(super) fn ask(&mut self, peer: u32) -> u32 {
         let flow = self.flow_for(peer, 0);
         let index = self.activate(flow);
-        self.actives[index as usize].send.ask_alone = true;
+        self.actives[index as usize].send.ask();
         self.mark_ready(index);
         index
     }
@@ -157,9 +155,9 @@ impl Endpoint {
             let state = &self.flows[flow as usize];
             let (index, next) = (state.active, state.next);
             if let Some(active) = self.actives.get_mut(index as usize)
-                && active.send.una != state.send_next
+                && !active.send.is_quiet(state)
             {
-                active.send.timeouts = active.send.timeouts.max(CAREFUL);
+                active.send.be_careful();
                 active.deadlines.set(Timer::Rto, self.now + 2 * REFUSED_FOR);
                 self.reschedule(index);
             }

@@ -4,7 +4,7 @@
 use super::Endpoint;
 use crate::{
     prefetch::{Locate, Part},
-    reliability::{PeerId, flow::source::CopyOf},
+    reliability::{PeerId, flow::CopyOf},
 };
 
 /// Bytes of a small message, with its record.
@@ -31,13 +31,13 @@ impl Locate<(PeerId, Part)> for Endpoint {
             Part::Peer | Part::Flow => {}
             Part::Active => tell((&raw const *active).cast(), size_of_val(active)),
             Part::Sent => {
-                self.sources.locate(active.send.tail, &mut tell);
-                active.send.locate(flow.send_next, tell);
+                self.sources.locate(active.send.tail(), &mut tell);
+                active.send.locate(flow.send_next(), tell);
             }
             Part::Copied => {
                 // Copies begin at the front again once the messages before are acknowledged, as they mostly are.
                 self.sources
-                    .locate(CopyOf(active.send.tail), |first, _| tell(first, USUAL));
+                    .locate(CopyOf(active.send.tail()), |first, _| tell(first, USUAL));
             }
         }
     }

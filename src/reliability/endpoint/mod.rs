@@ -52,12 +52,7 @@ use crate::{
     prng::mix,
     reliability::{
         Burst, Event, Limits, PeerId,
-        flow::{
-            Active, Flow, Sender,
-            congestion::Controller,
-            source::{Freed, NONE, SourceId, Sources},
-            window::{Placers, ack_bytes_of},
-        },
+        flow::{Active, Flow, Freed, NONE, Placers, Sender, SourceId, Sources, ack_bytes_of},
         peer::{Peer, Phase, Place, Tokens},
         timers::{Heap, Timer},
     },
@@ -99,7 +94,8 @@ impl Times {
     /// Retransmission time-out of a flow without back-off, ns.
     #[inline]
     pub(super) fn rto(&self, flow: &Flow, peer: &Peer) -> u64 {
-        flow.rtt.timeout(self.initial_rto, self.min_rto, peer.ack_delay.into())
+        flow.rtt()
+            .timeout(self.initial_rto, self.min_rto, peer.ack_delay.into())
     }
 }
 
@@ -270,17 +266,18 @@ impl Endpoint {
         for flow in self.flows_of(peer.0) {
             let flow = &self.flows[flow as usize];
             if flow.channel == 0 {
-                stats.smoothed_rtt = Duration::from_nanos(flow.rtt.smoothed.into());
-                stats.min_rtt = Duration::from_nanos(flow.rtt.min.into());
+                stats.smoothed_rtt = Duration::from_nanos(flow.rtt().smoothed.into());
+                stats.min_rtt = Duration::from_nanos(flow.rtt().min.into());
             }
             if let Some(active) = self.actives.get(flow.active as usize) {
                 let send = &active.send;
                 if flow.channel == 0 {
-                    stats.window = Controller::window(&send.congestion).into();
+                    stats.window = send.window().into();
                 }
-                stats.in_flight += u64::from(send.bytes_in_flight);
-                stats.packets_in_flight += u64::from(send.packets_in_flight);
-                stats.queued += u64::from(send.queued_bytes);
+                let (bytes, packets) = send.in_flight();
+                stats.in_flight += u64::from(bytes);
+                stats.packets_in_flight += u64::from(packets);
+                stats.queued += u64::from(send.queued_bytes());
             }
         }
         Some(stats)
@@ -331,7 +328,7 @@ impl Endpoint {
             let flow = &self.flows[flow as usize];
             self.actives
                 .get(flow.active as usize)
-                .is_none_or(|active| !is_busy(flow, &active.send))
+                .is_none_or(|active| !active.send.is_busy(flow))
         })
     }
 
@@ -361,7 +358,7 @@ impl Endpoint {
     #[inline]
     pub fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
         self.sender(peer, channel)
-            .is_none_or(|(flow, send)| send.una == flow.send_next)
+            .is_none_or(|(flow, send)| send.is_quiet(flow))
     }
 
     /// A full batch waits for this peer on this channel.
@@ -369,7 +366,7 @@ impl Endpoint {
     #[inline]
     pub fn has_batch(&self, peer: PeerId, channel: u8) -> bool {
         self.sender(peer, channel)
-            .is_some_and(|(_, send)| send.queued_bytes as usize >= self.limits.max_batch)
+            .is_some_and(|(_, send)| send.queued_bytes() as usize >= self.limits.max_batch)
     }
 
     #[inline]
@@ -463,8 +460,8 @@ impl Endpoint {
         if more >= (self.config.unexpected_bytes / 4) as i32 && p.is_bound() {
             let flow = self.flow_for(peer.0, 0);
             let active = self.activate(flow);
-            self.actives[active as usize].receive.ack_now = true;
-            self.actives[active as usize].receive.tell_credit = true;
+            self.actives[active as usize].receive.acknowledge();
+            self.actives[active as usize].receive.announce_credit();
             self.mark_ready(active);
         }
     }
@@ -474,15 +471,9 @@ impl Endpoint {
         self.advance(now);
         for index in 0..self.actives.len() {
             let active = &mut self.actives[index];
-            if active.flow == NONE || active.send.una == self.flows[active.flow as usize].send_next {
-                if active.flow != NONE {
-                    active.send.want_ack |= !active.send.queue.is_empty();
-                }
-                continue;
+            if active.flow != NONE && active.send.ask_for_all(&self.flows[active.flow as usize]) {
+                self.mark_ready(index as u32);
             }
-            active.send.want_ack = true;
-            active.send.ask_alone |= active.send.queue.is_empty();
-            self.mark_ready(index as u32);
         }
     }
 
@@ -496,7 +487,7 @@ impl Endpoint {
         }
         let flow = self.flow_for(peer.0, 0);
         let index = self.activate(flow);
-        self.actives[index as usize].send.ask_alone = true;
+        self.actives[index as usize].send.ask();
         self.mark_ready(index);
     }
 
@@ -520,9 +511,9 @@ impl Endpoint {
             }
         } else {
             deadlines.stop(Timer::Keepalive);
-            if !is_busy(&self.flows[flow as usize], send) {
+            if !send.is_busy(&self.flows[flow as usize]) {
                 // No answer is awaited any more.
-                send.waiting_since = 0;
+                send.wait_since(0);
             }
         }
         self.reschedule(active);
@@ -592,7 +583,7 @@ impl Endpoint {
         };
         let flow_state = &self.flows[flow as usize];
         if let Some(active) = self.actives.get_mut(flow_state.active as usize) {
-            active.send.shared_messages = active.send.shared_messages.saturating_sub(1);
+            active.send.forget_shared();
         }
         let peer = PeerId(flow_state.peer);
         self.events.push_back(Event::Sent { peer, token });
@@ -630,7 +621,7 @@ impl Endpoint {
         self.flows_of(peer.0).all(|flow| {
             self.actives
                 .get(self.flows[flow as usize].active as usize)
-                .is_none_or(|active| active.send.copied_bytes <= self.config.send_queue_bytes / 2)
+                .is_none_or(|active| active.send.copied_bytes() <= self.config.send_queue_bytes / 2)
         })
     }
 
@@ -740,9 +731,4 @@ impl Endpoint {
 #[inline]
 pub(super) fn later(before: u64, now: Instant) -> u64 {
     before.max(now.as_nanos().min(LAST))
-}
-
-#[inline]
-pub(super) fn is_busy(flow: &Flow, send: &Sender) -> bool {
-    send.una != flow.send_next || !send.queue.is_empty() || send.shared_messages > 0
 }

@@ -6,15 +6,9 @@
 
 use core::net::SocketAddr;
 
-use super::{Endpoint, is_busy};
+use super::Endpoint;
 use crate::{
-    reliability::{
-        Origin, PeerId, Sink,
-        credit::MESSAGE_COST,
-        flow::recovery::{note_progress, release},
-        peer::index_of,
-        timers::Timer,
-    },
+    reliability::{Origin, PeerId, Sink, credit::MESSAGE_COST, peer::index_of, timers::Timer},
     wire::{Flags, Plain, Seq},
 };
 
@@ -68,7 +62,7 @@ impl Endpoint {
         } else {
             Flags::empty()
         };
-        let is_news = ack != active.send.una;
+        let is_news = ack != active.send.first_unacknowledged();
         if active.receive.is_due(asked, &self.config, self.ack_bytes) {
             self.acknowledge_now(index);
         } else {
@@ -89,15 +83,15 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
         let (send, deadlines) = (&mut active.send, &mut active.deadlines);
-        let released = release(send, flow, &mut self.sources, &mut self.events, now, ack);
-        note_progress(send, deadlines, flow, &self.config, now, &released, echo);
-        if ack == flow.send_next {
+        let released = send.release(flow, &mut self.sources, &mut self.events, now, ack);
+        send.note_progress(deadlines, flow, &self.config, now, &released, echo);
+        if ack == flow.send_next() {
             deadlines.stop(Timer::Reorder);
         } else {
             let at = now + self.times.rto(flow, &self.peers[flow.peer as usize]);
             deadlines.arm(&mut self.heap, index, Timer::Rto, at);
         }
-        if !is_busy(flow, send) {
+        if !send.is_busy(flow) {
             active.busy = false;
             self.busy -= 1;
         }

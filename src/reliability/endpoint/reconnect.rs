@@ -16,7 +16,6 @@ use crate::{
     error::PeerError,
     reliability::{
         PeerId,
-        flow::Form,
         peer::{Phase, Place},
         timers::Timer,
     },
@@ -109,7 +108,11 @@ impl Endpoint {
     pub(super) fn name_lost(&mut self, peer: u32) {
         let mut first = BTreeMap::new();
         for flow in self.flows_of(peer) {
-            self.each_pending(flow, |pair, number| {
+            let flow = &self.flows[flow as usize];
+            let Some(active) = self.actives.get(flow.active as usize) else {
+                continue;
+            };
+            active.send.each_pending(flow, |pair, number| {
                 let least: &mut Seq = first.entry(pair).or_insert(number);
                 if number.before(*least) {
                     *least = number;
@@ -124,26 +127,5 @@ impl Endpoint {
             first: first.0,
         });
         self.lost.add(peer, named);
-    }
-
-    /// Tells the processors and the number of the (first) message of each packet that is unacknowledged or queued.
-    fn each_pending(&self, flow: u32, mut tell: impl FnMut((u32, u32), Seq)) {
-        let is_message = |form| matches!(form, Form::Single | Form::Bundle | Form::Whole);
-        let flow = &self.flows[flow as usize];
-        let Some(active) = self.actives.get(flow.active as usize) else {
-            return;
-        };
-        let send = &active.send;
-        let mut seq = send.una;
-        while seq.before(flow.send_next) {
-            let record = send.record(seq);
-            if is_message(record.form) && !send.sacked.get(seq) {
-                tell((record.from, record.to), record.message);
-            }
-            seq = seq.plus(1);
-        }
-        for queued in send.queue.iter().filter(|queued| is_message(queued.form)) {
-            tell((queued.from, queued.to), queued.message);
-        }
     }
 }

@@ -3,16 +3,10 @@
 use super::Endpoint;
 use crate::{
     error::DropReason,
-    reliability::{
-        Event, PeerId,
-        flow::{Form, Queued, source::NONE},
-        peer::Phase,
-    },
-    wire::{Base, Flags, Packet, Seq},
+    reliability::{Event, PeerId, peer::Phase},
+    wire::{Base, Flags, Packet},
 };
 
-/// So many returns of a flow wait to be sent; more misaddressed packets are put off until there is room.
-const MAX_WAITING: usize = 64;
 /// While so many events wait to be taken, returns are put off.
 const MAX_EVENTS: usize = 4_096;
 
@@ -23,11 +17,10 @@ impl Endpoint {
     #[cold]
     pub(super) fn take_back(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, cost: u32) -> DropReason {
         let base = packet.base();
-        let doubted = &mut self.actives[index as usize].receive.doubted;
-        if !self.peers[peer as usize].checksums(&self.config) && !doubted.get(base.sequence) {
+        let receive = &mut self.actives[index as usize].receive;
+        if !self.peers[peer as usize].checksums(&self.config) && receive.doubt(base.sequence) {
             // A bit may have flipped. What is sent again says whether that was so.
-            doubted.set(base.sequence);
-            self.note_gap(index, base.sequence.plus(1));
+            self.note_gap(index, base.sequence);
             return DropReason::Misaddressed;
         }
         if !self.return_to_sender(peer, index, packet, &base) {
@@ -50,31 +43,18 @@ impl Endpoint {
         if !begins || self.peers[peer as usize].phase == Phase::Goodbye {
             return true;
         }
-        let active = &mut self.actives[index as usize];
-        let queue = &mut active.send.queue;
-        let waiting = queue.iter().take_while(|queued| queued.form == Form::Return).count();
-        if waiting >= MAX_WAITING {
-            return false;
-        }
         let more = if packet.flags().contains(Flags::BUNDLE) {
             packet.records().count() as u32 - 1
         } else {
             0
         };
-        let returned = Queued {
-            form: Form::Return,
-            source: NONE,
-            at: more,
-            end: more,
-            message: base.message,
-            from: base.destination,
-            to: base.source,
-            cost: 0,
-            next: Seq(0),
-            cost_end: 0,
-        };
-        // Before all data, which may have to wait for credit.
-        queue.insert(waiting, returned);
+        let active = &mut self.actives[index as usize];
+        if !active
+            .send
+            .push_return(base.destination, base.source, base.message, more)
+        {
+            return false;
+        }
         let flow = active.flow;
         self.update_busy(flow);
         self.mark_ready(index);

@@ -5,9 +5,8 @@ use crate::{
     config::Recovery,
     reliability::{
         Burst,
-        burst::MAX_SEGMENTS,
-        extensions::{finish_extensions, open_of, timestamp},
-        flow::{Active, Form, Queued, congestion::Controller, plan::Lane, source::NONE, window::window_of},
+        extensions::{finish_extensions, open_of},
+        flow::{Active, Filled, Lane, NONE, window_of},
         peer::{Phase, token_of},
         timers::Timer,
     },
@@ -54,7 +53,7 @@ impl Endpoint {
             if active.flow == NONE {
                 continue;
             }
-            if active.send.queued_bytes >= BULK && active.send.lost_count == 0 {
+            if active.send.queued_bytes() >= BULK && !active.send.has_lost() {
                 if self.await_turn(index, burst) {
                     return true;
                 }
@@ -90,7 +89,7 @@ impl Endpoint {
                 self.bulk.push_front(index);
             } else if more {
                 self.mark_ready(index);
-            } else if active.send.queue.is_empty() {
+            } else if !active.send.has_queued() {
                 active.turn = 0;
             }
             if !burst.is_empty() {
@@ -126,13 +125,13 @@ impl Endpoint {
         }
         let waits = self.bulk.front() != Some(&index);
         let active = &self.actives[index as usize];
-        let owes = active.receive.ack_now || active.receive.nack_now || active.receive.tell_credit;
+        let owes = active.receive.owes_ack() || active.receive.owes_more();
         if !waits || !owes {
             return false;
         }
         let peer = self.flows[active.flow as usize].peer;
         burst.begin(self.peers[peer as usize].address);
-        if self.actives[index as usize].receive.tell_settled {
+        if self.actives[index as usize].receive.owes_settled() {
             self.write_settled(index, burst);
         } else {
             self.write_ack(index, burst);
@@ -154,13 +153,12 @@ impl Endpoint {
         let flow = active.flow;
         let receive = &active.receive;
         let state = &self.flows[flow as usize];
-        let gap = receive.has_gap(state.expected) && self.config.recovery == Recovery::SelectiveRepeat;
-        let settles = active.send.settle_due || receive.tell_settled;
-        if settles || active.send.ask_beside {
+        let gap = receive.has_gap(state) && self.config.recovery == Recovery::SelectiveRepeat;
+        if receive.owes_settled() || active.send.owes_beside() {
             self.fill_beside(index, burst);
             return true;
         }
-        if receive.nack_now || receive.tell_credit || (receive.ack_now && gap) {
+        if receive.owes_more() || (receive.owes_ack() && gap) {
             self.write_ack(index, burst);
             return true;
         }
@@ -168,10 +166,10 @@ impl Endpoint {
             self.write_probe(index, burst);
             return true;
         }
-        let more = !active.send.settling && self.fill_data(index, burst);
+        let more = !active.send.is_settling() && self.fill_data(index, burst);
         if burst.is_empty() {
             let active = &self.actives[index as usize];
-            if active.receive.ack_now || active.send.ask_alone {
+            if active.receive.owes_ack() || active.send.asks_alone() {
                 self.write_ack(index, burst);
             }
             return false;
@@ -183,67 +181,22 @@ impl Endpoint {
     #[cold]
     fn fill_beside(&mut self, index: u32, burst: &mut Burst) {
         let Active { send, receive, .. } = &mut self.actives[index as usize];
-        if send.settle_due {
-            self.write_settle(index, burst);
-        } else if receive.tell_settled {
+        if let Some(number) = send.take_settle() {
+            self.write_settle(index, number, burst);
+        } else if receive.owes_settled() {
             self.write_settled(index, burst);
         } else {
-            (send.ask_beside, send.ask_alone) = (false, true);
+            send.ask_now();
             self.write_ack(index, burst);
         }
     }
 
-    /// Resends and new data, as much as fits one burst of equal segments.
+    /// Resends and new data.
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
-        let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
-        let max_batch = self.limits.max_batch;
         let mut lane = self.lane(index);
-        let first = lane.send.una == lane.flow.send_next;
-        let (mut more, mut too_large) = (true, None);
-        while burst.segments() < most {
-            let Some(plan) = lane.next_packet() else {
-                if lane.restores_order() {
-                    continue;
-                }
-                more = false;
-                break;
-            };
-            let size = plan.size();
-            let common = if burst.is_empty() {
-                lane.peer.mtu.into()
-            } else {
-                burst.segment_size()
-            };
-            if size < common || lane.passed > 0 {
-                let room = burst.segments() + 1 < most && burst.len() + 2 * common <= max_batch;
-                if lane.changes_order(&plan, common, room) {
-                    continue;
-                }
-            }
-            let oversize = size > usize::from(lane.peer.mtu);
-            if oversize && lane.peer.settles() && lane.peer.confirmed {
-                too_large = Some(plan.resend);
-                break;
-            }
-            if burst.segments() > 0 {
-                if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
-                    break;
-                }
-            } else if oversize {
-                burst.allow_fragmentation();
-            }
-            let last = size < burst.segment_size();
-            lane.write(&plan, burst);
-            if last || oversize {
-                break;
-            }
-            // Most messages are alone.
-            if lane.send.queue.is_empty() && lane.send.lost_count == 0 {
-                more = false;
-                break;
-            }
-        }
-        if !more && !lane.send.queue.is_empty() {
+        let first = lane.is_quiet();
+        let Filled { more, too_large } = lane.fill(burst);
+        if !more && lane.has_queued() {
             self.note_blocked(index);
         }
         if !burst.is_empty() {
@@ -263,8 +216,9 @@ impl Endpoint {
         let peer = &mut self.peers[flow.peer as usize];
         Lane {
             config: &self.config,
+            limits: &self.limits,
             now: self.now,
-            stamp: timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at),
+            stamp: active.receive.timestamp(self.now, &self.config),
             checksum: peer.checksums(&self.config),
             open: (!peer.confirmed).then(|| {
                 open_of(
@@ -275,8 +229,8 @@ impl Endpoint {
                     window_of(&self.limits, &self.config, 1),
                 )
             }),
-            overhead: Self::overhead(&self.config, peer),
-            window: active.send.congestion.window().min(peer.window),
+            overhead: peer.overhead(&self.config),
+            window: active.send.window().min(peer.window),
             send: &mut active.send,
             flow,
             peer,
@@ -292,7 +246,8 @@ impl Endpoint {
     pub(super) fn launched(&mut self, index: u32, first: bool) {
         if first {
             // Only now: a poll that sends nothing must not make the peer look as if it had just been called.
-            self.actives[index as usize].send.waiting_since = self.active_now();
+            let now = self.active_now();
+            self.actives[index as usize].send.wait_since(now);
         }
         self.acknowledged(index);
         if !self.actives[index as usize].deadlines.is_set(Timer::Rto) {
@@ -307,13 +262,13 @@ impl Endpoint {
     fn note_blocked(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        if active.send.una != flow.send_next {
+        if !active.send.is_quiet(flow) {
             return;
         }
         // Nothing in flight and nothing may go: it is the peer's credit. Ask for it after a while.
         if !active.deadlines.is_set(Timer::Persist) {
             self.stats.blocked_on_credit += 1;
-            active.send.waiting_since = self.now - self.stalled.min(self.now);
+            active.send.wait_since(self.now - self.stalled.min(self.now));
             let timeout = self.rto(index);
             self.actives[index as usize]
                 .deadlines
@@ -350,7 +305,7 @@ impl Endpoint {
     /// The last period in which a flow received placements; 0: none.
     fn placed_on(&self, flow: u32) -> u64 {
         let active = self.actives.get(self.flows[flow as usize].active as usize);
-        active.map_or(0, |active| active.receive.placed)
+        active.map_or(0, |active| active.receive.placed())
     }
 
     /// A flow has received its first placement in this period.
@@ -358,7 +313,7 @@ impl Endpoint {
     pub(super) fn note_placing(&mut self, peer: u32, index: u32) {
         let mut last = self.flows_of(peer).map(|flow| self.placed_on(flow)).max().unwrap_or(0);
         self.placers.note(&mut last, self.now);
-        self.actives[index as usize].receive.placed = last;
+        self.actives[index as usize].receive.note_placed(last);
     }
 
     /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
@@ -373,17 +328,17 @@ impl Endpoint {
             source: self.processor,
             destination: peer.processor,
             session: peer.remote_token(),
-            sequence: flow.send_next,
-            acknowledgement: flow.expected,
+            sequence: flow.send_next(),
+            acknowledgement: flow.expected(),
             rail: 0,
             message: Seq(0),
         };
         let mut flags = Flags::empty();
-        flags.set(Flags::NACK, active.receive.nack_now);
-        flags.set(Flags::ACK_REQUEST, active.send.ask_alone);
+        flags.set(Flags::NACK, active.receive.asks());
+        flags.set(Flags::ACK_REQUEST, active.send.asks_alone());
         peer.window_told = window;
         let limit = peer.tell_limit(self.config.unexpected_bytes);
-        let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
+        let stamp = active.receive.timestamp(self.now, &self.config);
         let token = token_of(flow.peer, peer.local_secret);
         let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, token, window));
         let start = burst.position();
@@ -396,8 +351,8 @@ impl Endpoint {
             peer.checksums(&self.config),
             open.as_ref(),
         );
-        if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow.expected) {
-            let (words, count) = active.receive.bitmap(flow.expected);
+        if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow) {
+            let (words, count) = active.receive.bitmap(flow);
             header.sack(&words[..count]);
         }
         let header_len = header.finish(0);
@@ -411,9 +366,8 @@ impl Endpoint {
         if flags.contains(Flags::NACK) {
             self.stats.nacks_sent += 1;
         }
-        active.receive.nack_now = false;
-        active.receive.tell_credit = false;
-        active.send.ask_alone = false;
+        active.receive.note_told();
+        active.send.note_asked();
         self.acknowledged(index);
     }
 
@@ -438,7 +392,7 @@ impl Endpoint {
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get(flow as usize) {
             let (index, next) = (state.active, state.next);
-            let owes = |active: &Active| active.receive.unacked_packets > 0;
+            let owes = |active: &Active| active.receive.has_unacknowledged();
             if index != goes && self.actives.get(index as usize).is_some_and(owes) {
                 self.acknowledge_now(index);
             }
@@ -452,21 +406,10 @@ impl Endpoint {
             return;
         }
         self.peers[peer as usize].phase = Phase::Goodbye;
-        let goodbye = Queued {
-            form: Form::Goodbye,
-            source: NONE,
-            at: 0,
-            end: 0,
-            message: Seq(0),
-            from: 0,
-            to: self.peers[peer as usize].processor,
-            cost: 0,
-            next: Seq(0),
-            cost_end: 0,
-        };
+        let to = self.peers[peer as usize].processor;
         let flow = self.flow_for(peer, 0);
         let active = self.activate(flow);
-        self.actives[active as usize].send.queue.push_back(goodbye);
+        self.actives[active as usize].send.push_goodbye(to);
         self.update_busy(flow);
         self.acknowledge_beside(peer, active);
         // Behind those.

@@ -18,7 +18,7 @@ use crate::{
     events::event,
     reliability::{
         Event, PeerId,
-        flow::{first_sequence, recovery::mark_all_lost, source::NONE},
+        flow::{NONE, first_sequence},
         peer::{Phase, Place, index_of, is_of_session},
     },
     wire::{Base, Features, Open, Packet, Token},
@@ -148,7 +148,7 @@ impl Endpoint {
         while let Some(state) = self.flows.get(flow as usize) {
             let index = state.active;
             if let Some(active) = self.actives.get_mut(index as usize) {
-                mark_all_lost(&mut active.send, state.send_next);
+                active.send.mark_all_lost(state.send_next());
                 self.mark_ready(index);
             }
             flow = self.flows[flow as usize].next;
@@ -172,9 +172,9 @@ impl Endpoint {
         self.stats.sessions_opened += 1;
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get_mut(flow as usize) {
-            state.expected = first_sequence(open.epoch, open.token.secret, state.channel);
+            state.expect_from(first_sequence(open.epoch, open.token.secret, state.channel));
             if let Some(active) = self.actives.get_mut(state.active as usize) {
-                active.receive.end = state.expected;
+                active.receive.begin(state);
             }
             flow = state.next;
         }
@@ -187,7 +187,7 @@ impl Endpoint {
         while flow != NONE {
             let state = &self.flows[flow as usize];
             let (active, next) = (state.active, state.next);
-            if active != NONE && !self.actives[active as usize].send.queue.is_empty() {
+            if active != NONE && self.actives[active as usize].send.has_queued() {
                 self.mark_ready(active);
             }
             flow = next;
@@ -279,8 +279,8 @@ impl Endpoint {
                 to: p.address,
                 session: p.remote_token(),
                 channel,
-                sequence: state.send_next,
-                acknowledgement: state.expected,
+                sequence: state.send_next(),
+                acknowledgement: state.expected(),
                 checksum: p.checksums(&self.config),
             };
             self.push_control(last);
@@ -337,27 +337,11 @@ impl Endpoint {
     fn abandon(&mut self, flow: u32) {
         let index = self.flows[flow as usize].active;
         if index != NONE {
-            if self.actives[index as usize].send.shared_messages > 0 {
+            let send = &mut self.actives[index as usize].send;
+            if send.has_shared() {
                 self.sources.forget_tokens(flow);
             }
-            let next = self.flows[flow as usize].send_next;
-            let mut seq = self.actives[index as usize].send.una;
-            while seq.before(next) {
-                let send = &self.actives[index as usize].send;
-                let source = send.record(seq).source;
-                if source != NONE && !send.sacked.get(seq) {
-                    self.sources.release(source);
-                }
-                seq = seq.plus(1);
-            }
-            while let Some(queued) = self.actives[index as usize].send.queue.pop_front() {
-                if queued.source != NONE {
-                    self.sources.release(queued.source);
-                }
-            }
-            let send = &mut self.actives[index as usize].send;
-            send.una = next;
-            send.shared_messages = 0;
+            send.abandon(&self.flows[flow as usize], &mut self.sources);
             self.update_busy(flow);
             self.deactivate(flow);
         }

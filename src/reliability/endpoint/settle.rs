@@ -4,12 +4,7 @@ use super::Endpoint;
 use crate::{
     error::DropReason,
     events::event,
-    reliability::{
-        burst::Burst,
-        extensions::{finish_extensions, timestamp},
-        flow::mtu::BASE_DATAGRAM,
-        timers::Timer,
-    },
+    reliability::{burst::Burst, extensions::finish_extensions, flow::BASE_DATAGRAM, timers::Timer},
     span::Span,
     wire::{Base, Builder, Flags, Kind, Packet, Seq, checksum::Crc32c},
 };
@@ -19,7 +14,7 @@ impl Endpoint {
     /// asked by a small one.
     pub(super) fn ask_by_small(&mut self, index: u32) {
         if self.may_be_too_large(index) {
-            self.actives[index as usize].send.ask_beside = true;
+            self.actives[index as usize].send.ask_before_all();
         }
     }
 
@@ -28,7 +23,7 @@ impl Endpoint {
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let p = &self.peers[flow.peer as usize];
-        let most = usize::from(BASE_DATAGRAM) - Self::overhead(&self.config, p);
+        let most = usize::from(BASE_DATAGRAM) - p.overhead(&self.config);
         p.settles() && p.confirmed && p.mtu > BASE_DATAGRAM && active.send.exceeds(flow, most)
     }
 
@@ -36,7 +31,7 @@ impl Endpoint {
     /// do not (a black hole: RFC 8899, 4.3). What is in flight is cut anew.
     #[cold]
     pub(super) fn suspect_path(&mut self, index: u32) {
-        if self.actives[index as usize].send.settling || !self.may_be_too_large(index) {
+        if self.actives[index as usize].send.is_settling() || !self.may_be_too_large(index) {
             return;
         }
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
@@ -66,7 +61,7 @@ impl Endpoint {
         }
         let active = &mut self.actives[index as usize];
         let p = &self.peers[self.flows[active.flow as usize].peer as usize];
-        let room = usize::from(p.mtu) - Self::overhead(&self.config, p);
+        let room = usize::from(p.mtu) - p.overhead(&self.config);
         active.send.cut_queue(&mut self.sources, room);
         self.mark_ready(index);
     }
@@ -74,18 +69,7 @@ impl Endpoint {
     /// Asks the peer to declare void what is in flight. Until it has, nothing of the flow is sent.
     fn settle(&mut self, index: u32) {
         let now = self.now;
-        let send = &mut self.actives[index as usize].send;
-        // Another number than those before, be they as old as they may.
-        let by_clock = Seq((now >> 20) as u32);
-        send.settlement = if by_clock.after(send.settlement) {
-            by_clock
-        } else {
-            send.settlement.plus(1)
-        };
-        (send.settling, send.settle_due) = (true, true);
-        // No fast path takes in an acknowledgement, or sends.
-        (send.waiting, send.timeouts) = (true, send.timeouts.max(1));
-        send.undo = None;
+        self.actives[index as usize].send.begin_settling(now);
         let at = now + self.rto(index);
         let deadlines = &mut self.actives[index as usize].deadlines;
         deadlines.stop(Timer::Reorder);
@@ -93,19 +77,16 @@ impl Endpoint {
         self.mark_ready(index);
     }
 
-    pub(super) fn write_settle(&mut self, index: u32, burst: &mut Burst) {
-        let active = &mut self.actives[index as usize];
-        active.send.settle_due = false;
-        let flow = &self.flows[active.flow as usize];
-        let (until, expected, number) = (flow.send_next, flow.expected, active.send.settlement);
-        self.write_about(index, Kind::Settle, (until, expected), number, &[], burst);
+    pub(super) fn write_settle(&mut self, index: u32, number: Seq, burst: &mut Burst) {
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        let numbers = (flow.send_next(), flow.expected());
+        self.write_about(index, Kind::Settle, numbers, number, &[], burst);
     }
 
     pub(super) fn write_settled(&mut self, index: u32, burst: &mut Burst) {
         let active = &mut self.actives[index as usize];
-        active.receive.tell_settled = false;
-        let next = self.flows[active.flow as usize].send_next;
-        let Some(done) = active.receive.settlement.as_deref().copied() else {
+        let next = self.flows[active.flow as usize].send_next();
+        let Some(done) = active.receive.take_settled() else {
             return;
         };
         let (words, count) = done.bitmap;
@@ -137,7 +118,7 @@ impl Endpoint {
             rail: 0,
             message,
         };
-        let stamp = timestamp(self.now, &self.config, active.receive.stamp, active.receive.stamp_at);
+        let stamp = active.receive.timestamp(self.now, &self.config);
         let start = burst.position();
         let mut header = Builder::new(burst.header(), &base);
         let checksum = finish_extensions(&mut header, stamp, None, peer.checksums(&self.config), None);
@@ -164,8 +145,7 @@ impl Endpoint {
             return Err(DropReason::BeyondWindow);
         }
         active.deadlines.stop(Timer::Nack);
-        // With news of the credit behind it.
-        (active.receive.tell_settled, active.receive.tell_credit) = (true, true);
+        active.receive.answer_settle();
         self.mark_ready(index);
         Ok(())
     }
@@ -178,20 +158,20 @@ impl Endpoint {
         let active = self.actives.get_mut(index as usize).ok_or(DropReason::Unsolicited)?;
         let send = &mut active.send;
         let ack = base.acknowledgement;
-        if !send.settling || base.message != send.settlement {
+        if !send.awaits_settled(base.message) {
             return Err(DropReason::Unsolicited);
         }
-        if ack.before(send.una) || ack.after(self.flows[flow as usize].send_next) {
+        if ack.before(send.first_unacknowledged()) || ack.after(self.flows[flow as usize].send_next()) {
             return Err(DropReason::BadAck);
         }
-        (send.settling, send.settle_due) = (false, false);
+        send.end_settling();
         self.release_up_to(index, ack);
         if packet.flags().contains(Flags::SACK) {
-            self.apply_bitmap(index, packet, ack);
+            self.apply_bitmap(index, packet);
         }
         let active = &mut self.actives[index as usize];
         let p = &self.peers[peer as usize];
-        let room = usize::from(p.mtu) - Self::overhead(&self.config, p);
+        let room = usize::from(p.mtu) - p.overhead(&self.config);
         active.send.requeue(&self.flows[flow as usize], &mut self.sources, room);
         for timer in [Timer::Rto, Timer::Reorder, Timer::Persist] {
             active.deadlines.stop(timer);

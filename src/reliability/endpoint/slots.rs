@@ -1,8 +1,8 @@
 //! Flows and their active parts: finding, creating and freeing them; the list of ready flows and the timer heap.
 
-use super::{Endpoint, IDLE, is_busy};
+use super::{Endpoint, IDLE};
 use crate::reliability::{
-    flow::{Active, Flow, Receiver, Sender, congestion::AnyController, first_sequence, mtu::Search, source::NONE},
+    flow::{Active, Flow, NONE, Receiver, Search, Sender, congestion::AnyController, first_sequence},
     peer::Phase,
     timers::{Deadlines, Timer},
 };
@@ -83,10 +83,7 @@ impl Endpoint {
         let state = &mut self.flows[flow as usize];
         let peer = &self.peers[state.peer as usize];
         let congestion = AnyController::new(&self.config, peer.mtu.into());
-        let receive = Receiver {
-            end: state.expected,
-            ..Receiver::default()
-        };
+        let receive = Receiver::new(state);
         let mut deadlines = Deadlines::new();
         deadlines.set(Timer::Idle, self.now + IDLE);
         if peer.watched && state.channel == 0 {
@@ -94,7 +91,7 @@ impl Endpoint {
         }
         let index = if let Some(index) = self.free_actives.pop() {
             let active = &mut self.actives[index as usize];
-            active.send.restart(state.send_next, congestion);
+            active.send.restart(state.send_next(), congestion);
             (active.flow, active.receive, active.deadlines) = (flow, receive, deadlines);
             (active.ready, active.busy, active.probe) = (false, false, Search::default());
             (active.bulk, active.turn) = (false, 0);
@@ -102,7 +99,7 @@ impl Endpoint {
         } else {
             self.actives.push(Active {
                 flow,
-                send: Sender::new(state.send_next, congestion),
+                send: Sender::new(state.send_next(), congestion),
                 receive,
                 deadlines,
                 last_use: self.now,
@@ -131,11 +128,7 @@ impl Endpoint {
         peer.actives -= 1;
         self.active_peers -= u32::from(peer.actives == 0);
         let active = &mut self.actives[index as usize];
-        if active.send.tail != NONE {
-            self.sources.release(active.send.tail);
-            active.send.tail = NONE;
-        }
-        active.send.shrink();
+        active.send.rest(&mut self.sources);
         active.flow = NONE;
         active.ready = false;
         active.deadlines = Deadlines::new();
@@ -148,11 +141,11 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let quiet = self.now.saturating_sub(active.last_use) >= IDLE;
         let peer = &self.peers[flow.peer as usize];
-        let owes = active.receive.ack_now || active.receive.unacked_packets > 0;
-        let gap = active.receive.has_gap(flow.expected) || active.receive.is_settling(flow);
+        let owes = active.receive.owes_ack() || active.receive.has_unacknowledged();
+        let gap = active.receive.has_gap(flow) || active.receive.is_settling(flow);
         let watched = peer.watched && flow.channel == 0;
         let asks = active.deadlines.is_set(Timer::Persist);
-        if quiet && !is_busy(flow, &active.send) && !owes && !watched && !asks {
+        if quiet && !active.send.is_busy(flow) && !owes && !watched && !asks {
             // Packets beyond a gap must be kept until the gap is filled, however long that takes, and so must an answer
             // that may have to be given again; that needs no timer.
             if !gap {
@@ -194,7 +187,7 @@ impl Endpoint {
         let Some(active) = self.actives.get_mut(state.active as usize) else {
             return;
         };
-        let busy = is_busy(state, &active.send);
+        let busy = active.send.is_busy(state);
         if busy != active.busy {
             active.busy = busy;
             if busy {

@@ -723,7 +723,7 @@ fn returns_are_bounded() {
         delivered += burst.segments();
     }
     assert!(delivered >= 100, "{delivered}");
-    let queued = pair.ends[1].0.actives.iter().map(|active| active.send.queue.len());
+    let queued = pair.ends[1].0.actives.iter().map(|active| active.send.queue_len());
     assert_eq!(queued.max(), Some(64));
     // They are only put off.
     pair.pump();

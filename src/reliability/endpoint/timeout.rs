@@ -2,18 +2,11 @@
 
 use super::Endpoint;
 use crate::{
-    config::Recovery,
     error::PeerError,
     events::event,
     prng::mix,
     reliability::{
-        flow::{
-            Undo,
-            congestion::Controller,
-            mtu::Step,
-            recovery::{BLACK_HOLE, Cause, mark_all_lost, mark_lost, note_burst, note_window},
-            source::NONE,
-        },
+        flow::{BLACK_HOLE, NONE, Step},
         peer::Phase,
         timers::{NEVER, Timer},
     },
@@ -56,7 +49,7 @@ impl Endpoint {
         let now = self.now;
         let due = |endpoint: &mut Self, timer: Timer| endpoint.actives[index as usize].deadlines.take(timer, now);
         if due(self, Timer::Ack) {
-            self.actives[index as usize].receive.ack_now = true;
+            self.actives[index as usize].receive.acknowledge();
             self.mark_ready(index);
         }
         if due(self, Timer::Nack) {
@@ -86,10 +79,7 @@ impl Endpoint {
     /// A gap has outlived the reordering window.
     pub(super) fn ask_for_gap(&mut self, index: u32) {
         let active = &mut self.actives[index as usize];
-        let expected = self.flows[active.flow as usize].expected;
-        if active.receive.has_gap(expected) && active.receive.nacked != Some(expected) {
-            active.receive.nacked = Some(expected);
-            active.receive.nack_now = true;
+        if active.receive.ask_for_gap(&self.flows[active.flow as usize]) {
             self.mark_ready(index);
         }
     }
@@ -118,12 +108,12 @@ impl Endpoint {
         let timeout = self.rto(index);
         let active = &mut self.actives[index as usize];
         let send = &mut active.send;
-        if send.una != self.flows[active.flow as usize].send_next {
+        if !send.is_quiet(&self.flows[active.flow as usize]) {
             return;
         }
-        send.ask_alone = true;
+        send.ask();
         if !active.deadlines.is_set(Timer::Persist) {
-            send.waiting_since = active_now;
+            send.wait_since(active_now);
             active.deadlines.set(Timer::Persist, self.now + timeout);
             self.reschedule(index);
         }
@@ -134,50 +124,26 @@ impl Endpoint {
     fn retransmission_timeout(&mut self, index: u32) -> bool {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        let next = flow.send_next;
-        if active.send.una == next {
+        if active.send.is_quiet(flow) {
             return true;
         }
-        active.send.timeouts = active.send.timeouts.saturating_add(1);
-        let timeouts = active.send.timeouts;
+        let timeouts = active.send.count_timeout();
         if self.give_up(index) {
             return false;
         }
-        if self.actives[index as usize].send.settling {
+        if self.actives[index as usize].send.is_settling() {
             let at = self.now + self.rto(index);
             let active = &mut self.actives[index as usize];
-            active.send.settle_due = true;
+            active.send.repeat_settle();
             active.deadlines.set(Timer::Rto, at);
             self.mark_ready(index);
             return true;
         }
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
-        let send = &mut active.send;
-        if timeouts == 1 {
-            let (at, congestion) = (self.now, send.congestion);
-            send.undo = Some(Undo { at, congestion });
-        }
-        if timeouts == 1 && self.config.recovery == Recovery::SelectiveRepeat {
-            // Tail-loss probe (RFC 8985, 7): the last packet again. Its acknowledgement shows all gaps.
-            let mut last = next.minus(1);
-            while last != send.una && (send.sacked.get(last) || send.lost.get(last)) {
-                last = last.minus(1);
-            }
-            if !send.sacked.get(last) && !send.lost.get(last) {
-                mark_lost(send, last);
-            }
-            send.probe = true;
-            self.stats.probes += 1;
-        } else {
-            let lost = mark_all_lost(send, next);
-            send.congestion.on_timeout();
-            send.recovery_point = next;
-            send.probe = true;
-            self.stats.lost_by_timeout += lost;
-            note_burst(flow, Cause::TimeOut, lost);
-            note_window(send, flow);
-        }
+        active
+            .send
+            .on_timeout(flow, self.now, self.config.recovery, &mut self.stats);
         if timeouts >= 2 {
             self.ask_by_small(index);
         }
@@ -205,17 +171,17 @@ impl Endpoint {
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
-        if active.send.una != flow.send_next {
+        if !active.send.is_quiet(flow) {
             return true;
         }
-        let unanswered = peer.last_heard < active.send.waiting_since;
-        if active.send.queue.is_empty() && !unanswered {
-            self.actives[index as usize].send.timeouts = 0;
+        let unanswered = peer.last_heard < active.send.waiting_since();
+        if !active.send.has_queued() && !unanswered {
+            self.actives[index as usize].send.forget_timeouts();
             return true;
         }
         let active = &mut self.actives[index as usize];
-        active.send.timeouts = active.send.timeouts.saturating_add(1);
-        active.send.ask_alone = true;
+        active.send.count_timeout();
+        active.send.ask();
         if self.give_up(index) {
             return false;
         }
@@ -231,7 +197,7 @@ impl Endpoint {
     fn silence(&self, index: u32) -> (u64, u64) {
         let active = &self.actives[index as usize];
         let p = &self.peers[self.flows[active.flow as usize].peer as usize];
-        let asked_or_heard = p.last_heard.max(active.send.waiting_since);
+        let asked_or_heard = p.last_heard.max(active.send.waiting_since());
         let limit = if p.confirmed { self.times.death } else { self.times.open };
         (self.active_now().saturating_sub(asked_or_heard), limit)
     }
@@ -243,7 +209,7 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let timeout = self.times.rto(flow, &self.peers[flow.peer as usize]);
         // The first repetition is a probe and comes at the plain time-out; only then it backs off.
-        match active.send.timeouts {
+        match active.send.timeouts() {
             0 | 1 => timeout,
             timeouts => self.back_off(index, timeout, timeouts),
         }
@@ -272,10 +238,10 @@ impl Endpoint {
         let peer = self.flows[active.flow as usize].peer;
         let p = &self.peers[peer as usize];
         let (silence, limit) = self.silence(index);
-        if active.send.timeouts <= self.config.retry_limit || silence < limit {
+        if active.send.timeouts() <= self.config.retry_limit || silence < limit {
             return false;
         }
-        let resends = active.send.timeouts.into();
+        let resends = active.send.timeouts().into();
         let error = if p.phase == Phase::Goodbye {
             // It may have gone as soon as it had our goodbye; all data was acknowledged before.
             PeerError::Closed

@@ -27,7 +27,7 @@ use self::{
 use super::{
     Burst, Event, Limits, LostMessages, Origin, Outgoing, Payload, Sink, Target, Verdict,
     credit::{INITIAL_CREDIT, cost_of},
-    flow::source::{SourceId, Sources},
+    flow::{SourceId, Sources},
 };
 use crate::{
     config::{Config, ConfigError},

@@ -12,7 +12,7 @@ use crate::{
         Burst, Limits, MESSAGE_COST, Outgoing, Payload, Target,
         burst::INLINE,
         credit::INITIAL_CREDIT,
-        flow::source::{Freed, SourceId, Sources, Whole},
+        flow::{Freed, SourceId, Sources, Whole},
     },
     wire::{BASE_LEN, Base, Builder, Credit, Flags, Fragment, Kind, Placement, Seq, Token},
 };

@@ -133,8 +133,8 @@ fn next_base(pair: &Pair) -> Base {
         source: 0,
         destination: 1,
         session: token_of(0, pair.ends[1].0.peers[0].local_secret),
-        sequence: flow.send_next,
-        acknowledgement: flow.expected,
+        sequence: flow.send_next(),
+        acknowledgement: flow.expected(),
         rail: 0,
         message: Seq(5),
     }

@@ -5,12 +5,7 @@ use core::time::Duration;
 use super::*;
 use crate::{
     Recovery, WindowMode,
-    reliability::{
-        Target,
-        burst::INLINE,
-        flow::{recovery::mark_lost, source::NONE},
-        peer::Phase,
-    },
+    reliability::{Target, burst::INLINE, flow::NONE, peer::Phase},
     wire::Record,
 };
 
@@ -100,7 +95,7 @@ fn send_as_through_the_queue(
     let flow = endpoint.find_flow(peer.0, channel);
     let is_own = |index: &u32| {
         let active = &endpoint.actives[*index as usize];
-        Some(active.flow) == flow && !active.send.ask_alone
+        Some(active.flow) == flow && !active.send.asks_alone()
     };
     if !endpoint.ready.iter().all(is_own) || !endpoint.bulk.is_empty() || !endpoint.control.is_empty() {
         pair.transmit();
@@ -517,25 +512,19 @@ fn what_is_in_the_way_out_of_the_queue_is_seen() {
     type Change = fn(&mut Endpoint, usize);
     let changes: [(Change, bool); 24] = [
         (|_, _| {}, true),
-        (|e, i| e.actives[i].receive.nack_now = true, false),
-        (|e, i| e.actives[i].receive.tell_credit = true, false),
-        (|e, i| e.actives[i].receive.ack_now = true, true),
+        (|e, i| e.actives[i].receive.set_asks(), false),
+        (|e, i| e.actives[i].receive.announce_credit(), false),
+        (|e, i| e.actives[i].receive.acknowledge(), true),
         (
             |e, i| {
-                e.actives[i].receive.end = e.flows[0].expected.plus(2);
-                e.actives[i].receive.ack_now = true;
+                e.actives[i].receive.note_gap(e.flows[0].expected().plus(1));
+                e.actives[i].receive.acknowledge();
             },
             false,
         ),
         (|e, i| _ = e.actives[i].probe.start(1_472, 9_000), false),
-        (
-            |e, i| {
-                let una = e.actives[i].send.una;
-                mark_lost(&mut e.actives[i].send, una);
-            },
-            false,
-        ),
-        (|e, i| e.actives[i].send.waiting = true, false),
+        (|e, i| e.actives[i].send.lose_first(), false),
+        (|e, i| e.actives[i].send.set_waiting(), false),
         (|e, _| e.peers[0].confirmed = false, false),
         (|e, _| e.peers[0].wants_checksums = true, false),
         (|e, _| e.config.window_packets = 3, true),
@@ -546,24 +535,30 @@ fn what_is_in_the_way_out_of_the_queue_is_seen() {
         (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued, true),
         (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued - 1, false),
         (
-            |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + 2 * RECORD,
+            |e, i| e.peers[0].window = e.actives[i].send.in_flight().0 + 2 * RECORD,
             true,
         ),
         (
-            |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + 2 * RECORD - 1,
+            |e, i| e.peers[0].window = e.actives[i].send.in_flight().0 + 2 * RECORD - 1,
             true,
         ),
         (
-            |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + RECORD,
+            |e, i| e.peers[0].window = e.actives[i].send.in_flight().0 + RECORD,
             true,
         ),
         (
-            |e, i| e.peers[0].window = e.actives[i].send.bytes_in_flight + RECORD - 1,
+            |e, i| e.peers[0].window = e.actives[i].send.in_flight().0 + RECORD - 1,
             false,
         ),
-        (|e, i| (e.peers[0].window, e.actives[i].send.probe) = (0, true), true),
-        (|e, i| e.actives[i].send.timeouts = 2, false),
-        (|e, i| e.actives[i].send.want_ack = true, true),
+        (
+            |e, i| {
+                e.peers[0].window = 0;
+                e.actives[i].send.set_probe();
+            },
+            true,
+        ),
+        (|e, i| e.actives[i].send.set_timeouts(2), false),
+        (|e, i| e.actives[i].send.set_want_ack(true), true),
     ];
     for (number, (change, short)) in changes.into_iter().enumerate() {
         let (mut endpoint, index) = queued(LEN as usize);
@@ -588,12 +583,15 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
     type Change = fn(&mut Endpoint, usize);
     let changes: [(Change, bool); 22] = [
         (|_, _| {}, true),
-        (|e, i| e.actives[i].receive.nack_now = true, false),
-        (|e, i| e.actives[i].receive.tell_credit = true, false),
-        (|e, i| e.actives[i].receive.ack_now = true, true),
-        (|e, i| e.actives[i].receive.end = e.flows[0].expected.plus(2), false),
+        (|e, i| e.actives[i].receive.set_asks(), false),
+        (|e, i| e.actives[i].receive.announce_credit(), false),
+        (|e, i| e.actives[i].receive.acknowledge(), true),
+        (
+            |e, i| e.actives[i].receive.note_gap(e.flows[0].expected().plus(1)),
+            false,
+        ),
         (|e, i| _ = e.actives[i].probe.start(1_472, 9_000), false),
-        (|e, i| e.actives[i].send.timeouts = 1, false),
+        (|e, i| e.actives[i].send.set_timeouts(1), false),
         (|e, _| e.peers[0].confirmed = false, false),
         (|e, _| e.peers[0].wants_checksums = true, false),
         (|e, _| e.peers[0].phase = Phase::Closing, false),
@@ -603,8 +601,8 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
         (|e, _| e.peers[0].window = 2 * RECORD - 1, true),
         (|e, _| e.config.window_packets = 2, true),
         (|e, _| e.config.window_packets = 1, true),
-        (|e, i| e.actives[i].send.probe = true, true),
-        (|e, i| e.actives[i].send.want_ack = true, true),
+        (|e, i| e.actives[i].send.set_probe(), true),
+        (|e, i| e.actives[i].send.set_want_ack(true), true),
         (|e, _| queue_one(e, 0), false),
         (|e, _| e.config.max_payload = LEN as u16 - 1, false),
         // This side did not run for a while, …
@@ -614,7 +612,7 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
     ];
     for (number, (change, past)) in changes.into_iter().enumerate() {
         let (mut pair, to_b, _) = quiet();
-        pair.ends[0].0.actives[0].send.want_ack = false;
+        pair.ends[0].0.actives[0].send.set_want_ack(false);
         change(&mut pair.ends[0].0, 0);
         let message = message(0, 2);
         let sent = send_as_through_the_queue(&mut pair, 0, to_b, 0, &message, &data(2, LEN));

@@ -40,13 +40,13 @@ fn what_is_kept_of_a_peer_is_where_it_is_said_to_be() {
     pair.send(0, to_b, 3, Payload::Copy(b"nearby.."));
     let end = &pair.ends[0].0;
     let send = &end.actives[0].send;
-    let block = end.sources.bytes(send.tail);
+    let block = end.sources.bytes(send.tail());
     assert_eq!(copied, [(block.as_ptr(), 64)]);
     assert!(block[..64].windows(8).any(|bytes| bytes == b"nearby.."));
     pair.transmit();
     let (end, (_, datagram, _)) = (&pair.ends[0].0, &pair.wire[0]);
     let send = &end.actives[0].send;
-    let record: *const u8 = (&raw const *send.record(send.una)).cast();
+    let record = send.first_record();
     assert!(
         next.iter().any(|(first, _)| *first == record),
         "the record of what was sent next"

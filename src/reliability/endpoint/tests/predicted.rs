@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     PeerError,
-    reliability::{endpoint::demux::Arrival, flow::recovery::mark_lost, peer::Phase, timers::Timer},
+    reliability::{endpoint::demux::Arrival, peer::Phase, timers::Timer},
 };
 
 /// Takes in a datagram as if nothing could be predicted. Gives whether it was as predicted.
@@ -146,22 +146,9 @@ fn what_is_not_as_predicted_is_seen() {
         (|e, _| e.peers[0].blocked = true, false),
         (|e, _| e.peers[0].cost_received = e.peers[0].limit_told, false),
         (|e, _| queue_one(e, 1), false),
-        (|e, _| e.actives[0].send.timeouts = 3, false),
-        (
-            |e, _| {
-                let una = e.actives[0].send.una;
-                mark_lost(&mut e.actives[0].send, una);
-            },
-            false,
-        ),
-        (
-            |e, _| {
-                let send = &mut e.actives[0].send;
-                send.sacked.set(send.una);
-                send.sacked_count = 1;
-            },
-            false,
-        ),
+        (|e, _| e.actives[0].send.set_timeouts(3), false),
+        (|e, _| e.actives[0].send.lose_first(), false),
+        (|e, _| e.actives[0].send.sack_first(), false),
         (|e, _| e.actives[0].deadlines.set(Timer::Reorder, u64::MAX / 2), true),
         // A session of another time; …
         (
@@ -170,12 +157,14 @@ fn what_is_not_as_predicted_is_seen() {
         ),
         // … an acknowledgement of what had been acknowledged before the last one; …
         (
-            |e, bytes| bytes[28..32].copy_from_slice(&e.actives[0].send.una.minus(1).0.to_be_bytes()),
+            |e, bytes| {
+                bytes[28..32].copy_from_slice(&e.actives[0].send.first_unacknowledged().minus(1).0.to_be_bytes())
+            },
             false,
         ),
         // … of nothing new; …
         (
-            |e, bytes| bytes[28..32].copy_from_slice(&e.actives[0].send.una.0.to_be_bytes()),
+            |e, bytes| bytes[28..32].copy_from_slice(&e.actives[0].send.first_unacknowledged().0.to_be_bytes()),
             true,
         ),
         // … and no time.

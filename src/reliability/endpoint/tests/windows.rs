@@ -1,7 +1,7 @@
 //! How peers share the receive buffer.
 
 use super::*;
-use crate::reliability::flow::window::window_of;
+use crate::reliability::flow::window_of;
 
 const CHANNELS: u32 = 255;
 const BUFFER: u32 = LIMITS.receive_buffer as u32 / 2;

@@ -1,75 +1,86 @@
-//! A flow is settled so that what is in flight can be cut anew: the numbers of packets that have not arrived become
-//! void, and their content goes back into the queue (`docs/design/wire.md`).
+//! What is in flight is cut anew: its numbers become void, and its content goes back into the queue
+//! (`docs/design/wire.md`).
 
-use alloc::{boxed::Box, collections::VecDeque};
+use alloc::collections::VecDeque;
 
 use super::{
-    Flow, Form, Queued, Receiver, Sender, Settlement,
-    source::{SourceId, Sources, Whole, charge},
+    super::{
+        packet::{Form, Queued},
+        resident::Flow,
+        source::{SourceId, Sources, Whole, charge},
+    },
+    Sender,
 };
 use crate::{
-    config::MAX_WINDOW_PACKETS,
     reliability::credit::MESSAGE_COST,
-    wire::{MAX_SACK_WORDS, Records, Seq},
+    wire::{Records, Seq},
 };
 
-impl Receiver {
-    /// Which packets beyond the next `expected` one have arrived: words of a bitmap, and how many of them are in use.
-    pub(in crate::reliability) fn bitmap(&self, expected: Seq) -> ([u64; MAX_SACK_WORDS], usize) {
-        let mut words = [0; MAX_SACK_WORDS];
-        let first = expected.plus(1);
-        let count = self.end.distance(first).div_ceil(64).clamp(1, MAX_SACK_WORDS as u32) as usize;
-        for (n, word) in words[..count].iter_mut().enumerate() {
-            *word = self.arrived.word_at(first.plus(64 * n as u32));
-        }
-        // The last word of the ring may include bits of other sequence numbers, beyond the end.
-        let beyond = self.end.distance(first.plus(64 * (count as u32 - 1)));
-        if beyond < 64 {
-            words[count - 1] &= (1 << beyond) - 1;
-        }
-        (words, count)
-    }
-
-    /// Declares void what has not arrived before `until`, unless the same request has done that. `false`: no correct
-    /// peer asks for that now.
-    pub(in crate::reliability) fn settle(&mut self, flow: &mut Flow, number: Seq, until: Seq) -> bool {
-        if self.settlement.as_ref().is_some_and(|done| done.number == number) {
-            return true;
-        }
-        if until.distance(flow.expected) > MAX_WINDOW_PACKETS.into() || self.end.after(until) {
-            return false;
-        }
-        let bitmap = if self.has_gap(flow.expected) {
-            self.bitmap(flow.expected)
-        } else {
-            ([0; MAX_SACK_WORDS], 0)
-        };
-        self.settlement = Some(Box::new(Settlement {
-            number,
-            until,
-            expected: flow.expected,
-            bitmap,
-        }));
-        let mut seq = flow.expected;
-        while seq.before(until) {
-            self.arrived.clear(seq);
-            self.doubted.clear(seq);
-            seq = seq.plus(1);
-        }
-        (flow.expected, self.end) = (until, until);
-        (self.nacked, self.tell_gap) = (None, None);
-        true
-    }
-
-    /// The peer may not have the answer to its last request yet.
-    pub(in crate::reliability) fn is_settling(&self, flow: &Flow) -> bool {
-        self.settlement.as_ref().is_some_and(|done| done.until == flow.expected)
-    }
-}
-
 impl Sender {
+    // ---- the request
+
+    /// The peer is asked to declare void what is in flight: nothing else goes, and acknowledgements do not count.
+    #[inline]
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling
+    }
+
+    /// A packet without content goes before everything else.
+    #[inline]
+    pub(crate) fn owes_beside(&self) -> bool {
+        self.settle_due || self.ask_beside
+    }
+
+    /// Asks for an acknowledgement by an empty packet before anything else goes.
+    pub(crate) fn ask_before_all(&mut self) {
+        self.ask_beside = true;
+    }
+
+    /// That packet goes now.
+    pub(crate) fn ask_now(&mut self) {
+        (self.ask_beside, self.ask_alone) = (false, true);
+    }
+
+    /// Begins to ask the peer to declare void what is in flight.
+    pub(crate) fn begin_settling(&mut self, now: u64) {
+        // Another number than those before, be they as old as they may.
+        let by_clock = Seq((now >> 20) as u32);
+        self.settlement = if by_clock.after(self.settlement) {
+            by_clock
+        } else {
+            self.settlement.plus(1)
+        };
+        (self.settling, self.settle_due) = (true, true);
+        // No fast path takes in an acknowledgement, or sends.
+        (self.waiting, self.timeouts) = (true, self.timeouts.max(1));
+        self.undo = None;
+    }
+
+    /// Asks again.
+    pub(crate) fn repeat_settle(&mut self) {
+        self.settle_due = true;
+    }
+
+    /// The number of the request that goes now, if one is to go.
+    pub(crate) fn take_settle(&mut self) -> Option<Seq> {
+        let is_due = core::mem::take(&mut self.settle_due);
+        is_due.then_some(self.settlement)
+    }
+
+    /// This request is waited for.
+    pub(crate) fn awaits_settled(&self, number: Seq) -> bool {
+        self.settling && number == self.settlement
+    }
+
+    /// It is answered.
+    pub(crate) fn end_settling(&mut self) {
+        (self.settling, self.settle_due) = (false, false);
+    }
+
+    // ---- what was in flight
+
     /// A packet in flight has more than `most` bytes of content.
-    pub(in crate::reliability) fn exceeds(&self, flow: &Flow, most: usize) -> bool {
+    pub(crate) fn exceeds(&self, flow: &Flow, most: usize) -> bool {
         let mut seq = self.una;
         while let Some(open) = self.sacked.first_clear(seq, flow.send_next) {
             if usize::from(self.record(open).len) > most {
@@ -82,7 +93,7 @@ impl Sender {
 
     /// The peer has declared void all numbers in flight: what it has not acknowledged goes back to the front of the
     /// queue, in pieces that fit `room` bytes beside the fixed part of a header. It takes no more credit.
-    pub(in crate::reliability) fn requeue(&mut self, flow: &Flow, sources: &mut Sources, room: usize) {
+    pub(crate) fn requeue(&mut self, flow: &Flow, sources: &mut Sources, room: usize) {
         let next = flow.send_next;
         let returns = self
             .queue
@@ -128,7 +139,7 @@ impl Sender {
     }
 
     /// Makes messages of their own of the queued records that do not fit `room` bytes, so that they can be cut.
-    pub(in crate::reliability) fn cut_queue(&mut self, sources: &mut Sources, room: usize) {
+    pub(crate) fn cut_queue(&mut self, sources: &mut Sources, room: usize) {
         let mut place = 0;
         while let Some(&queued) = self.queue.get(place) {
             let found = match queued.form {

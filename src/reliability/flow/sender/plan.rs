@@ -1,12 +1,16 @@
 //! Chooses the next packet of a flow and its form. Changes nothing but the queue.
 
 use super::{
-    Flow, Form, Queued, Record, Sender,
-    source::{SourceId, Sources},
+    super::{
+        packet::{Form, Queued, Record},
+        resident::Flow,
+        source::{SourceId, Sources},
+    },
+    Sender,
 };
 use crate::{
     config::{Config, MAX_WINDOW_PACKETS},
-    reliability::{credit::MESSAGE_COST, peer::Peer},
+    reliability::{Limits, credit::MESSAGE_COST, peer::Peer},
     stats::Stats,
     wire::{self, Builder, Fragment, Open, Placement, Records, Seq, Timestamp},
 };
@@ -15,23 +19,23 @@ use crate::{
 const PLACEMENT_LEN: usize = 16;
 
 /// The next packet of a flow.
-pub(in crate::reliability) struct Plan {
-    pub(in crate::reliability) seq: Seq,
-    pub(in crate::reliability) record: Record,
+pub(super) struct Plan {
+    pub(super) seq: Seq,
+    pub(super) record: Record,
     /// Bytes of payload on the wire.
-    pub(in crate::reliability) payload: usize,
-    pub(in crate::reliability) header: usize,
-    pub(in crate::reliability) resend: bool,
+    pub(super) payload: usize,
+    pub(super) header: usize,
+    pub(super) resend: bool,
     /// Messages in it.
-    pub(in crate::reliability) messages: u32,
+    pub(super) messages: u32,
     /// Its cost, in bytes of the credit.
-    pub(in crate::reliability) cost: u64,
+    pub(super) cost: u64,
 }
 
 impl Plan {
     /// Bytes of the datagram.
     #[inline(always)]
-    pub(in crate::reliability) fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.header + self.payload
     }
 }
@@ -39,6 +43,7 @@ impl Plan {
 /// One flow while a burst of its packets is written: the values common to all of them, and the state that they change.
 pub(in crate::reliability) struct Lane<'a> {
     pub(in crate::reliability) config: &'a Config,
+    pub(in crate::reliability) limits: &'a Limits,
     pub(in crate::reliability) now: u64,
     pub(in crate::reliability) stamp: Option<Timestamp>,
     pub(in crate::reliability) checksum: bool,
@@ -59,6 +64,18 @@ pub(in crate::reliability) struct Lane<'a> {
 }
 
 impl Lane<'_> {
+    /// Nothing is in flight.
+    #[inline(always)]
+    pub(in crate::reliability) fn is_quiet(&self) -> bool {
+        self.send.is_quiet(self.flow)
+    }
+
+    /// There is more to send for the first time.
+    #[inline(always)]
+    pub(in crate::reliability) fn has_queued(&self) -> bool {
+        self.send.has_queued()
+    }
+
     /// The windows have room for another packet of `len` bytes.
     #[inline(always)]
     fn in_window(&self, len: usize) -> bool {
@@ -67,7 +84,7 @@ impl Lane<'_> {
 
     /// The windows allow no other packet like the last one: sending on needs its acknowledgement.
     #[inline(always)]
-    pub(in crate::reliability) fn exhausted(&self, len: usize) -> bool {
+    pub(super) fn exhausted(&self, len: usize) -> bool {
         let send = &*self.send;
         !self.in_window(len)
             || send.waiting
@@ -80,7 +97,7 @@ impl Lane<'_> {
 
     /// The packet that the flow may send now, if any: lost packets first, then the queue.
     #[inline(always)]
-    pub(in crate::reliability) fn next_packet(&self) -> Option<Plan> {
+    pub(super) fn next_packet(&self) -> Option<Plan> {
         let plan = if self.send.lost_count > 0 {
             let seq = self.first_lost()?;
             let (payload, extra) = self.sizes(seq);
@@ -104,7 +121,7 @@ impl Lane<'_> {
     /// for a packet that is shorter than the others (`size`), or when a packet has been passed. `room`: two more
     /// datagrams fit. `true`: another packet goes next.
     #[inline(always)]
-    pub(in crate::reliability) fn changes_order(&mut self, plan: &Plan, size: usize, room: bool) -> bool {
+    pub(super) fn changes_order(&mut self, plan: &Plan, size: usize, room: bool) -> bool {
         if self.passed > 0 && self.passes(plan, size, room) {
             return false;
         }
@@ -117,7 +134,7 @@ impl Lane<'_> {
 
     /// Sends the packets that were passed, if any, next, and lets none be passed for the rest of this burst.
     #[inline(always)]
-    pub(in crate::reliability) fn restores_order(&mut self) -> bool {
+    pub(super) fn restores_order(&mut self) -> bool {
         let passed = self.passed > 0;
         self.settled |= passed;
         self.passed = 0;
@@ -266,7 +283,7 @@ impl Lane<'_> {
 
     /// Writes the optional parts of a packet's header.
     #[inline(always)]
-    pub(in crate::reliability) fn describe(&self, header: &mut Builder<'_>, record: &Record) {
+    pub(super) fn describe(&self, header: &mut Builder<'_>, record: &Record) {
         match record.form {
             Form::Whole => {
                 let whole = self.sources.whole(record.source);
@@ -377,7 +394,7 @@ fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> Option<Split
 
 /// The packet is sent for the first time: the queue moves on at `place`, and the packet refers to its source.
 #[inline(always)]
-pub(in crate::reliability) fn take_from_queue(send: &mut Sender, place: usize, plan: &Plan, sources: &mut Sources) {
+pub(super) fn take_from_queue(send: &mut Sender, place: usize, plan: &Plan, sources: &mut Sources) {
     let len = u32::from(plan.record.len);
     send.queued_bytes = send.queued_bytes.saturating_sub(len);
     let Some(queued) = send.queue.get_mut(place) else {

@@ -1,24 +1,90 @@
 //! Writes the packets of a flow.
 
 use super::{
-    Form, Record,
+    super::{
+        packet::{Form, Record},
+        source::{NONE, SourceId},
+    },
     plan::{Lane, Plan, take_from_queue},
-    source::{NONE, SourceId},
 };
 use crate::{
     config::WindowMode,
     reliability::{
-        burst::{Burst, INLINE},
+        burst::{Burst, INLINE, MAX_SEGMENTS},
         extensions::finish_extensions,
     },
     span::Span,
     wire::{Base, Builder, Flags, Kind, checksum::Crc32c},
 };
 
+/// How far a burst has been filled.
+pub(in crate::reliability) struct Filled {
+    /// There may be more to send.
+    pub(in crate::reliability) more: bool,
+    /// The next packet is too large for its path, and whether it has been sent before.
+    pub(in crate::reliability) too_large: Option<bool>,
+}
+
 impl Lane<'_> {
+    /// Fills `burst` with resends and new data, as much as fits one burst of equal segments. Returns whether there may
+    /// be more, and whether the next packet is too large for its path.
+    #[inline]
+    pub(in crate::reliability) fn fill(&mut self, burst: &mut Burst) -> Filled {
+        let most = self.limits.max_segments.clamp(1, MAX_SEGMENTS);
+        let max_batch = self.limits.max_batch;
+        let mut filled = Filled {
+            more: true,
+            too_large: None,
+        };
+        while burst.segments() < most {
+            let Some(plan) = self.next_packet() else {
+                if self.restores_order() {
+                    continue;
+                }
+                filled.more = false;
+                break;
+            };
+            let size = plan.size();
+            let common = if burst.is_empty() {
+                self.peer.mtu.into()
+            } else {
+                burst.segment_size()
+            };
+            if size < common || self.passed > 0 {
+                let room = burst.segments() + 1 < most && burst.len() + 2 * common <= max_batch;
+                if self.changes_order(&plan, common, room) {
+                    continue;
+                }
+            }
+            let oversize = size > usize::from(self.peer.mtu);
+            if oversize && self.peer.settles() && self.peer.confirmed {
+                filled.too_large = Some(plan.resend);
+                break;
+            }
+            if burst.segments() > 0 {
+                if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
+                    break;
+                }
+            } else if oversize {
+                burst.allow_fragmentation();
+            }
+            let last = size < burst.segment_size();
+            self.write(&plan, burst);
+            if last || oversize {
+                break;
+            }
+            // Most messages are alone.
+            if self.send.queue.is_empty() && self.send.lost_count == 0 {
+                filled.more = false;
+                break;
+            }
+        }
+        filled
+    }
+
     /// Writes one data packet and notes that it is in flight.
     #[inline(always)]
-    pub(in crate::reliability) fn write(&mut self, plan: &Plan, burst: &mut Burst) {
+    fn write(&mut self, plan: &Plan, burst: &mut Burst) {
         self.launch(plan);
         let record = &plan.record;
         let ask = self.send.want_ack
