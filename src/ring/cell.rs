@@ -4,7 +4,7 @@
 )]
 //! Memory that is written by one side and read by the other.
 
-use core::cell::UnsafeCell;
+use core::{cell::UnsafeCell, mem::MaybeUninit};
 
 pub(super) struct Cell<T>(UnsafeCell<T>);
 
@@ -19,8 +19,17 @@ impl<T: Copy> Cell<T> {
     /// Nothing in this process writes to it meanwhile.
     #[inline(always)]
     pub(super) unsafe fn read(&self) -> T {
-        // SAFETY: the caller's contract.
-        unsafe { self.0.get().read_volatile() }
+        const { assert!(size_of::<T>() % 4 == 0 && align_of::<T>() == 4, "words without gaps") };
+        let mut copy = MaybeUninit::<T>::uninit();
+        let (from, to) = (self.0.get().cast::<u32>(), copy.as_mut_ptr().cast::<u32>());
+        // (As a whole the compiler would copy it byte by byte.)
+        for word in 0..size_of::<T>() / 4 {
+            // SAFETY: the word is one of the value, which nothing in this process writes meanwhile.
+            unsafe { to.add(word).write(from.add(word).read_volatile()) };
+        }
+        // SAFETY: all words have been written, with a value of `T`, or whatever another process has made of it: `T` is
+        // plain numbers.
+        unsafe { copy.assume_init() }
     }
 
     /// Lets `fill` write the value in place.

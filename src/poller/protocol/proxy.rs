@@ -622,10 +622,8 @@ impl PacketLayer for ProxyEndpoint {
     fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
         let Some(piece) = self.queue.pop_front() else {
-            // A caller may wait for this memory.
-            if !self.current.is_empty() {
-                self.current = Bytes::new();
-            }
+            // A caller may wait for this memory, even if it is empty.
+            self.current = Bytes::new();
             return false;
         };
         burst.begin(LINK);

@@ -58,7 +58,7 @@ impl Endpoint {
     }
 
     /// Releases everything before `ack`.
-    #[inline]
+    #[inline(never)]
     pub(super) fn release_up_to(&mut self, index: u32, ack: Seq) -> Released {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];

@@ -142,7 +142,7 @@ impl Sender {
     }
 
     /// Releases everything before `ack`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(
         &mut self,
         flow: &Flow,
