@@ -116,7 +116,7 @@ impl Endpoint {
         let Some(queued) = send.queue.front().filter(|_| send.queue.len() == 1) else {
             return false;
         };
-        let owes = receive.nack_now || receive.tell_credit || receive.has_gap(flow.expected);
+        let owes = receive.nack_now || receive.tell_credit || receive.tell_settled || receive.has_gap(flow.expected);
         let waits = send.lost_count > 0 || send.waiting || active.probe.is_due();
         let most = u32::from(config.window_packets.min(MAX_WINDOW_PACKETS));
         let plain = matches!(queued.form, Form::Single | Form::Bundle) && p.confirmed && !p.checksums(config);
@@ -169,7 +169,7 @@ fn is_usual(config: &Config, peer: &Peer, flow: &Flow, active: &Active) -> bool 
         send, receive, probe, ..
     } = active;
     let waits = !send.queue.is_empty() || send.timeouts > 0 || probe.is_due();
-    let owes = receive.nack_now || receive.tell_credit || receive.has_gap(flow.expected);
+    let owes = receive.nack_now || receive.tell_credit || receive.tell_settled || receive.has_gap(flow.expected);
     !waits && !owes && peer.confirmed && peer.is_open() && !peer.checksums(config)
 }
 

@@ -126,7 +126,8 @@ impl Endpoint {
         }
         let waits = self.bulk.front() != Some(&index);
         let active = &self.actives[index as usize];
-        let owes = active.receive.ack_now || active.receive.nack_now || active.receive.tell_credit;
+        let receive = &active.receive;
+        let owes = receive.ack_now || receive.nack_now || receive.tell_credit || receive.tell_settled;
         if !waits || !owes {
             return false;
         }

@@ -164,8 +164,7 @@ impl Endpoint {
             return Err(DropReason::BeyondWindow);
         }
         active.deadlines.stop(Timer::Nack);
-        // With news of the credit behind it.
-        (active.receive.tell_settled, active.receive.tell_credit) = (true, true);
+        active.receive.tell_settled = true;
         self.mark_ready(index);
         Ok(())
     }
