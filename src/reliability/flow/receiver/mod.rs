@@ -92,10 +92,10 @@ impl Receiver {
         self.ack_now
     }
 
-    /// Something is due that only a packet of its own can carry: a request, or credit.
+    /// Something is due that only a packet of its own can carry: a request, credit, or the answer to a settle.
     #[inline]
     pub(crate) fn owes_more(&self) -> bool {
-        self.nack_now || self.tell_credit
+        self.nack_now || self.tell_credit || self.tell_settled
     }
 
     /// The gap has been asked for.

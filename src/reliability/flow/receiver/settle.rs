@@ -64,9 +64,9 @@ impl Receiver {
         self.tell_settled
     }
 
-    /// Answers the last request, with news of the credit behind it.
+    /// Answers the last request.
     pub(crate) fn answer_settle(&mut self) {
-        (self.tell_settled, self.tell_credit) = (true, true);
+        self.tell_settled = true;
     }
 
     /// The answer that is to be given now.
