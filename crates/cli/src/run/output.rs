@@ -12,7 +12,7 @@ use std::{
 use super::pipes::{Interest, Queue, Raw, Ready};
 
 /// How long a line is held back that another rank has written before.
-const HOLD: Duration = Duration::from_millis(500);
+const HOLD: Duration = Duration::from_secs(2);
 /// How many different lines are remembered, and the longest of them in bytes: errors are at the beginning, and short.
 const REMEMBERED: usize = 256;
 const LONGEST: usize = 4 << 10;
