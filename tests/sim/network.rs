@@ -193,7 +193,8 @@ fn hosts_that_share_a_medium_collide() {
     };
     let outcome = converge(&simulation, 20_000);
     let stats = outcome.network;
-    assert!(stats.collisions > 10 && stats.given_up == 0, "{stats:?}");
+    // A frame is given up after sixteen collisions (IEEE 802.3), which is rare.
+    assert!(stats.collisions > 10 && stats.given_up * 100 < stats.sent, "{stats:?}");
     let again = converge(&simulation, 20_000);
     assert_eq!(again, outcome);
     simulation.seed = 6;

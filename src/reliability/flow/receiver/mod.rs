@@ -4,12 +4,23 @@ mod settle;
 
 use alloc::boxed::Box;
 
-use self::settle::Settlement;
 use super::{bits::Bits, packet::DUPLICATE_THRESHOLD, resident::Flow};
 use crate::{
     config::Config,
     wire::{Flags, MAX_SACK_WORDS, Seq, Timestamp},
 };
+
+/// The answer to a request to settle. It is kept, because it may have to be given again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Settlement {
+    /// Number of the request.
+    pub(crate) number: Seq,
+    /// Numbers before this are void.
+    until: Seq,
+    /// What had arrived before: the next number expected, and the bitmap of those beyond.
+    pub(crate) expected: Seq,
+    pub(crate) bitmap: ([u64; MAX_SACK_WORDS], usize),
+}
 
 /// The receiving half.
 #[derive(Debug, Default)]

@@ -3,23 +3,11 @@
 
 use alloc::boxed::Box;
 
-use super::{super::resident::Flow, Receiver};
+use super::{super::resident::Flow, Receiver, Settlement};
 use crate::{
     config::MAX_WINDOW_PACKETS,
     wire::{MAX_SACK_WORDS, Seq},
 };
-
-/// The answer to a request to settle. It is kept, because it may have to be given again.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Settlement {
-    /// Number of the request.
-    pub(crate) number: Seq,
-    /// Numbers before this are void.
-    until: Seq,
-    /// What had arrived before: the next number expected, and the bitmap of those beyond.
-    pub(crate) expected: Seq,
-    pub(crate) bitmap: ([u64; MAX_SACK_WORDS], usize),
-}
 
 impl Receiver {
     /// Declares void what has not arrived before `until`, unless the same request has done that. `false`: no correct
