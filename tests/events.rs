@@ -161,7 +161,7 @@ fn a_session_opens_is_closed_and_begins_again() {
             pair.send(1, 1_000);
         }
         pair.run(SECOND, never);
-        let session = "hikyaku::reliability::session: session";
+        let session = "hikyaku::reliability::endpoint::session: session";
         assert_eq!(
             lines.take("session "),
             [
@@ -198,7 +198,7 @@ fn a_peer_that_goes_away_is_lost() {
         pair.run(10 * SECOND, |_, _| true);
         let lost = lines.take("WARN");
         let [lost] = &lost[..] else { panic!("{lost:#?}") };
-        let begin = "WARN hikyaku::reliability::session: session lost processor=0 peer=0 address=192.0.2.2:1000 session=1 \
+        let begin = "WARN hikyaku::reliability::endpoint::session: session lost processor=0 peer=0 address=192.0.2.2:1000 session=1 \
                      error=no answer to ";
         assert!(lost.starts_with(begin), "{lost}");
     });
@@ -211,20 +211,20 @@ fn the_path_mtu_is_told_when_it_is_found_and_when_it_is_lost() {
         pair.send(0, 1_000);
         pair.run(SECOND, never);
         let end = "processor=0 peer=0 address=192.0.2.2:1000";
-        let timeout = "hikyaku::reliability::timeout:";
+        let timeout = "hikyaku::reliability::endpoint::timeout:";
         assert_eq!(
             lines.take("processor=0 peer=0 address=192.0.2.2:1000 bytes"),
             [format!("INFO {timeout} path MTU found {end} bytes=8972")]
         );
         let small = |_: usize, datagram: &[u8]| datagram.len() > 1_472;
         pair.send(0, 100_000);
-        pair.run(Duration::from_millis(100), small);
-        pair.run(SECOND, never);
+        pair.run(2 * SECOND, small);
+        let settle = "hikyaku::reliability::endpoint::settle:";
         assert_eq!(
             lines.take("MTU"),
             [
-                format!("INFO {timeout} nothing is acknowledged: path MTU taken back {end} before=8972 bytes=1472"),
-                format!("INFO {timeout} path MTU found {end} bytes=8972"),
+                format!("INFO {settle} large datagrams are lost: path MTU taken back {end} before=8972 bytes=1200"),
+                format!("INFO {timeout} path MTU found {end} bytes=1472"),
             ]
         );
     });
@@ -248,7 +248,7 @@ fn a_burst_of_losses_is_one_event() {
         let bursts = lines.take("retransmission burst");
         assert_eq!(bursts.len(), 1, "{bursts:#?}");
         assert!(stats.resends >= 5, "{stats}");
-        let begin = "DEBUG hikyaku::reliability::recovery: retransmission burst peer=0 channel=0 cause=";
+        let begin = "DEBUG hikyaku::reliability::flow::sender::recovery: retransmission burst peer=0 channel=0 cause=";
         assert!(bursts[0].starts_with(begin), "{bursts:#?}");
 
         // Nothing arrives for 20 ms: time-outs.
@@ -285,7 +285,7 @@ fn windows_that_double_or_halve_are_told() {
             windows.len() > 1 && windows.windows(2).all(|pair| pair[1] >= 2 * pair[0]),
             "{grown:#?}"
         );
-        let begin = "DEBUG hikyaku::reliability::recovery: window changed peer=0 channel=0 before=";
+        let begin = "DEBUG hikyaku::reliability::flow::sender::recovery: window changed peer=0 channel=0 before=";
         assert!(grown[0].starts_with(begin), "{grown:#?}");
         pair.send(0, 200_000);
         pair.run(Duration::from_millis(20), |_, _| true);
@@ -359,7 +359,7 @@ fn a_variable_prints_them_to_standard_error() {
     assert!(success, "{text}");
     for line in [
         "  INFO hikyaku::transport::builder: transport opened processor=1 backend=\"udp\" address=127.0.0.1:",
-        "  INFO hikyaku::reliability::session: session opened processor=1 peer=0 address=127.0.0.1:",
+        "  INFO hikyaku::reliability::endpoint::session: session opened processor=1 peer=0 address=127.0.0.1:",
     ] {
         assert!(text.contains(line), "{text}");
     }
