@@ -766,7 +766,7 @@ fn one_port_to_send_and_one_to_receive() {
 fn a_message_for_nobody_comes_back() {
     let (mut a, to_b, mut b, _) = pair("127.0.0.1:0", &Config::default());
     let receiver = thread::spawn(move || {
-        for number in 0..10 {
+        for number in 0..=10 {
             assert_eq!(&b.receive(Some(LONG)).unwrap()[..], &content(number, 100)[..]);
         }
         b.close(LONG).unwrap();
@@ -794,6 +794,8 @@ fn a_message_for_nobody_comes_back() {
         }
     }
     assert_eq!(back, 10);
+    // The receiver stays until all have come back.
+    a.send(to_b, &content(10, 100)).unwrap();
     a.close(LONG).unwrap();
     receiver.join().unwrap();
 }
