@@ -19,7 +19,7 @@ impl<T: Copy> Cell<T> {
     /// Nothing in this process writes to it meanwhile.
     #[inline(always)]
     pub(super) unsafe fn read(&self) -> T {
-        const { assert!(size_of::<T>() % 4 == 0 && align_of::<T>() == 4, "words without gaps") };
+        const { assert!(size_of::<T>() & 3 == 0 && align_of::<T>() == 4, "words without gaps") };
         let mut copy = MaybeUninit::<T>::uninit();
         let (from, to) = (self.0.get().cast::<u32>(), copy.as_mut_ptr().cast::<u32>());
         // (As a whole the compiler would copy it byte by byte.)
