@@ -101,7 +101,9 @@ resends                0
 lost by order          0
 lost by nack           0
 lost by timeout        0
+spurious timeouts      0
 probes                 0
+flows settled          0
 acks alone             0
 nacks sent             0
 messages bundled       0
