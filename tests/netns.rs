@@ -189,12 +189,13 @@ fn play_exchange() {
         println!("to be shrunk");
         let shrunk: u64 = env::var("NETNS_SHRINK").unwrap().parse().unwrap();
         // The search ends close to it, from below.
-        while !(shrunk - 64..=shrunk).contains(&max_datagram(&transport)) {
+        let close = shrunk - 64..=shrunk;
+        while !close.contains(&max_datagram(&transport)) {
             assert!(netns::now() < deadline, "path MTU: {} bytes", max_datagram(&transport));
             ask(&mut transport, peer, 200_000);
         }
         exchange(&mut transport, peer, &lens, 0);
-        assert_eq!(max_datagram(&transport), shrunk);
+        assert!(close.contains(&max_datagram(&transport)));
     }
     part_from(&mut transport, peer);
     let stats = transport.stats();
