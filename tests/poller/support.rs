@@ -1,15 +1,6 @@
 //! Jobs of several ranks, each a thread and a process of one poller, which is a thread, too.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    net::SocketAddr,
-    path::PathBuf,
-    process,
-    sync::{Arc, Barrier, Mutex, OnceLock},
-    thread,
-    time::Duration,
-};
+use std::{env, path::PathBuf, process, sync::OnceLock, thread};
 
 use hikyaku::{
     Config,
@@ -22,12 +13,10 @@ use hikyaku::{
     transport::Transport,
 };
 
-pub(crate) use self::threads::{THREADS, byte, options, pattern};
+pub(crate) use self::ranks::{THREADS, byte, options, pattern};
 
-/// The same jobs on any backend.
-#[expect(dead_code, reason = "how they start is different here")]
-#[path = "../mpi/support.rs"]
-mod threads;
+#[path = "../support/ranks.rs"]
+mod ranks;
 
 /// The socket of the poller, which ends with the tests. Its port leads nowhere: ranks talk to each other.
 fn poller() -> &'static PathBuf {
@@ -56,13 +45,7 @@ pub(crate) fn job_on<T: Send>(
     options: &Options,
     program: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
-    processes(backend, size, options, |world| {
-        let engine = Arc::clone(world.engine());
-        let result = program(world.clone());
-        world.barrier().unwrap();
-        engine.finalize(Duration::from_secs(2)).unwrap();
-        result
-    })
+    processes(backend, size, options, |world| ranks::finalizing(&world, &program))
 }
 
 /// The same; `program` finalises.
@@ -93,29 +76,10 @@ pub(crate) fn processes_on<T: Send>(
     open: impl Fn(u32) -> (Box<dyn Backend>, Path) + Sync,
     program: impl Fn(Communicator) -> T + Sync,
 ) -> Vec<T> {
-    let said: Mutex<BTreeMap<u32, (SocketAddr, Vec<u8>)>> = Mutex::default();
-    let bound = Barrier::new(size as usize);
-    thread::scope(|scope| {
-        let ranks: Vec<_> = (0..size)
-            .map(|process| {
-                let (said, bound, open, program) = (&said, &bound, &open, &program);
-                scope.spawn(move || {
-                    let (backend, path) = open(process);
-                    let builder = Transport::builder().config(config.clone()).behind_poller(path);
-                    let mut engine = Engine::on(builder, backend, process).unwrap();
-                    let own = (engine.local_addr(), engine.link_address());
-                    said.lock().unwrap().insert(process, own);
-                    bound.wait();
-                    let all = said.lock().unwrap().clone();
-                    for (_, (address, link)) in all.iter().filter(|(other, _)| **other != process) {
-                        engine.introduce(*address, link).unwrap();
-                    }
-                    let addresses: Vec<SocketAddr> = all.values().map(|(address, _)| *address).collect();
-                    let engine: Arc<Engine> = engine.connect(&addresses, options.clone()).unwrap();
-                    program(Communicator::world(&engine))
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
+    let open = |process| {
+        let (backend, path) = open(process);
+        let builder = Transport::builder().config(config.clone()).behind_poller(path);
+        Engine::on(builder, backend, process).unwrap()
+    };
+    ranks::run(size, options, open, |_, _| {}, program)
 }

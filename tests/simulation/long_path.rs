@@ -49,6 +49,19 @@ fn stream(world: &mut World, bytes: usize) -> (f64, u64) {
     (bytes as f64 / (end - start).as_secs_f64(), resends(world) - before)
 }
 
+/// A stream takes no longer than its windows do, and nearly no packet is sent again.
+fn assert_window_is_used(world: &mut World) {
+    let (rate, resends) = stream(world, 20 * MB);
+    let full = f64::from(WINDOW) / (2e-9 * FAR as f64);
+    assert!(
+        rate > 0.8 * full,
+        "{:.2} MB/s, a window each round trip is {:.2}",
+        rate / 1e6,
+        full / 1e6
+    );
+    assert!(resends < 10, "{resends} packets sent again, though none is lost");
+}
+
 #[test]
 fn window_is_used_where_a_round_trip_takes_longer_than_the_largest_timeout() {
     scenario(
@@ -58,15 +71,7 @@ fn window_is_used_where_a_round_trip_takes_longer_than_the_largest_timeout() {
             let mut world = pair(seed, FAR);
             // Until the window has grown.
             stream(&mut world, 20 * MB);
-            let (rate, resends) = stream(&mut world, 20 * MB);
-            let full = f64::from(WINDOW) / (2e-9 * FAR as f64);
-            assert!(
-                rate > 0.8 * full,
-                "{:.2} MB/s, a window each round trip is {:.2}",
-                rate / 1e6,
-                full / 1e6
-            );
-            assert!(resends < 10, "{resends} packets sent again, though none is lost");
+            assert_window_is_used(&mut world);
         },
     );
 }
@@ -84,15 +89,7 @@ fn path_that_becomes_long_costs_a_few_packets() {
         world.network.usual.delay = FAR;
         let (_, resends) = stream(&mut world, 20 * MB);
         assert!(resends < 60, "{resends} packets sent again, though none is lost");
-        let (rate, resends) = stream(&mut world, 20 * MB);
-        let full = f64::from(WINDOW) / (2e-9 * FAR as f64);
-        assert!(
-            rate > 0.8 * full,
-            "{:.2} MB/s, a window each round trip is {:.2}",
-            rate / 1e6,
-            full / 1e6
-        );
-        assert!(resends < 10, "{resends} packets sent again, though none is lost");
+        assert_window_is_used(&mut world);
     });
 }
 
