@@ -110,7 +110,7 @@ pub fn probe() -> Option<f64> {
                 }
                 times.push((clock::now() - start) as f64 / f64::from(2 * TURNS));
             }
-            pinned.and(median(&times))
+            pinned.and_then(|_| median(&times))
         });
         let (pinned, time) = (answering.join().ok()?, asking.join().ok()?);
         pinned.and(time)
