@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
+use super::within_host;
 use crate::shell::{self, Cmd};
 
 /// A program that takes longer has met a fault.
@@ -21,6 +22,12 @@ pub(super) enum Peer {
     OpenMpiSpinning,
     /// The crate mpi-rs, over TCP.
     MpiRs,
+    /// Open MPI through memory, every message copied in and out.
+    Vader,
+    /// The same, large messages copied once by the kernel.
+    VaderCma,
+    /// MPICH through memory.
+    Mpich,
 }
 
 /// A measurement: an operation of a program, with this many ranks.
@@ -31,6 +38,8 @@ pub(super) struct Case {
     pub(super) sizes: &'static [u32],
     pub(super) turns: usize,
     pub(super) peers: &'static [Peer],
+    /// Through memory, and with loops of its own ([`within_host`]).
+    pub(super) within_host: bool,
 }
 
 impl Peer {
@@ -41,6 +50,9 @@ impl Peer {
             Self::OpenMpi => "Open MPI",
             Self::OpenMpiSpinning => "Open MPI, spinning",
             Self::MpiRs => "mpi-rs",
+            Self::Vader => "vader",
+            Self::VaderCma => "vader, CMA",
+            Self::Mpich => "MPICH",
         }
     }
 
@@ -51,6 +63,9 @@ impl Peer {
             Self::OpenMpi => "openmpi",
             Self::OpenMpiSpinning => "openmpi-spinning",
             Self::MpiRs => "mpi-rs",
+            Self::Vader => "vader",
+            Self::VaderCma => "vader-cma",
+            Self::Mpich => "mpich",
         }
     }
 
@@ -65,7 +80,11 @@ impl Peer {
 
     /// Nanoseconds of each size.
     pub(super) fn measure(self, case: &Case) -> Result<BTreeMap<u32, f64>, String> {
-        let command = self.command(case);
+        let command = if case.within_host {
+            within_host::command(self, case).limit_s(LIMIT_S)
+        } else {
+            self.command(case)
+        };
         let output = command.output().map_err(|error| format!("{command}: {error}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -76,6 +95,9 @@ impl Peer {
             let (size, nanos) = line.split_once(' ')?;
             Some((size.parse().ok()?, nanos.parse().ok()?))
         };
+        if case.within_host && self == Self::Hikyaku {
+            return Ok(within_host::figures(&String::from_utf8_lossy(&output.stdout)));
+        }
         Ok(String::from_utf8_lossy(&output.stdout)
             .lines()
             .filter_map(parse)
@@ -86,7 +108,7 @@ impl Peer {
         let ranks = case.ranks.to_string();
         let command = match self {
             Self::Hikyaku => Cmd::new(&hikyaku()).args(["run", "-n", &ranks, &target("release/examples/osu")]),
-            Self::OpenMpi | Self::OpenMpiSpinning => {
+            Self::OpenMpi | Self::OpenMpiSpinning | Self::Vader | Self::VaderCma | Self::Mpich => {
                 let binding = if case.ranks > 2 { "none" } else { "core" };
                 let slots = if self == Self::OpenMpi {
                     vec!["--oversubscribe".to_owned()]
@@ -154,7 +176,7 @@ fn open_mpi() -> Result<(), String> {
 }
 
 /// Runs a command that prints nothing of interest.
-fn run(command: &Cmd) -> Result<(), String> {
+pub(super) fn run(command: &Cmd) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command}: {error}"))?;
     if output.status.success() {
         return Ok(());
@@ -163,6 +185,6 @@ fn run(command: &Cmd) -> Result<(), String> {
 }
 
 /// Where the program of a path below cargo's target directory is.
-fn target(path: &str) -> String {
+pub(super) fn target(path: &str) -> String {
     shell::target_dir().join(path).display().to_string()
 }

@@ -1,6 +1,6 @@
 //! `bench … --backend shm`: what processes of one host do to each other through memory.
 //!
-//! The loops are those of `xtask/peers/within_host.c`, with which other MPIs are measured: the clock is read before the first
+//! The loops, their counts and their buffers are those of `xtask/peers/within_host.c`, with which other MPIs are measured: the clock is read before the first
 //! operation and after the last, so that it does not count itself. A row is the median over rounds of the means. Rounds
 //! count apart by how far the cores were from each other ([`cache_line`]).
 
