@@ -33,6 +33,8 @@ pub(crate) use flow::Sources;
 pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};
 pub use memory::MemoryLayer;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub(crate) use memory::Obstacle;
 
 pub use crate::id::{PeerId, SendToken};
 
