@@ -487,6 +487,8 @@ impl Rendezvous {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     /// Ids begin anew after 2^32 sends. Those of sends that have not ended are passed over, and those of sends that were
