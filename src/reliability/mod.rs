@@ -12,6 +12,7 @@ mod extensions;
 mod flow;
 mod layer;
 mod memory;
+mod packet_builder;
 mod peer;
 mod timers;
 

@@ -46,7 +46,7 @@ impl Endpoint {
         let p = &self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
-            || !active.send.sends_at_once(&active.receive, flow, p, &self.config)
+            || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
             || !fits_record(&self.config, p, message, data.len())

@@ -25,10 +25,10 @@ impl Sender {
     /// The session is open and without checksums, the flow has nothing queued, in flight or to be sent again, and owes
     /// nothing but an acknowledgement.
     #[inline(always)]
-    pub(crate) fn sends_at_once(&self, receive: &Receiver, flow: &Flow, peer: &Peer, config: &Config) -> bool {
+    pub(crate) fn sends_at_once(&self, receive: &Receiver, flow: &Flow, peer: &Peer) -> bool {
         let waits = !self.queue.is_empty() || self.timeouts > 0;
         let owes = receive.owes_more() || receive.has_gap(flow);
-        self.is_quiet(flow) && !waits && !owes && peer.confirmed && peer.is_open() && !peer.checksums(config)
+        self.is_quiet(flow) && !waits && !owes && peer.format.is_plain() && peer.is_open()
     }
 
     /// Writes the packet of a message that is sent [at once](Self::sends_at_once), past the queue. It is then to be
@@ -75,7 +75,7 @@ impl Sender {
         let owes = receive.owes_more() || receive.has_gap(lone.flow);
         let waits = self.lost_count > 0 || self.waiting;
         let most = u32::from(config.window_packets.min(MAX_WINDOW_PACKETS));
-        let plain = matches!(queued.form, Form::Single | Form::Bundle) && peer.confirmed && !peer.checksums(config);
+        let plain = matches!(queued.form, Form::Single | Form::Bundle) && peer.format.is_plain();
         if owes || waits || !plain || in_flight >= most {
             return None;
         }
@@ -85,7 +85,7 @@ impl Sender {
         };
         let window = self.window().min(peer.window);
         let cost = queued.cost + data.len() as u64 + u64::from(MESSAGE_COST);
-        let header = peer.overhead(config) + 8 * usize::from(match_bits.is_some());
+        let header = peer.format.overhead() + 8 * usize::from(match_bits.is_some());
         let fits = data.len() <= INLINE && header + data.len() <= peer.mtu.into();
         if !fits || cost > peer.cost_limit || !self.has_room(window, run.len()) {
             return None;
