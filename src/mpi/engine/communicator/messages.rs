@@ -3,7 +3,7 @@
 
 use core::slice;
 
-use super::{Communicator, PROC_NULL};
+use super::{super::status::PROC_NULL, Communicator};
 use crate::{
     messaging::tagged::Selector,
     mpi::{
