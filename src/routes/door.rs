@@ -48,10 +48,9 @@ pub(super) struct Door {
     callers: VecDeque<UnixStream>,
 }
 
-/// What came of a call.
-#[derive(Debug)]
-pub(super) enum Called {
-    Met(Pair, UnixStream),
+/// Why a call came to nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NotMet {
     /// Too many are calling: later.
     Busy,
     /// `None`: nobody listens there.
@@ -77,26 +76,26 @@ impl Door {
     }
 
     /// Calls the process of this name. An error is one of this process.
-    pub(super) fn call(&self, other: u64) -> io::Result<Called> {
+    pub(super) fn call(&self, other: u64) -> io::Result<Result<(Pair, UnixStream), NotMet>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         match connect(&socket, &SocketAddrUnix::new_abstract_name(path(other).as_bytes())?) {
             Ok(()) => {}
-            Err(Errno::AGAIN) => return Ok(Called::Busy),
-            Err(_) => return Ok(Called::Refused(None)),
+            Err(Errno::AGAIN) => return Ok(Err(NotMet::Busy)),
+            Err(_) => return Ok(Err(NotMet::Refused(None))),
         }
         let socket = UnixStream::from(socket);
         if Credentials::of(&socket)?.check().is_err() {
-            return Ok(Called::Refused(Some(Obstacle::User)));
+            return Ok(Err(NotMet::Refused(Some(Obstacle::User))));
         }
         let (pair, memory) = Pair::create()?;
         let mut hello = handshake::message();
         Version::ours(LAYOUT).put(&mut hello);
         hello[NAME..NAME + 8].copy_from_slice(&self.name.to_le_bytes());
         Ok(match handshake::send(&socket, &hello, &[memory.as_fd()]) {
-            Ok(()) => Called::Met(pair, socket),
+            Ok(()) => Ok((pair, socket)),
             // It has ended meanwhile.
-            Err(_) => Called::Refused(None),
+            Err(_) => Err(NotMet::Refused(None)),
         })
     }
 

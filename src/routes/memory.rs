@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    door::{Called, Door},
+    door::{Door, NotMet},
     limits,
     links::Links,
     pair::LONGEST,
@@ -107,15 +107,15 @@ impl MemoryBackend {
         }
         let called = match name_of(address) {
             Some(name) => self.door.call(name)?,
-            None => Called::Refused(None),
+            None => Err(NotMet::Refused(None)),
         };
         match called {
-            Called::Met(pair, socket) => {
+            Ok((pair, socket)) => {
                 let index = self.links.add(address, (pair.outward, pair.inward), socket)?;
                 Ok(Ok(index))
             }
-            Called::Busy => Ok(Err(Sent::Busy)),
-            Called::Refused(why) => {
+            Err(NotMet::Busy) => Ok(Err(Sent::Busy)),
+            Err(NotMet::Refused(why)) => {
                 self.links.refuse(address, why.map(|why| why as u8));
                 Ok(Err(Sent::Dropped))
             }
