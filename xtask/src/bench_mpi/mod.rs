@@ -200,7 +200,10 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
             let index = (turn + step) % peers.len();
             let (peer, failed) = &mut *peers[index];
             let measured = if *failed < MAX_FAILED && turn < peer.turns() {
-                peer.measure(case)
+                match case.within_host {
+                    true => within_host::measure(*peer, case),
+                    false => peer.measure(case),
+                }
             } else {
                 Ok(BTreeMap::new())
             };

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, fs};
 
-use super::within_host;
 use crate::shell::{self, Cmd};
 
 /// A program that takes longer has met a fault.
-const LIMIT_S: u32 = 30;
+pub(super) const LIMIT_S: u32 = 30;
 /// The tcp btl and nothing else: what a cluster without InfiniBand runs.
 const TCP: &str = "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo";
 /// Where the crate mpi-rs is measured.
@@ -38,7 +37,7 @@ pub(super) struct Case {
     pub(super) sizes: &'static [u32],
     pub(super) turns: usize,
     pub(super) peers: &'static [Peer],
-    /// Through memory, and with loops of its own ([`within_host`]).
+    /// Through memory, and with loops of its own.
     pub(super) within_host: bool,
 }
 
@@ -80,28 +79,7 @@ impl Peer {
 
     /// Nanoseconds of each size.
     pub(super) fn measure(self, case: &Case) -> Result<BTreeMap<u32, f64>, String> {
-        let command = if case.within_host {
-            within_host::command(self, case).limit_s(LIMIT_S)
-        } else {
-            self.command(case)
-        };
-        let output = command.output().map_err(|error| format!("{command}: {error}"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-            return Err(format!("{command}: {}: {last}", output.status));
-        }
-        let parse = |line: &str| {
-            let (size, nanos) = line.split_once(' ')?;
-            Some((size.parse().ok()?, nanos.parse().ok()?))
-        };
-        if case.within_host && self == Self::Hikyaku {
-            return Ok(within_host::figures(&String::from_utf8_lossy(&output.stdout)));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .filter_map(parse)
-            .collect())
+        Ok(lines(&said(&self.command(case))?))
     }
 
     fn command(self, case: &Case) -> Cmd {
@@ -138,6 +116,26 @@ impl Peer {
             .args(case.sizes.iter().filter(mpi_rs).map(u32::to_string))
             .limit_s(LIMIT_S)
     }
+}
+
+/// What a program prints.
+pub(super) fn said(command: &Cmd) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{command}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        return Err(format!("{command}: {}: {last}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Lines of a size and nanoseconds.
+pub(super) fn lines(text: &str) -> BTreeMap<u32, f64> {
+    let parse = |line: &str| {
+        let (size, nanos) = line.split_once(' ')?;
+        Some((size.parse().ok()?, nanos.parse().ok()?))
+    };
+    text.lines().filter_map(parse).collect()
 }
 
 /// The command line.

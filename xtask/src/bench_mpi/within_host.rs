@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::peers::{Case, Peer, hikyaku, run, target};
+use super::peers::{Case, LIMIT_S, Peer, hikyaku, lines, run, said, target};
 use crate::shell::{self, Cmd};
 
 const PEERS: &[Peer] = &[Peer::Hikyaku, Peer::Vader, Peer::VaderCma, Peer::Mpich];
@@ -88,7 +88,16 @@ fn mpich() -> Result<(), String> {
     compile(&tool("mpicc"), "within-host-mpich")
 }
 
-pub(super) fn command(peer: Peer, case: &Case) -> Cmd {
+/// Nanoseconds of each size.
+pub(super) fn measure(peer: Peer, case: &Case) -> Result<BTreeMap<u32, f64>, String> {
+    let text = said(&command(peer, case).limit_s(LIMIT_S))?;
+    Ok(match peer {
+        Peer::Hikyaku => figures(&text),
+        _ => lines(&text),
+    })
+}
+
+fn command(peer: Peer, case: &Case) -> Cmd {
     let ranks = case.ranks.to_string();
     let sizes: Vec<String> = case.sizes.iter().map(u32::to_string).collect();
     let copies = match peer {
@@ -130,7 +139,7 @@ pub(super) fn command(peer: Peer, case: &Case) -> Cmd {
 }
 
 /// Nanoseconds of each size, from the JSON of `hikyaku bench`.
-pub(super) fn figures(json: &str) -> BTreeMap<u32, f64> {
+fn figures(json: &str) -> BTreeMap<u32, f64> {
     let row = |text: &str| {
         let nanos = match (number(text, "avg_us"), number(text, "messages_per_s")) {
             (Some(micros), _) => micros * 1e3,
