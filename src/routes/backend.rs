@@ -16,7 +16,7 @@ use crate::{
     config::{Config, ConfigError},
     events::event,
     progress::random,
-    reliability::{Beside, Endpoint, Limits, MemoryLayer},
+    reliability::{Beside, Endpoint, Gate, Limits, MemoryLayer},
     shm::Corrupt,
     time::{Instant, nanos},
 };
@@ -45,6 +45,8 @@ struct Link {
     outward: Outward,
     inward: Inward,
     state: State,
+    /// Closed while there is no room for packets to it.
+    gate: Gate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,8 @@ pub(crate) struct Routed {
     near: Near,
     links: Vec<Link>,
     places: HashMap<SocketAddr, usize>,
+    /// The links whose gates are closed.
+    full: Vec<usize>,
     /// The link of the last burst.
     last: usize,
     sockets: Sockets,
@@ -122,6 +126,7 @@ impl Routed {
             near: Near::default(),
             links: Vec::new(),
             places: HashMap::new(),
+            full: Vec::new(),
             last: 0,
             buffers: Vec::new(),
             slots: Vec::new(),
@@ -142,8 +147,12 @@ impl Routed {
         let near = self.near.clone();
         move |endpoint, config| {
             let memory = MemoryLayer::new(config, limits(), random())?.with_rings(near.clone());
+            let gates = near.clone();
+            let memory = memory.with_gates(move |address| gates.gate(address));
             let near = near.clone();
-            Ok(Beside::new(endpoint, memory, move |address, _| near.contains(address)))
+            Ok(Beside::new(endpoint, memory, move |address, _| {
+                near.gate(address).is_some()
+            }))
         }
     }
 
@@ -193,7 +202,24 @@ impl Routed {
         }
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += transmit.len as u64;
+        if !self.links[index].outward.has_room().unwrap_or(true) {
+            self.links[index].gate.set_open(false);
+            self.full.push(index);
+        }
         Ok(Sent::All)
+    }
+
+    /// Opens the gates of the links that have room again, or have ended: then packets are refused.
+    fn open_gates(&mut self) {
+        let links = &mut self.links;
+        self.full.retain(|index| {
+            let link = &mut links[*index];
+            let is_open = link.state != State::Open || link.outward.has_room().unwrap_or(true);
+            if is_open {
+                link.gate.set_open(true);
+            }
+            !is_open
+        });
     }
 
     /// Reads what has come through memory, into at most `budget` buffers.
@@ -343,6 +369,9 @@ impl Backend for Routed {
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         self.slots.clear();
+        if !self.full.is_empty() {
+            self.open_gates();
+        }
         let looks = self.is_networks_turn(now);
         // On its turn, the network gets half of the buffers at least.
         self.receive_near(if looks { budget.div_ceil(2) } else { budget });
@@ -479,13 +508,14 @@ impl Neighbours for Routed {
                 Ok((pair, socket)) => {
                     // From here on the other side counts on it.
                     self.sockets.add(socket)?;
-                    self.near.add(address, identity.process, pair.short);
+                    let gate = self.near.add(address, identity.process, pair.short);
                     self.places.insert(address, self.links.len());
                     self.links.push(Link {
                         address,
                         outward: pair.outward,
                         inward: pair.inward,
                         state: State::Open,
+                        gate,
                     });
                     self.far -= 1;
                 }
