@@ -14,7 +14,7 @@ use std::{
 
 use rustix::system::uname;
 
-use super::engine::{Communicator, Entry, Exit, Profiler, Status};
+use super::engine::{Entry, Exit, Made, Profiler, Status};
 use crate::{environment::Environment, time::Instant};
 
 /// The environment variable that names the directory.
@@ -427,8 +427,8 @@ impl Line<'_> {
         self.list("ended", exit.ended, |line, (number, status)| {
             line.status(*number, status)
         });
-        if let Some(communicator) = exit.made {
-            self.made(communicator);
+        if let Some(made) = exit.made {
+            self.made(&made);
         }
     }
 
@@ -445,14 +445,14 @@ impl Line<'_> {
             .extend_from_slice(if status.cancelled { b",true]" } else { b"]" });
     }
 
-    fn made(&mut self, communicator: &Communicator) {
+    fn made(&mut self, made: &Made<'_>) {
         self.key("made");
         self.open();
-        self.number("context", communicator.context().into());
-        self.list("group", communicator.group().processes(), |line, process| {
+        self.number("context", made.context.into());
+        self.list("group", made.group.processes(), |line, process| {
             line.digits(process.into());
         });
-        if let Some(remote) = communicator.remote_group() {
+        if let Some(remote) = made.remote {
             self.list("remote", remote.processes(), |line, process| {
                 line.digits(process.into())
             });

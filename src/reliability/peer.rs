@@ -5,10 +5,11 @@ use core::net::SocketAddr;
 use super::{
     credit::{INITIAL_CREDIT, MESSAGE_COST},
     flow::NONE,
+    packet_builder::Format,
 };
 use crate::{
-    config::{Config, MIN_DATAGRAM},
-    wire::{BASE_LEN, CHECKSUM_LEN, Features, OPEN_LEN, Open, Token},
+    config::MIN_DATAGRAM,
+    wire::{Features, Open, Token},
 };
 
 /// Longest time that a peer may hold acknowledgements back, ns: it delays our noticing of its death.
@@ -91,17 +92,14 @@ pub(crate) struct Peer {
     pub(crate) max_datagram: u16,
     pub(crate) phase: Phase,
     pub(crate) place: Place,
-    /// The peer has used our token.
-    pub(crate) confirmed: bool,
+    pub(super) format: Format,
+    /// A send was refused for want of room: report when there is some.
+    pub(crate) blocked: bool,
     /// The search for the path MTU is over.
     pub(crate) mtu_found: bool,
     pub(crate) watched: bool,
     /// It receives at another port than it sends from.
     pub(crate) split_ports: bool,
-    /// A send was refused for want of room: report when there is some.
-    pub(crate) blocked: bool,
-    /// It wants checksums.
-    pub(crate) wants_checksums: bool,
     /// The lower half of the features that it has named.
     pub(crate) features: u16,
 }
@@ -122,24 +120,34 @@ pub(crate) fn token_of(index: u32, secret: u64) -> Token {
 }
 
 /// A token that can be a session's.
+#[inline]
 pub(crate) fn is_of_session(token: Token) -> bool {
-    token.index != 0 && token.index != Token::COOKIE
+    // Neither 0 nor the index of a cookie, which is the last.
+    token.index.wrapping_sub(1) < Token::COOKIE - 1
+}
+
+/// Like `==`, in line for the usual addresses.
+#[inline(always)]
+fn is_same(one: &SocketAddr, other: &SocketAddr) -> bool {
+    match (one, other) {
+        (SocketAddr::V4(one), SocketAddr::V4(other)) => one.ip() == other.ip() && one.port() == other.port(),
+        _ => one == other,
+    }
 }
 
 impl Peer {
     /// A packet from `source` with this secret is of the session, which is open, and neither needs a checksum nor wakes
     /// a sender that waits for room.
     #[inline(always)]
-    pub(crate) fn expects_from(&self, config: &Config, source: &SocketAddr, secret: u64) -> bool {
+    pub(crate) fn expects_from(&self, source: &SocketAddr, secret: u64) -> bool {
         self.local_secret == secret
-            && self.confirmed
+            && self.format.is_plain()
             && self.phase == Phase::Open
             && !self.blocked
-            && !self.checksums(config)
-            && (self.address == *source || self.split_ports)
+            && (is_same(&self.address, source) || self.split_ports)
     }
 
-    pub(crate) fn new(address: SocketAddr, processor: u32, tokens: Tokens, mtu: u16) -> Self {
+    pub(super) fn new(address: SocketAddr, processor: u32, tokens: Tokens, mtu: u16, format: Format) -> Self {
         Self {
             address,
             local_secret: tokens.local,
@@ -164,18 +172,17 @@ impl Peer {
             max_datagram: u16::MAX,
             phase: Phase::New,
             place: Place::Added,
-            confirmed: false,
+            format,
+            blocked: false,
             mtu_found: false,
             watched: false,
             split_ports: false,
-            blocked: false,
-            wants_checksums: false,
             features: 0,
         }
     }
 
     /// Forgets the session; the next one begins from nothing.
-    pub(crate) fn reset(&mut self, phase: Phase, mtu: u16, tokens: Tokens) {
+    pub(super) fn reset(&mut self, phase: Phase, mtu: u16, tokens: Tokens, format: Format) {
         self.local_secret = tokens.local;
         if self.is_bound() {
             self.buried = self.remote_secret;
@@ -191,10 +198,9 @@ impl Peer {
         self.mtu = mtu;
         self.max_datagram = u16::MAX;
         self.phase = phase;
-        self.confirmed = false;
-        self.mtu_found = false;
+        self.format = format;
         self.blocked = false;
-        self.wants_checksums = false;
+        self.mtu_found = false;
         self.features = 0;
     }
 
@@ -247,23 +253,22 @@ impl Peer {
         matches!(self.phase, Phase::New | Phase::Open)
     }
 
-    /// Packets of the session carry checksums: one side wants it.
+    /// The peer has used our token.
     #[inline]
-    pub(crate) fn checksums(&self, config: &Config) -> bool {
-        config.checksum || self.wants_checksums
+    pub(crate) fn is_confirmed(&self) -> bool {
+        !self.format.contains(Format::OPENING)
     }
 
-    /// Bytes of every data packet's header to this peer that do not depend on the message.
+    /// Packets of the session carry checksums: one side wants it.
     #[inline]
-    pub(crate) fn overhead(&self, config: &Config) -> usize {
-        BASE_LEN
-            + if config.timestamps { 8 } else { 0 }
-            + match (self.confirmed, self.checksums(config)) {
-                // An opening has a checksum always: so packets never grow when it is found that all are to have one.
-                (false, _) => CHECKSUM_LEN + OPEN_LEN,
-                (true, true) => CHECKSUM_LEN,
-                (true, false) => 0,
-            }
+    pub(crate) fn checksums(&self) -> bool {
+        self.format.contains(Format::CHECKSUM)
+    }
+
+    /// Bytes that a packet to it may have beside what is in each.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        usize::from(self.mtu) - self.format.overhead()
     }
 
     /// The features that it has named, as far as they are not required.
@@ -289,7 +294,9 @@ impl Peer {
         self.cost_limit = open.credit.limit.into();
         self.window = open.credit.window;
         self.split_ports = open.port != 0;
-        self.wants_checksums = open.features.contains(Features::CHECKSUM);
+        if open.features.contains(Features::CHECKSUM) {
+            self.format.insert(Format::CHECKSUM);
+        }
         self.features = open.features.bits() as u16;
         if self.phase == Phase::New {
             self.phase = Phase::Open;

@@ -35,8 +35,7 @@ const OFFSETS: [u8; 256] = {
 const VARIABLE: Flags = Flags::SACK.union(Flags::SEAL);
 
 /// Flags for which a data packet needs more checks than those of its lengths.
-const PARTICULAR: Flags = Flags::FRAGMENT
-    .union(Flags::PLACEMENT)
+const PARTICULAR: Flags = Flags::PLACEMENT
     .union(Flags::CHECKSUM)
     .union(Flags::BUNDLE)
     .union(Flags::KEY_PHASE);
@@ -107,7 +106,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
             ..
         } = self.check_header(len)?;
         if kind == Kind::Data && !flags.intersects(PARTICULAR) {
-            return Ok(());
+            return self.check_fragment(flags, payload_len);
         }
         self.check_meaning(kind, flags, payload_len)?;
         // Sealed records can be checked only after decryption.
@@ -227,13 +226,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(())
     }
 
-    fn check_data(&self, flags: Flags, payload_len: usize) -> Result<(), Error> {
+    #[inline(always)]
+    fn check_fragment(&self, flags: Flags, payload_len: usize) -> Result<(), Error> {
         if let Some(fragment) = self.fragment() {
             let end = u64::from(fragment.offset) + payload_len as u64;
             if end > u64::from(fragment.total) || payload_len == 0 || flags.contains(Flags::BUNDLE) {
                 return Err(Error::Fragment);
             }
         }
+        Ok(())
+    }
+
+    fn check_data(&self, flags: Flags, payload_len: usize) -> Result<(), Error> {
+        self.check_fragment(flags, payload_len)?;
         if flags.contains(Flags::PLACEMENT) && self.field::<16>(Flags::PLACEMENT)[4..8] != [0; 4] {
             return Err(Error::Reserved);
         }
@@ -274,6 +279,20 @@ impl<T: AsRef<[u8]>> Packet<T> {
         }
         let both = u64::from_be_bytes(self.field(flag));
         Some(((both >> 32) as u32, both as u32))
+    }
+
+    /// The packet has this number, and is else of the kind, flow and session of `before`, with the same acknowledgement.
+    #[must_use]
+    #[inline]
+    pub(crate) fn goes_on(&self, before: &Packet<&[u8]>, sequence: Seq) -> bool {
+        let (raw, other) = (self.raw(), before.raw());
+        raw.version_kind == other.version_kind
+            && raw.channel == other.channel
+            && raw.session_index == other.session_index
+            && raw.session_secret == other.session_secret
+            && raw.sequence.get() == sequence.0
+            && raw.acknowledgement == other.acknowledgement
+            && raw.rail == other.rail
     }
 
     /// The values of the base header.

@@ -76,25 +76,24 @@ impl<'a> Record<'a> {
     /// [`Error::Bundle`] if `bytes` does not begin with a record.
     #[inline]
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Error> {
-        let Some((header, rest)) = bytes.split_first_chunk::<RECORD_LEN>() else {
+        let (header, len) = sizes(bytes).ok_or(Error::Bundle)?;
+        let Some((record, rest)) = bytes.split_at_checked(header + len) else {
             return Err(Error::Bundle);
         };
-        let len = usize::from(u16::from_be_bytes([header[0], header[1]]));
-        let (match_bits, rest) = match u16::from_be_bytes([header[2], header[3]]) {
-            0 => (None, rest),
-            HAS_MATCH => {
-                let Some((bits, rest)) = rest.split_first_chunk::<8>() else {
-                    return Err(Error::Bundle);
-                };
-                (Some(u64::from_be_bytes(*bits)), rest)
-            }
-            _ => return Err(Error::Bundle),
-        };
-        let Some((data, rest)) = rest.split_at_checked(len) else {
-            return Err(Error::Bundle);
-        };
+        let bits = record.get(RECORD_LEN..header).and_then(<[u8]>::first_chunk);
+        let match_bits = bits.map(|bits| u64::from_be_bytes(*bits));
+        let data = &record[header..];
         Ok((Self { match_bits, data }, rest))
     }
+}
+
+/// Bytes of the header and of the data of the record at the beginning of `bytes`, as its first bytes say. `None`: they do
+/// not begin a record.
+#[inline(always)]
+fn sizes(bytes: &[u8]) -> Option<(usize, usize)> {
+    let word = u32::from_be_bytes(*bytes.first_chunk()?);
+    let flags = word as u16;
+    (flags <= HAS_MATCH).then_some((RECORD_LEN + 8 * usize::from(flags), (word >> 16) as usize))
 }
 
 /// The records of a bundle, front to back. The iterator ends at the first bytes that are not a record.
@@ -118,10 +117,10 @@ impl<'a> Records<'a> {
     pub fn count(mut bytes: &'a [u8], most: usize) -> Option<(usize, bool)> {
         let (mut count, mut fit) = (0, true);
         while !bytes.is_empty() {
-            let (record, rest) = Record::split(bytes).ok()?;
-            fit &= record.data.len() <= most;
+            let (header, len) = sizes(bytes)?;
+            bytes = bytes.get(header + len..)?;
+            fit &= len <= most;
             count += 1;
-            bytes = rest;
         }
         (count > 0).then_some((count, fit))
     }
@@ -131,7 +130,8 @@ impl<'a> Records<'a> {
             return Err(Error::Bundle);
         }
         while !bytes.is_empty() {
-            bytes = Record::split(bytes)?.1;
+            let (header, len) = sizes(bytes).ok_or(Error::Bundle)?;
+            bytes = bytes.get(header + len..).ok_or(Error::Bundle)?;
         }
         Ok(())
     }

@@ -14,13 +14,16 @@ use crate::{
         incast::{self, IncastArgs},
         latency,
         overflow::{self, OverflowArgs},
-        pairs, rate,
+        pairs, rate, within_host,
     },
     failure::Failure,
     harness::{listen, worker},
     machine::interrupt,
     options::{Common, World},
-    ranks::work::Task,
+    ranks::{
+        work::Task,
+        world::{Ranks, number},
+    },
     report::size,
 };
 
@@ -108,6 +111,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     if !matches!(benchmark, Bench::Overflow(_) | Bench::Peers(_)) {
         interrupt::note();
     }
+    if let Some(outcome) = within_host(benchmark) {
+        return outcome;
+    }
     match benchmark {
         Bench::Latency(common) => latency::run(common),
         Bench::Figure11(common) => latency::figure11(common),
@@ -125,6 +131,37 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         Bench::Bcast(options) => collective::run(options, Task::Bcast),
         Bench::Allreduce(options) => collective::run(options, Task::Allreduce),
         Bench::Alltoall(options) => collective::run(options, Task::Alltoall),
+    }
+}
+
+/// Runs what is asked for between processes of one host, through memory.
+fn within_host(benchmark: &Bench) -> Option<Result<(), Failure>> {
+    use within_host::Benchmark as Within;
+
+    let of_pair =
+        |common: &Common, what| within_host::is_asked(&common.backend).then(|| within_host::of_pair(common, what));
+    let of_job = |world: &World, ranks, what| {
+        within_host::is_asked(&world.turns.backend).then(|| {
+            let np = number(world, ranks)?;
+            within_host::run(&world.turns, &[world.level], np, what)
+        })
+    };
+    let of_ranks = |options: &CollectiveArgs, task| match &options.algorithm[..] {
+        [one] if one == collective::AUTO => of_job(&options.world, Ranks::Default(2), Within::Collective(task)),
+        _ if !within_host::is_asked(&options.world.turns.backend) => None,
+        _ => Some(Err(Failure::usage("--algorithm: not with --backend shm"))),
+    };
+    match benchmark {
+        Bench::Latency(common) => of_pair(common, Within::Latency),
+        Bench::Bandwidth(common) => of_pair(common, Within::Bandwidth),
+        Bench::Rate(common) => of_pair(common, Within::Rate),
+        Bench::Put(world) => of_job(world, Ranks::Exactly(2), Within::Put),
+        Bench::Get(world) => of_job(world, Ranks::Exactly(2), Within::Get),
+        Bench::Barrier(options) => of_ranks(options, Task::Barrier),
+        Bench::Bcast(options) => of_ranks(options, Task::Bcast),
+        Bench::Allreduce(options) => of_ranks(options, Task::Allreduce),
+        Bench::Alltoall(options) => of_ranks(options, Task::Alltoall),
+        _ => None,
     }
 }
 

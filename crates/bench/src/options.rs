@@ -56,7 +56,7 @@ pub(crate) struct World {
 /// Options of what ranks of an MPI job measure in turns.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Turns {
-    /// How datagrams travel: udp, or loopback (all ranks are threads of one process)
+    /// How ranks reach each other: udp, shm (memory), or loopback (all ranks are threads of one process)
     #[arg(long, default_value = "udp", value_name = "NAME")]
     pub backend: String,
     /// How ranks wait [default: spin; with more ranks than cores: as in a job of `hikyaku run`]
@@ -79,10 +79,25 @@ pub(crate) struct Turns {
     pub output: Output,
 }
 
+impl Common {
+    /// The options that benchmarks of ranks have, too.
+    pub(crate) fn turns(&self) -> Turns {
+        Turns {
+            backend: self.backend.clone(),
+            wait: self.wait,
+            sizes: self.sizes.clone(),
+            iterations: self.iterations,
+            rounds: self.rounds,
+            mtu: self.mtu,
+            output: self.output.clone(),
+        }
+    }
+}
+
 /// Options that all benchmarks of transports share.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
-    /// How hikyaku's datagrams travel: udp, loopback (both ends are threads of one process), or dpdk
+    /// How hikyaku's ends reach each other: udp, shm (memory), loopback (both are threads of one process), or dpdk
     #[arg(long, default_value = "udp", value_name = "NAME")]
     pub backend: String,
     /// Device of the backend dpdk: memif, af_packet:iface=NAME, …; `A+B`: of the driver and of the worker

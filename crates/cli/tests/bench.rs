@@ -75,6 +75,41 @@ fn latency_has_the_form_of_the_contract() {
 }
 
 #[test]
+fn ranks_of_one_host_are_measured_through_memory() {
+    let short = "--backend shm --iterations 20 --rounds 2 --format json --wait adaptive";
+    for (benchmark, has_time, has_speed) in [
+        ("latency --level mpi --sizes 0,100K", true, false),
+        ("bandwidth --level mpi --sizes 100K", false, true),
+        ("rate --level mpi", false, true),
+        ("put --sizes 8", true, true),
+        ("get --sizes 8", true, true),
+        ("barrier", true, false),
+        ("allreduce --np 3 --sizes 8", true, false),
+        ("bcast --sizes 8", true, false),
+        ("alltoall --sizes 8", true, false),
+    ] {
+        let document = json(&format!("bench {benchmark} {short}"));
+        let rows = rows(&document, "hikyaku/shm");
+        assert!(!rows.is_empty(), "{document}");
+        let rounds: u64 = rows.iter().filter_map(|row| row["rounds"].as_u64()).sum();
+        assert_eq!(rounds, 2 * benchmark.split(',').count() as u64, "{document}");
+        for row in rows {
+            let is_measured = |field: &str| row[field].as_f64().is_some_and(|value| value > 0.0);
+            assert_eq!(row["level"], "mpi");
+            assert_eq!(is_measured("p50_us") && is_measured("best_us"), has_time, "{row}");
+            assert_eq!(
+                is_measured("messages_per_s") && is_measured("mb_per_s"),
+                has_speed,
+                "{row}"
+            );
+            if row["cores"].is_string() {
+                assert!(is_measured("cache_line_ns"), "{row}");
+            }
+        }
+    }
+}
+
+#[test]
 fn mpi_stands_beside_the_transport() {
     for benchmark in ["latency --sizes 8,100K", "bandwidth --sizes 2048,100K", "rate"] {
         let document = json(&format!(
@@ -349,7 +384,10 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench bandwidth --sizes 0", "0 bytes"),
         ("bench latency --sizes 1024M", "at most 256M"),
         ("bench latency --rounds 0", "rounds"),
-        ("bench latency --backend token-ring", "there are: udp, loopback"),
+        ("bench latency --backend token-ring", "there are: udp, loopback, shm"),
+        ("bench latency --backend shm --level mpi --np 3", "exactly 2"),
+        ("bench latency --backend shm --level mpi --connect a", "one host"),
+        ("bench barrier --backend shm --algorithm ring,auto", "--algorithm"),
         (
             "bench latency --backend dpdk",
             // Where there is the backend, it lacks a device.

@@ -25,11 +25,14 @@
 //!
 //! A sender that revokes what it has asked for *withdraws* it, so that its receiver does not wait for ever.
 
+mod completion;
+mod content;
 mod control;
 mod hash;
 mod outbox;
 mod posted;
 mod rendezvous;
+mod selector;
 mod short;
 mod sorted;
 mod stats;
@@ -47,18 +50,21 @@ use core::fmt;
 
 use bytes::Bytes;
 
+pub use self::{
+    completion::{Completion, Envelope, Outcome},
+    content::Content,
+    rendezvous::{BULK, GRANT_BYTES, SERVED, SHARED_GRANT_BYTES},
+    selector::{MARK, MARKED, Selector},
+    stats::TaggedStats,
+};
 use self::{
     control::Control,
-    outbox::Outbox,
+    outbox::{Outbox, RESERVE},
     posted::{Place, Posted},
     rendezvous::{Incoming, Rendezvous},
+    selector::matched,
     stored::Stored,
     unexpected::Unexpected,
-};
-pub use self::{
-    posted::Selector,
-    rendezvous::{BULK, Content},
-    stats::TaggedStats,
 };
 use super::{MemoryRegion, Message, Messenger, RegionId, SendOptions};
 use crate::{
@@ -68,63 +74,6 @@ use crate::{
     time::Instant,
     wire::ANY_PROCESSOR,
 };
-
-/// Most bytes that are granted and have not landed, if only one peer sends.
-pub const GRANT_BYTES: u64 = 4 << 20;
-/// The same if several do, in all: more than wires and hosts need to be busy, less than a switch's queue holds.
-pub const SHARED_GRANT_BYTES: u64 = 384 << 10;
-/// So many messages are granted something at a time.
-pub const SERVED: usize = 64;
-/// Credit that is left for grants and answers.
-const RESERVE: u64 = 16 << 10;
-
-/// Messages whose match bits have this one carry a [`MARK`].
-pub const MARKED: u64 = 1 << 34;
-/// These bits of such a message say something about it, and do not count for matching. Receives have zeros there.
-pub const MARK: u64 = 0xfff << 20;
-
-/// The match bits that count.
-#[inline(always)]
-fn matched(bits: u64) -> u64 {
-    if bits & MARKED == 0 { bits } else { bits & !MARK }
-}
-
-/// How something ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As it should.
-    Complete,
-    /// The message was longer than the buffer, which is full.
-    Truncated,
-    /// It was cancelled before it began.
-    Cancelled,
-    /// Its bits were revoked.
-    Revoked,
-    /// The peer is lost.
-    Failed(PeerError),
-}
-
-/// The source, match bits and length of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Envelope {
-    /// Processor that sent it.
-    pub source: u32,
-    /// Its match bits.
-    pub bits: u64,
-    /// Its length, bytes.
-    pub len: u64,
-}
-
-/// A send or receive has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// As its caller named it.
-    pub request: u64,
-    /// Of a receive: of the message. (Of a send that failed, and a receive that was cancelled: zeros.)
-    pub envelope: Envelope,
-    /// How it ended.
-    pub outcome: Outcome,
-}
 
 /// The result of posting a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

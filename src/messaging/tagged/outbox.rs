@@ -8,12 +8,15 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{RESERVE, control::Control};
+use super::control::Control;
 use crate::{
     messaging::{Messenger, SendOptions},
     reliability::{MESSAGE_COST, Payload, PeerId},
     time::Instant,
 };
+
+/// Credit that is left for grants and answers.
+pub(super) const RESERVE: u64 = 16 << 10;
 
 #[derive(Default)]
 struct Rows {

@@ -6,30 +6,10 @@
 use alloc::{collections::VecDeque, vec::Vec};
 use core::mem;
 
-use super::sorted::Sorted;
+use super::{selector::Selector, sorted::Sorted};
 
 /// So many stand in one row: to go through them takes less than a hash.
 const FEW: usize = 8;
-
-/// Which messages a receive takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selector {
-    /// Processor that sends; `None`: any.
-    pub source: Option<u32>,
-    /// Match bits …
-    pub bits: u64,
-    /// … of which these do not count.
-    pub ignore: u64,
-}
-
-impl Selector {
-    /// It takes this message.
-    #[must_use]
-    #[inline]
-    pub fn matches(&self, source: u32, bits: u64) -> bool {
-        self.source.is_none_or(|wanted| wanted == source) && (self.bits ^ bits) & !self.ignore == 0
-    }
-}
 
 /// Names a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,16 +7,27 @@ use alloc::{
 };
 use core::time::Duration;
 
-use bytes::Bytes;
 use hashbrown::HashMap;
 
-use super::{Completion, Envelope, GRANT_BYTES, Outcome, SERVED, SHARED_GRANT_BYTES, control::Control, hash::Hash};
+use super::{
+    completion::{Completion, Envelope, Outcome},
+    content::Content,
+    control::Control,
+    hash::Hash,
+};
 use crate::{
     error::{PeerError, SendError},
     messaging::{Access, MemoryRegion, Messenger, RegionId},
     reliability::{PeerId, SendToken},
     time::Instant,
 };
+
+/// Most bytes that are granted and have not landed, if only one peer sends.
+pub const GRANT_BYTES: u64 = 4 << 20;
+/// The same if several do, in all: more than wires and hosts need to be busy, less than a switch's queue holds.
+pub const SHARED_GRANT_BYTES: u64 = 384 << 10;
+/// So many messages are granted something at a time.
+pub const SERVED: usize = 64;
 
 /// Payload is placed on this channel, so that small messages do not wait behind it.
 pub const BULK: u8 = 1;
@@ -26,32 +37,6 @@ const CHUNK: u64 = 1 << 20;
 const MIN_GRANT: u64 = 64 << 10;
 /// A grant that has not moved for this long is not counted against others: its sender has stopped, or lies.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// The payload of a rendezvous: memory that stays unchanged until the send has ended.
-pub trait Content: Send {
-    /// Length in bytes.
-    fn len(&self) -> u64;
-
-    /// Whether there are no bytes.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The bytes from `offset` on, at least one and at most `max`: by reference if they are contiguous. The result is
-    /// dropped once the peer has them.
-    fn chunk(&mut self, offset: u64, max: u64) -> Bytes;
-}
-
-impl Content for Bytes {
-    fn len(&self) -> u64 {
-        self.len() as u64
-    }
-
-    fn chunk(&mut self, offset: u64, max: u64) -> Bytes {
-        let end = (offset + max).min(self.len() as u64);
-        self.slice(offset as usize..end as usize)
-    }
-}
 
 struct Outgoing {
     peer: PeerId,
@@ -502,6 +487,8 @@ impl Rendezvous {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     /// Ids begin anew after 2^32 sends. Those of sends that have not ended are passed over, and those of sends that were

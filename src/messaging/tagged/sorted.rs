@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 use super::{
     hash::{Hash, Key},
-    posted::Selector,
+    selector::Selector,
 };
 
 const NONE: u32 = u32::MAX;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use bytes::Bytes;
 
-use super::Content;
+use super::content::Content;
 use crate::messaging::message::Kept;
 
 /// An unexpected message.

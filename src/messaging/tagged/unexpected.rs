@@ -9,8 +9,7 @@ use hashbrown::HashMap;
 
 use super::{
     hash::{Hash, Key},
-    matched,
-    posted::Selector,
+    selector::{Selector, matched},
 };
 
 const NONE: u32 = u32::MAX;

@@ -32,7 +32,7 @@ impl Communicator {
     /// is negative.
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_create_group";
-        let span = self.enter(|| Entry::among(CALL, self, group).with_tag(tag));
+        let span = self.enter(|| Entry::among(CALL, self.targets(), group).with_tag(tag));
         span.may_make(self.create_group_for(CALL, group, tag))
     }
 

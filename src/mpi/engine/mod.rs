@@ -6,8 +6,6 @@
 //!
 //! # Threads
 //!
-//! # Threads
-//!
 //! Everything is `Send + Sync` (`MPI_THREAD_MULTIPLE`). One lock guards the state of a process; no thread holds it
 //! while it waits for something to happen.
 //!
@@ -45,6 +43,8 @@ mod settings;
 #[cfg(feature = "sim")]
 pub(crate) mod simulated;
 mod start;
+mod status;
+mod uninterrupted;
 mod window;
 
 use ::core::{
@@ -63,16 +63,17 @@ pub use self::rma::drive as window_messages;
 pub use self::{
     array::Array,
     communicator::{
-        ANY_SOURCE, ANY_TAG, Arriving, Communicator, MatchedMessage, Mode, PROC_NULL, PartitionedReceive,
-        PartitionedSend, PersistentCollective, TAG_UB,
+        Arriving, Communicator, MatchedMessage, Mode, PartitionedReceive, PartitionedSend, PersistentCollective,
     },
     fabric::FabricError,
-    profile::{Entry, Exit, Profiler},
+    profile::{Entry, Exit, Made, Profiler},
     regions::{Buffers, Region},
-    request::{Request, Status, uninterrupted},
+    request::Request,
     rma::WindowStats,
     settings::for_job,
     start::{ConnectError, Unconnected},
+    status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status, TAG_UB},
+    uninterrupted::uninterrupted,
     window::{LockKind, Operands, Target, Window},
 };
 pub(crate) use self::{

@@ -12,44 +12,13 @@ use super::{
     core::{Ended, RequestId},
     process::Process,
     profile::{Entry, Exit, Span, is_immediate},
+    status::Status,
 };
 use crate::{
     error::PeerError,
     messaging::tagged::Outcome,
-    mpi::{
-        Rank,
-        error::{Detail, Error, ErrorClass},
-    },
+    mpi::error::{Detail, Error, ErrorClass},
 };
-
-/// The status of a received message (MPI 3.2.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Rank of the sender; [`PROC_NULL`](super::PROC_NULL) for no message.
-    pub source: Rank,
-    /// Its tag; [`ANY_TAG`](super::ANY_TAG) for no message.
-    pub tag: i32,
-    /// Bytes of data.
-    pub len: u64,
-    /// Whether the request was cancelled.
-    pub cancelled: bool,
-}
-
-impl Status {
-    /// The status of an inactive or null request (MPI 3.7.3).
-    pub const EMPTY: Self = Self {
-        source: super::ANY_SOURCE,
-        tag: super::ANY_TAG,
-        len: 0,
-        cancelled: false,
-    };
-
-    /// The status of a message to or from [`PROC_NULL`](super::PROC_NULL).
-    pub const NULL: Self = Self {
-        source: super::PROC_NULL,
-        ..Self::EMPTY
-    };
-}
 
 #[derive(Clone, Copy)]
 enum State {
@@ -543,23 +512,6 @@ impl Request {
     }
 }
 
-/// Runs code that must not be unwound, because the network uses buffers of its caller. A panic in it ends the process:
-/// there is no way then to make the network let go of the buffers.
-pub fn uninterrupted<R>(run: impl FnOnce() -> R) -> R {
-    struct Fuse;
-    impl Drop for Fuse {
-        #[inline]
-        fn drop(&mut self) {
-            std::eprintln!("hikyaku: a panic while the network uses buffers");
-            std::process::abort();
-        }
-    }
-    let fuse = Fuse;
-    let result = run();
-    mem::forget(fuse);
-    result
-}
-
 impl Drop for Request {
     fn drop(&mut self) {
         if let State::Pending { id, .. } = self.state {
@@ -665,5 +617,44 @@ pub(super) fn failure_text(error: PeerError) -> &'static str {
         PeerError::Refused => "no process listens at its address",
         PeerError::TimedOut { .. } => "it does not answer",
         PeerError::Incompatible { .. } => "it is of another release, which does not go with this one",
+    }
+}
+
+impl Request {
+    /// Presents `f` as one call with these requests, such as `MPI_Waitall`.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn together<R>(
+        call: &'static str,
+        communicator: &Communicator,
+        numbers: Vec<u64>,
+        f: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let entry = || Entry {
+            requests: numbers,
+            ..Entry::named(call)
+        };
+        communicator.as_one(entry, f, |_, ended| ended)
+    }
+}
+
+impl Span {
+    /// The same for a call that has begun a request, which gets a number.
+    #[inline(always)]
+    pub(super) fn begin(self, result: Result<Request, Error>) -> Result<Request, Error> {
+        if self.is_open() { self.numbered(result) } else { result }
+    }
+
+    fn numbered(self, mut result: Result<Request, Error>) -> Result<Request, Error> {
+        if let Ok(request) = &mut result {
+            request.set_number(self.number());
+        }
+        self.leave(result, |request, leave| {
+            leave(&Exit {
+                request: Some(request.number()),
+                ..Exit::default()
+            });
+        })
     }
 }

@@ -64,7 +64,7 @@ impl Endpoint {
             Control::ProbeAck { peer, number } => {
                 let p = &self.peers[peer as usize];
                 burst.begin(p.address);
-                let checksum = p.checksums(&self.config);
+                let checksum = p.checksums();
                 let base = self.control_base(Kind::ProbeAck, p.remote_token(), p.processor, number);
                 self.write_plain(&base, checksum, None, 0, burst);
             }

@@ -105,6 +105,7 @@ impl Endpoint {
             _ => {}
         }
         let known = match base.session.index {
+            0 | Token::COOKIE if is_about_settling(base.kind) => return Err(DropReason::Unagreed),
             0 | Token::COOKIE => self.open_session(source, &packet)?,
             _ => self.peer_of(base.session, source)?,
         };
@@ -113,7 +114,7 @@ impl Endpoint {
         if is_about_settling(base.kind) && !p.settles() {
             return Err(DropReason::Unagreed);
         }
-        let is_usual = p.confirmed && p.is_bound() && !flags.contains(Flags::OPEN);
+        let is_usual = p.is_confirmed() && p.is_bound() && !flags.contains(Flags::OPEN);
         if !is_usual {
             self.confirm(peer, &packet, is_of_session(base.session))?;
         }
@@ -240,7 +241,7 @@ impl Endpoint {
         let in_order = base.sequence == state.expected() && !receive.has_gap(state);
         let goes_on = in_order && base.kind == Kind::Data && is_of_session(base.session);
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
-        let checked = p.checksums(&self.config);
+        let checked = p.checksums();
         let (mut packet, mut flags) = (arrival.packet, arrival.flags);
         let (mut taken, mut bytes, mut marks, mut verdict) = (0, 0, Flags::empty(), Verdict::Taken);
         loop {
@@ -272,7 +273,7 @@ impl Endpoint {
                 break;
             }
             let Some(bytes) = rest.clone().next() else { break };
-            let Some(next) = follower(checked, bytes, base, base.sequence.plus(taken)) else {
+            let Some(next) = follower(checked, bytes, &arrival.packet, base.sequence.plus(taken)) else {
                 break;
             };
             (packet, flags) = next;
@@ -471,32 +472,31 @@ impl Endpoint {
 /// The packet in `bytes`, if it is number `sequence` of the flow of `first` and its header brings nothing else that
 /// needs handling.
 #[inline]
-fn follower<'a>(checked: bool, bytes: &'a [u8], first: &Base, sequence: Seq) -> Option<(Packet<&'a [u8]>, Flags)> {
+fn follower<'a>(
+    checked: bool,
+    bytes: &'a [u8],
+    first: &Packet<&[u8]>,
+    sequence: Seq,
+) -> Option<(Packet<&'a [u8]>, Flags)> {
     const MORE: Flags = Flags::CREDIT
         .union(Flags::OPEN)
         .union(Flags::SACK)
         .union(Flags::NACK)
         .union(Flags::SEAL);
     let packet = Packet::new_checked(bytes).ok()?;
-    let (base, flags) = (packet.base(), packet.flags());
-    let goes_on = base.kind == Kind::Data
-        && base.channel == first.channel
-        && base.session == first.session
-        && base.rail == first.rail
-        && base.sequence == sequence
-        && base.acknowledgement == first.acknowledgement
-        && !flags.intersects(MORE);
+    let flags = packet.flags();
+    let goes_on = packet.goes_on(first, sequence) && !flags.intersects(MORE);
     (goes_on && is_intact(checked, &packet, bytes, flags)).then_some((packet, flags))
 }
 
 fn is_about_settling(kind: Kind) -> bool {
-    matches!(kind, Kind::Settle | Kind::Settled)
+    kind as u8 >= Kind::Settle as u8
 }
 
 /// Nothing of the packet needs a feature that sessions of this release do not agree on.
 #[inline]
 fn is_agreed(base: &Base, flags: Flags) -> bool {
-    base.rail == 0 && !flags.contains(Flags::SEAL) && (!is_about_settling(base.kind) || is_of_session(base.session))
+    base.rail == 0 && !flags.contains(Flags::SEAL)
 }
 
 /// The checksum is right, or there is none and need not be.

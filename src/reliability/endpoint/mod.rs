@@ -53,6 +53,7 @@ use crate::{
     reliability::{
         Burst, Event, Limits, PeerId,
         flow::{Active, Flow, Freed, NONE, Placers, Sender, SourceId, Sources, ack_bytes_of},
+        packet_builder::Format,
         peer::{Peer, Phase, Place, Tokens},
         timers::{Heap, Timer},
     },
@@ -62,8 +63,8 @@ use crate::{
     wire::Token,
 };
 
-pub use self::lost::LostMessages;
 pub(crate) use self::send::Source;
+pub use self::{inline::Inline, lost::LostMessages};
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
@@ -113,6 +114,8 @@ impl Times {
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub struct Endpoint {
     config: Config,
+    /// Of the first packets to a peer.
+    format: Format,
     limits: Limits,
     epoch: u64,
     addresses: Addresses,
@@ -177,6 +180,7 @@ impl Endpoint {
             index: 0,
             secret: config.contact.0,
         };
+        let format = Format::first(&config);
         let times = Times {
             ack_delay: nanos(config.ack_delay),
             reordering: nanos(config.reordering_window),
@@ -190,6 +194,7 @@ impl Endpoint {
         Ok(Self {
             ack_bytes: ack_bytes_of(&limits, &config),
             config,
+            format,
             times,
             limits,
             epoch: epoch.max(1),
@@ -259,7 +264,7 @@ impl Endpoint {
         let mut stats = PeerStats {
             max_datagram: p.mtu.into(),
             unexpected: p.cost_received.wrapping_sub(p.cost_released).into(),
-            checksum: p.checksums(&self.config),
+            checksum: p.checksums(),
             unknown_features: p.features().unknown(),
             ..PeerStats::default()
         };
@@ -425,7 +430,7 @@ impl Endpoint {
         let mtu = self.initial_mtu(address.is_ipv6());
         let rested = self.places.take(self.now);
         let index = rested.unwrap_or(self.peers.len() as u32);
-        let mut peer = Peer::new(address, processor, self.tokens(index, 1), mtu);
+        let mut peer = Peer::new(address, processor, self.tokens(index, 1), mtu, self.format);
         if let Some(left) = self.addresses.get(&self.peers, address) {
             peer.succeed(&self.peers[left as usize]);
             self.addresses.remove(&self.peers, left);

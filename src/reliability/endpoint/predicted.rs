@@ -44,7 +44,7 @@ impl Endpoint {
             session: p.session,
             cost: len + MESSAGE_COST,
         };
-        if !p.expects_from(&self.config, source, packet.session.secret)
+        if !p.expects_from(source, packet.session.secret)
             || !active.receive.is_next(flow, packet.sequence)
             || !active.send.is_acknowledged_in_order(flow, ack)
             || p.exceeds(origin.cost, p.limit_told)

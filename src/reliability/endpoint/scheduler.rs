@@ -214,13 +214,14 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
+        let overhead = peer.format.overhead();
         Lane {
             config: &self.config,
             limits: &self.limits,
             now: self.now,
             stamp: active.receive.timestamp(self.now, &self.config),
-            checksum: peer.checksums(&self.config),
-            open: (!peer.confirmed).then(|| {
+            checksum: peer.checksums(),
+            open: (!peer.is_confirmed()).then(|| {
                 open_of(
                     &self.config,
                     &self.limits,
@@ -229,7 +230,8 @@ impl Endpoint {
                     window_of(&self.limits, &self.config, 1),
                 )
             }),
-            overhead: peer.overhead(&self.config),
+            overhead,
+            room: usize::from(peer.mtu) - overhead,
             window: active.send.window().min(peer.window),
             send: &mut active.send,
             flow,
@@ -340,7 +342,7 @@ impl Endpoint {
         let limit = peer.tell_limit(self.config.unexpected_bytes);
         let stamp = active.receive.timestamp(self.now, &self.config);
         let token = token_of(flow.peer, peer.local_secret);
-        let open = (!peer.confirmed).then(|| open_of(&self.config, &self.limits, self.epoch, token, window));
+        let open = (!peer.is_confirmed()).then(|| open_of(&self.config, &self.limits, self.epoch, token, window));
         let start = burst.position();
         let mut header = Builder::new(burst.header(), &base);
         header.set(flags);
@@ -348,7 +350,7 @@ impl Endpoint {
             &mut header,
             stamp,
             Some(Credit { limit, window }),
-            peer.checksums(&self.config),
+            peer.checksums(),
             open.as_ref(),
         );
         if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow) {
@@ -379,7 +381,7 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
         let header = self.control_base(Kind::Probe, peer.remote_token(), peer.processor, number);
-        let checksum = peer.checksums(&self.config);
+        let checksum = peer.checksums();
         let patience = self.times.initial_rto.max(2 * self.rto(index));
         self.actives[index as usize]
             .deadlines

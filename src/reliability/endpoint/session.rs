@@ -19,6 +19,7 @@ use crate::{
     reliability::{
         Event, PeerId,
         flow::{NONE, first_sequence},
+        packet_builder::Format,
         peer::{Phase, Place, index_of, is_of_session},
     },
     wire::{Base, Features, Open, Packet, Token},
@@ -31,7 +32,7 @@ impl Endpoint {
         self.config.checksum
             || index_of(token)
                 .and_then(|index| self.peers.get(index as usize))
-                .is_some_and(|peer| peer.wants_checksums)
+                .is_some_and(|peer| peer.format.contains(Format::CHECKSUM))
     }
 
     /// The peer of a packet that carries a token of a session.
@@ -218,8 +219,8 @@ impl Endpoint {
             }
         }
         let p = &mut self.peers[peer as usize];
-        if with_token && !p.confirmed {
-            p.confirmed = true;
+        if with_token && !p.is_confirmed() {
+            p.format.remove(Format::OPENING);
             self.calls.end(peer);
             #[cfg(feature = "tracing")]
             if p.session == 1 {
@@ -281,7 +282,7 @@ impl Endpoint {
                 channel,
                 sequence: state.send_next(),
                 acknowledgement: state.expected(),
-                checksum: p.checksums(&self.config),
+                checksum: p.checksums(),
             };
             self.push_control(last);
         }
@@ -311,7 +312,7 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         let session = p.session;
         let blocked = p.blocked;
-        p.reset(Phase::Down, mtu, tokens);
+        p.reset(Phase::Down, mtu, tokens, self.format);
         if error == PeerError::Closed {
             event!(INFO, processor = self.processor, peer, address = %p.address, session, "session closed");
         } else {

@@ -23,8 +23,8 @@ impl Endpoint {
         let active = &self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let p = &self.peers[flow.peer as usize];
-        let most = usize::from(BASE_DATAGRAM) - p.overhead(&self.config);
-        p.settles() && p.confirmed && p.mtu > BASE_DATAGRAM && active.send.exceeds(flow, most)
+        let most = usize::from(BASE_DATAGRAM) - p.format.overhead();
+        p.settles() && p.is_confirmed() && p.mtu > BASE_DATAGRAM && active.send.exceeds(flow, most)
     }
 
     /// The peer answers, but acknowledges nothing of what was sent again and again: small datagrams pass, and large ones
@@ -61,7 +61,7 @@ impl Endpoint {
         }
         let active = &mut self.actives[index as usize];
         let p = &self.peers[self.flows[active.flow as usize].peer as usize];
-        let room = usize::from(p.mtu) - p.overhead(&self.config);
+        let room = p.room();
         active.send.cut_queue(&mut self.sources, room);
         self.mark_ready(index);
     }
@@ -121,7 +121,7 @@ impl Endpoint {
         let stamp = active.receive.timestamp(self.now, &self.config);
         let start = burst.position();
         let mut header = Builder::new(burst.header(), &base);
-        let checksum = finish_extensions(&mut header, stamp, None, peer.checksums(&self.config), None);
+        let checksum = finish_extensions(&mut header, stamp, None, peer.checksums(), None);
         if !bitmap.is_empty() {
             header.sack(bitmap);
         }
@@ -171,7 +171,7 @@ impl Endpoint {
         }
         let active = &mut self.actives[index as usize];
         let p = &self.peers[peer as usize];
-        let room = usize::from(p.mtu) - p.overhead(&self.config);
+        let room = p.room();
         active.send.requeue(&self.flows[flow as usize], &mut self.sources, room);
         for timer in [Timer::Rto, Timer::Reorder, Timer::Persist] {
             active.deadlines.stop(timer);

@@ -34,7 +34,7 @@ impl Endpoint {
             if p.place != Place::Stranger {
                 continue;
             }
-            if p.phase == Phase::Down || !p.confirmed {
+            if p.phase == Phase::Down || !p.is_confirmed() {
                 self.leave(index);
                 return true;
             }

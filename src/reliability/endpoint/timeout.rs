@@ -198,7 +198,11 @@ impl Endpoint {
         let active = &self.actives[index as usize];
         let p = &self.peers[self.flows[active.flow as usize].peer as usize];
         let asked_or_heard = p.last_heard.max(active.send.waiting_since());
-        let limit = if p.confirmed { self.times.death } else { self.times.open };
+        let limit = if p.is_confirmed() {
+            self.times.death
+        } else {
+            self.times.open
+        };
         (self.active_now().saturating_sub(asked_or_heard), limit)
     }
 
@@ -285,7 +289,7 @@ impl Endpoint {
     pub(super) fn search_mtu(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let p = &mut self.peers[flow.peer as usize];
-        if p.mtu_found || !p.confirmed || flow.channel != 0 || !self.config.path_mtu_discovery {
+        if p.mtu_found || !p.is_confirmed() || flow.channel != 0 || !self.config.path_mtu_discovery {
             return;
         }
         if self.actives[index as usize].probe.running() {

@@ -21,6 +21,7 @@ Examples:
   hikyaku bench allreduce --np 8 --sizes 8,1M           eight ranks on this machine
   hikyaku bench allreduce --algorithm auto,ring         what was chosen beside a ring, in turns
   hikyaku bench barrier --np 8 --wait block
+  hikyaku bench allreduce --backend shm                 two ranks, through memory (see `bench latency --help`)
   HIKYAKU_EAGER_LIMIT=16K hikyaku bench alltoall        with settings of an MPI program
 
 As the OSU micro-benchmarks: before each operation there is a barrier (but for `barrier`), each rank takes its time; \
@@ -43,7 +44,7 @@ const SIZES: [usize; 5] = [8, 512, 8192, 65_536, 1 << 20];
 /// Bytes that a rank moves in a round, if the number of operations is not given.
 const ROUND: usize = 8 << 20;
 /// The name for the algorithm that is chosen by cost.
-const AUTO: &str = "auto";
+pub(crate) const AUTO: &str = "auto";
 /// Characters of the longest name of an algorithm.
 const CHOSEN: usize = "recursive-doubling".len();
 
@@ -81,7 +82,7 @@ pub(crate) fn run(options: &CollectiveArgs, task: Task) -> Result<(), Failure> {
     running.finish(outcome, job.contention(), Some(&figure(&job, task, &names, &results)))
 }
 
-fn sizes(asked: &[usize], task: Task) -> Result<Vec<usize>, Failure> {
+pub(crate) fn sizes(asked: &[usize], task: Task) -> Result<Vec<usize>, Failure> {
     if task == Task::Barrier {
         return match asked {
             [] | [0] => Ok(vec![0]),
@@ -141,6 +142,7 @@ fn work(turns: &Turns, task: Task, size: usize, name: &str) -> Work {
         task,
         size,
         window: 1,
+        whole: false,
         warmup: (count / 10).max(2),
         count,
         algorithm: (name != AUTO).then(|| name.to_owned()),

@@ -21,6 +21,7 @@ Examples:
   hikyaku bench latency --wait block --vs tcp           both ends sleep in the kernel
   hikyaku bench latency --level transport,mpi           what MPI adds to the transport
   hikyaku bench latency --format json --plot lat.svg    for programs, and for eyes
+  hikyaku bench latency --backend shm --level mpi       between processes of one host, through memory
   hikyaku bench latency --backend dpdk --device memif   without the kernel (feature dpdk)
   hikyaku bench latency --backend dpdk --device memif --vs memif,tcp
   hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:
@@ -29,7 +30,11 @@ Examples:
 Columns: p50 is the median over rounds of each round's median, p99 is taken over all samples, cpu is CPU time per \
 message of both ends together; all in microseconds. A ratio below 1 says that hikyaku is faster. `--vs memif` is DPDK by itself, \
 from C: frames with a fixed header and nothing checked, whose payload is not touched (memif), or which is copied from and \
-to its place (memif/copied).";
+to its place (memif/copied).
+
+With `--backend shm` a round is a mean: the clock is read before and after all ping-pongs of a round, as other MPIs are \
+measured (docs/benchmarks.md), p50 is the median over rounds, and p99 the longest. Each round measures before and after how long a \
+cache line takes between the two cores, ns; rounds in which they are threads of one core (sibling), near, far, or moved are rows apart.";
 
 /// The same for figure 11.
 pub(crate) const FIGURE11: &str = "\

@@ -13,3 +13,4 @@ pub(crate) mod pairs;
 pub(crate) mod rate;
 mod sockets;
 mod streaming;
+pub(crate) mod within_host;

@@ -108,6 +108,7 @@ fn work(turns: &Turns, task: Task, size: usize, window: usize) -> Work {
         task,
         size,
         window,
+        whole: false,
         warmup: (count / 10).max(1),
         count,
         algorithm: None,

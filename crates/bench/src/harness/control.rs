@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, BufRead, BufReader, Write},
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
     time::Duration,
 };
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Changes whenever the messages below change their meaning.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 /// Longest line that is accepted: a report of 100,000 samples fits many times.
 const MAX_LINE: u64 = 64 << 20;
 
@@ -112,7 +112,7 @@ pub(crate) enum Command {
     /// These are the ranks.
     Connect {
         /// Where they are, in order.
-        addresses: Vec<SocketAddr>,
+        offers: Vec<Offer>,
     },
     /// Do one round with the other ranks.
     Perform {

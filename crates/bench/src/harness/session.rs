@@ -306,22 +306,26 @@ impl Session {
     /// Makes the driver and all workers ranks of a job; the driver is rank 0.
     pub(crate) fn job(&mut self, place: &Place) -> Result<Rank, Failure> {
         let what = "opening a job";
-        let own = Lonely::open(place, self.local, 0).or_fail(what)?;
-        let mut addresses = vec![own.address()];
+        let mut own = Lonely::open(place, self.local, 0).or_fail(what)?;
+        let mut offers = vec![own.offer()];
         for (rank, worker) in (1..).zip(&mut self.workers) {
             let place = place.clone();
             worker.ask(&Command::Rank { rank, place })?;
             let Answer::Opened { offer } = worker.answer()? else {
                 return Err(confused());
             };
-            addresses.extend(offer.addresses);
+            offers.push(offer);
         }
         for worker in &mut self.workers {
-            let addresses = addresses.clone();
-            worker.ask(&Command::Connect { addresses })?;
+            let offers = offers.clone();
+            worker.ask(&Command::Connect { offers })?;
+        }
+        // They wait for each other.
+        let rank = own.connect(&offers).or_fail(what);
+        for worker in &mut self.workers {
             worker.answer()?;
         }
-        own.connect(&addresses).or_fail(what)
+        rank
     }
 
     /// Does one round of a job; gives what each rank has seen.

@@ -115,11 +115,16 @@ pub(crate) fn check_backend(name: &str) -> Result<(), Failure> {
     match name {
         "udp" | "loopback" => Ok(()),
         "dpdk" if cfg!(feature = "dpdk") => Ok(()),
+        "shm" if cfg!(feature = "shm") => Ok(()),
+        "shm" => Err(Failure::usage(
+            "this build has no backend `shm` (build with `--features shm`)",
+        )),
         "dpdk" => Err(Failure::usage(
             "this build has no backend `dpdk` (build with `--features dpdk`)",
         )),
         other => Err(Failure::usage(format!(
-            "there is no backend `{other}`; there are: udp, loopback{}",
+            "there is no backend `{other}`; there are: udp, loopback{}{}",
+            if cfg!(feature = "shm") { ", shm" } else { "" },
             if cfg!(feature = "dpdk") { ", dpdk" } else { "" }
         ))),
     }

@@ -10,7 +10,7 @@ use crate::{
     transports::{
         link::{Spoke, pattern},
         open::open_spoke,
-        settings::{Job, Offer, Operation, Report},
+        settings::{Job, Operation, Report},
         timeout::Watch,
     },
 };
@@ -47,18 +47,13 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
             }),
             Command::Ready { link } => links[link].0.ready().map(|()| Answer::Ok),
             Command::Drain { link } => links[link].0.drain().map(|()| Answer::Ok),
-            Command::Rank { rank, place } => Lonely::open(&place, local, rank).map(|opened| {
-                let addresses = vec![opened.address()];
+            Command::Rank { rank, place } => Lonely::open(&place, local, rank).map(|mut opened| {
+                let offer = opened.offer();
                 lonely = Some(opened);
-                Answer::Opened {
-                    offer: Offer {
-                        addresses,
-                        extra: Vec::new(),
-                    },
-                }
+                Answer::Opened { offer }
             }),
-            Command::Connect { addresses } => lonely.take().ok_or_else(not_a_rank).and_then(|opened: Lonely| {
-                rank = Some(opened.connect(&addresses)?);
+            Command::Connect { offers } => lonely.take().ok_or_else(not_a_rank).and_then(|opened: Lonely| {
+                rank = Some(opened.connect(&offers)?);
                 Ok(Answer::Ok)
             }),
             Command::Perform { work } => rank

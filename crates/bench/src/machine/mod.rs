@@ -2,6 +2,7 @@
 
 pub mod allocation;
 pub mod busy;
+pub mod cache_line;
 pub mod clock;
 pub mod environment;
 pub mod interrupt;

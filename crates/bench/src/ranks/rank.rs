@@ -23,16 +23,24 @@ use hikyaku::{
         error::Error,
         operation::{Operation, Predefined},
     },
-    transport::{Transport, WaitPolicy},
+    transport::{Routes, Transport, WaitPolicy},
 };
 
 use crate::{
     machine::{clock, pin},
-    ranks::work::{Place, Task, Work},
-    transports::{link::pattern, settings::Report},
+    ranks::{
+        pages::Pages,
+        work::{MEMORY, Place, Task, Work},
+    },
+    transports::{
+        link::pattern,
+        settings::{Offer, Report},
+    },
 };
 
 const TAG: i32 = 1;
+/// Of the byte that answers a window of messages.
+const ANSWER: i32 = 2;
 /// The rank that rank 0 writes to and reads from.
 const TARGET: i32 = 1;
 /// The byte that fills a buffer before anything is received into it.
@@ -85,9 +93,17 @@ impl Lonely {
     /// Opens the network.
     pub(crate) fn open(place: &Place, local: IpAddr, rank: u32) -> io::Result<Self> {
         let (config, _) = for_job(place.size, sharing(place), true);
-        let bound = backend(place, SocketAddr::new(local, 0))?;
+        let at = SocketAddr::new(local, 0);
         let builder = Transport::builder().config(config).environment();
-        let unconnected = Engine::on(builder, bound, rank).map_err(failed)?;
+        let unconnected = if place.backend == MEMORY {
+            let mut options = BindOptions::default();
+            options.place.process = rank;
+            let builder = builder.bind_options(options).routes(Routes::Memory);
+            Engine::bind(builder, "udp", at, rank)
+        } else {
+            Engine::on(builder, backend(place, at)?, rank)
+        };
+        let unconnected = unconnected.map_err(failed)?;
         Ok(Self {
             unconnected,
             place: place.clone(),
@@ -95,22 +111,35 @@ impl Lonely {
     }
 
     /// Where it is.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.unconnected.local_addr()
+    pub(crate) fn offer(&mut self) -> Offer {
+        Offer {
+            addresses: vec![self.unconnected.local_addr()],
+            extra: self.unconnected.link_address(),
+        }
     }
 
-    /// Gets to know the others.
-    pub(crate) fn connect(self, addresses: &[SocketAddr]) -> io::Result<Rank> {
+    /// Gets to know the others, all of which do the same.
+    pub(crate) fn connect(mut self, offers: &[Offer]) -> io::Result<Rank> {
         let options = options(&self.place)?;
+        let addresses: Vec<SocketAddr> = offers.iter().flat_map(|offer| &offer.addresses).copied().collect();
+        let own = self.unconnected.local_addr();
+        for (offer, &address) in offers.iter().zip(&addresses).filter(|(_, address)| **address != own) {
+            self.unconnected.introduce(address, &offer.extra)?;
+        }
+        let met = self.unconnected.meet()?;
+        if self.place.backend == MEMORY && met.memory + 1 != offers.len() {
+            return Err(io::Error::other("a rank cannot be reached through memory"));
+        }
         let eager_limit = options.eager_limit;
-        let engine: Arc<Engine> = self.unconnected.connect(addresses, options).map_err(failed)?;
+        let engine: Arc<Engine> = self.unconnected.connect(&addresses, options).map_err(failed)?;
         Ok(Rank {
             world: Communicator::world(&engine),
             byte: Datatype::predefined(Kind::Byte),
             float: Datatype::predefined(Kind::F32),
             sum: Operation::predefined(Predefined::Sum),
-            own: Vec::new(),
-            theirs: Vec::new(),
+            own: Pages::default(),
+            theirs: Pages::default(),
+            requests: Vec::new(),
             window: None,
             threads: self.place.threads,
             eager_limit,
@@ -125,9 +154,11 @@ pub(crate) struct Rank {
     float: Datatype,
     sum: Operation,
     /// The data to send.
-    own: Vec<u8>,
+    own: Pages,
     /// The buffer to receive into.
-    theirs: Vec<u8>,
+    theirs: Pages,
+    /// Of a window of messages.
+    requests: Vec<Request>,
     /// The memory that others write to and read from.
     window: Option<Window>,
     threads: bool,
@@ -183,7 +214,11 @@ impl Rank {
     /// Does one round.
     pub(crate) fn perform(&mut self, work: &Work) -> io::Result<Report> {
         self.prepare(work)?;
-        let done = self.measure(work);
+        let done = if work.whole {
+            self.measure_whole(work)
+        } else {
+            self.measure(work)
+        };
         // No rank leaves while others still measure, and windows end together.
         if let Some(window) = self.window.take() {
             window.unlock_all().map_err(failed)?;
@@ -202,13 +237,13 @@ impl Rank {
             Task::Bibw => size * work.window,
             _ => size,
         };
-        self.theirs.clear();
-        self.theirs.resize(room, NOTHING);
-        self.own = match work.task {
+        self.theirs.fill(room, NOTHING);
+        let own = match work.task {
             Task::Allreduce => 1_f32.to_ne_bytes().repeat(size / 4),
             Task::Alltoall => (0..ranks).flat_map(|to| vec![block(rank, to); size]).collect(),
             _ => pattern(size),
         };
+        self.own.hold(&own);
         if work.task == Task::Bcast && rank == 0 {
             self.theirs.copy_from_slice(&self.own);
         }
@@ -227,14 +262,39 @@ impl Rank {
         Ok(())
     }
 
+    /// The target of puts and gets does nothing.
+    fn takes_part(&self, work: &Work) -> bool {
+        !matches!(work.task, Task::Put | Task::Get) || self.world.rank() == 0
+    }
+
+    /// Takes the time of all operations together. This is what `xtask/peers/within_host.c` does with other MPIs: nothing
+    /// stands between two operations, and a collective is not begun together.
+    fn measure_whole(&mut self, work: &Work) -> io::Result<Report> {
+        let mut report = Report::default();
+        self.world.barrier().map_err(failed)?;
+        if !self.takes_part(work) {
+            return Ok(report);
+        }
+        let mut start = 0;
+        for index in 0..work.warmup + work.count {
+            if index == work.warmup {
+                if work.task.collective().is_some() {
+                    self.world.barrier().map_err(failed)?;
+                }
+                start = clock::now();
+            }
+            self.operate(work, None)?;
+            if index == 0 && work.warmup > 0 {
+                self.check(work)?;
+            }
+        }
+        report.wall = clock::now() - start;
+        Ok(report)
+    }
+
     fn measure(&mut self, work: &Work) -> io::Result<Report> {
         let mut report = Report::default();
-        let takes_part = match work.task {
-            // The target does nothing.
-            Task::Put | Task::Get => self.world.rank() == 0,
-            _ => true,
-        };
-        if !takes_part {
+        if !self.takes_part(work) {
             return Ok(report);
         }
         let algorithm = self.algorithm(work);
@@ -265,6 +325,8 @@ impl Rank {
         match work.task {
             Task::PingPong if self.world.rank() == 0 => self.send().and_then(|()| self.receive()),
             Task::PingPong => self.receive().and_then(|()| self.send()),
+            Task::Stream if self.world.rank() == 0 => self.send_window(work),
+            Task::Stream => self.receive_window(work),
             Task::Bibw => self.both_ways(work),
             Task::Put | Task::Get => self.access(work),
             Task::Barrier | Task::Bcast | Task::Allreduce | Task::Alltoall => self.collective(work, algorithm),
@@ -286,6 +348,49 @@ impl Rank {
         // SAFETY: as above.
         let status = unsafe { self.world.receive(start, len, &self.byte, self.other(), TAG) };
         status.map(drop).map_err(failed)
+    }
+
+    fn send_window(&mut self, work: &Work) -> io::Result<()> {
+        let (start, len, other) = (self.own.as_ptr(), work.size as u64, self.other());
+        for _ in 0..work.window {
+            // SAFETY: the memory stays until all have been waited for below; only messages that are received write
+            // memory, and not this.
+            let request = unsafe { self.world.isend(Mode::Standard, start, len, &self.byte, other, TAG) };
+            self.requests.push(request.map_err(failed)?);
+        }
+        self.wait_all()?;
+        let mut answer = 0;
+        // SAFETY: the byte is borrowed until the call returns.
+        let status = unsafe { self.world.receive(&raw mut answer, 1, &self.byte, other, ANSWER) };
+        status.map(drop).map_err(failed)
+    }
+
+    /// As in the OSU micro-benchmarks, all messages of a window are received into the same memory.
+    fn receive_window(&mut self, work: &Work) -> io::Result<()> {
+        let (start, len, other) = (self.theirs.as_mut_ptr(), work.size as u64, self.other());
+        for _ in 0..work.window {
+            // SAFETY: the memory stays until all have been waited for below, and is not looked at before.
+            let request = unsafe { self.world.ireceive(start, len, &self.byte, other, TAG) };
+            self.requests.push(request.map_err(failed)?);
+        }
+        self.wait_all()?;
+        let answer = 1_u8;
+        // SAFETY: the byte is borrowed until the call returns.
+        unsafe {
+            self.world
+                .send(Mode::Standard, &raw const answer, 1, &self.byte, other, ANSWER)
+        }
+        .map_err(failed)
+    }
+
+    fn wait_all(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
+        for request in self.requests.drain(..) {
+            // All are waited for, whatever happens: their memory is in use.
+            let waited = request.wait().map(drop);
+            result = result.and(waited);
+        }
+        result.map_err(failed)
     }
 
     fn both_ways(&mut self, work: &Work) -> io::Result<()> {
@@ -367,9 +472,10 @@ impl Rank {
         }
         let right = match work.task {
             Task::Barrier => true,
-            Task::PingPong | Task::Bibw => self.theirs.chunks(work.size.max(1)).all(|one| one == self.own),
-            Task::Put | Task::Get | Task::Bcast => self.theirs == self.own,
-            Task::Allreduce => self.theirs == (ranks as f32).to_ne_bytes().repeat(work.size / 4),
+            Task::Stream => rank == 0 || *self.theirs == *self.own,
+            Task::PingPong | Task::Bibw => self.theirs.chunks(work.size.max(1)).all(|one| *one == *self.own),
+            Task::Put | Task::Get | Task::Bcast => *self.theirs == *self.own,
+            Task::Allreduce => *self.theirs == (ranks as f32).to_ne_bytes().repeat(work.size / 4),
             Task::Alltoall => (0..ranks)
                 .zip(self.theirs.chunks(work.size))
                 .all(|(from, bytes)| bytes.iter().all(|&byte| byte == block(from, rank))),

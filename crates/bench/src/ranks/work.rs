@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::transports::settings::Wait;
 
+/// Name of the backend with which all ranks reach each other through memory.
+pub(crate) const MEMORY: &str = "shm";
+
 /// Settings of a rank, the same at all of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Place {
@@ -30,6 +33,8 @@ pub(crate) struct Place {
 pub(crate) enum Task {
     /// Rank 0 sends a message, rank 1 sends it back.
     PingPong,
+    /// Rank 0 sends a window of messages, rank 1 answers with a byte.
+    Stream,
     /// Both send a window of messages and receive one.
     Bibw,
     /// Rank 0 writes a window of messages to rank 1, and waits until they are there.
@@ -51,6 +56,7 @@ impl Task {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::PingPong => "ping-pong",
+            Self::Stream => "stream",
             Self::Bibw => "bibw",
             Self::Put => "put",
             Self::Get => "get",
@@ -92,6 +98,8 @@ pub(crate) struct Work {
     pub size: usize,
     /// Messages per operation, where several are on their way.
     pub window: usize,
+    /// The clock is read before the first operation and after the last one only; else before and after each.
+    pub whole: bool,
     /// Operations before the clock starts; at least one, which is checked.
     pub warmup: usize,
     /// Operations measured.

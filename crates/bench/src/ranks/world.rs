@@ -15,7 +15,7 @@ use crate::{
     options::{Level, Turns, World},
     ranks::{
         rank::{self, Rank},
-        work::{Place, Work},
+        work::{Place, Task, Work},
     },
     report::{Progress, Row, median, percentile, ratio},
     transports::settings::{Report, Wait},
@@ -182,6 +182,27 @@ impl Job {
             }
         }
         (all, Ok(()))
+    }
+
+    /// There are more ranks than cores.
+    pub(crate) const fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Does one round of operations that are timed as a whole. Returns nanoseconds of a message one way, of a message of a
+    /// window, or of an operation of all ranks: of that, the mean over ranks.
+    pub(crate) fn mean(&mut self, work: &Work) -> Result<f64, Failure> {
+        let reports = self.session.perform(&mut self.rank, work)?;
+        let timed = match work.task.collective() {
+            Some(_) => &reports[..],
+            None => &reports[..1],
+        };
+        let walls: u64 = timed.iter().map(|report| report.wall).sum();
+        let messages = match work.task {
+            Task::PingPong => 2,
+            _ => work.window,
+        };
+        Ok(walls as f64 / (timed.len() * work.count * messages) as f64)
     }
 
     /// How busy the machine was.

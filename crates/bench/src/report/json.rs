@@ -29,6 +29,15 @@ pub(crate) struct Row {
     /// It was told to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forced: Option<bool>,
+    /// How far the cores were from each other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<&'static str>,
+    /// Time of a cache line between them, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_line_ns: Option<f64>,
+    /// Rounds of this row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<usize>,
     /// Time of an operation, mean over ranks and iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avg_us: Option<f64>,
@@ -41,9 +50,12 @@ pub(crate) struct Row {
     /// Median one-way time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile; of rounds: the longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
+    /// The shortest of all rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_us: Option<f64>,
     /// 10^6 bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mb_per_s: Option<f64>,

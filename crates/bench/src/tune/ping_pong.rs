@@ -20,6 +20,7 @@ pub(super) fn work(turns: &Turns, size: usize, eager_limit: u32) -> Work {
         task: Task::PingPong,
         size,
         window: 1,
+        whole: false,
         warmup: (count / 10).max(2),
         count,
         algorithm: None,

@@ -123,7 +123,7 @@ impl Communicator {
     /// A process is lost; the communicator is revoked; the group has processes that the communicator has not.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_create";
-        let span = self.enter(|| Entry::among(CALL, self, group));
+        let span = self.enter(|| Entry::among(CALL, self.targets(), group));
         span.may_make(self.new_context(CALL).and_then(|context| {
             self.check_members(CALL, group)?;
             Ok(Self::new(&self.0.engine, context, group.clone()))

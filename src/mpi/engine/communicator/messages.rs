@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Point-to-point messages (MPI 3).
 
-use super::{Communicator, PROC_NULL};
+use super::{super::status::PROC_NULL, Communicator};
 use crate::{
     messaging::tagged::Selector,
     mpi::{

@@ -25,10 +25,11 @@ pub use self::{
     probes::MatchedMessage,
 };
 use super::{
-    Engine, Status,
+    Engine,
     class::{CLASS_SHIFT, CONTEXT_SHIFT, Class},
     core::AnyOf,
     process::Process,
+    status::{ANY_SOURCE, ANY_TAG, Status, TAG_UB},
 };
 use crate::{
     messaging::{
@@ -43,15 +44,6 @@ use crate::{
     },
     time::Instant,
 };
-
-/// `MPI_ANY_SOURCE`: a message from any rank.
-pub const ANY_SOURCE: Rank = -1;
-/// `MPI_PROC_NULL`: no process; messages to and from it have no effect.
-pub const PROC_NULL: Rank = -2;
-/// `MPI_ANY_TAG`: a message with any tag.
-pub const ANY_TAG: i32 = -1;
-/// The largest tag (`MPI_TAG_UB`).
-pub const TAG_UB: i32 = i32::MAX;
 
 /// A collective with its schedule, kept because programs repeat their calls.
 pub(super) struct Last {
@@ -194,7 +186,7 @@ impl Communicator {
 
     /// The group in which sources and destinations are ranks.
     #[inline]
-    fn targets(&self) -> &Group {
+    pub(super) fn targets(&self) -> &Group {
         self.0.remote.as_ref().unwrap_or(&self.0.group)
     }
 

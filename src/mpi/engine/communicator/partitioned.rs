@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 use core::{fmt, ops::Range, sync::atomic::Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::{Communicator, PROC_NULL};
+use super::{super::status::PROC_NULL, Communicator};
 use crate::messaging::Messenger;
 use crate::mpi::{
     Rank,

@@ -4,7 +4,7 @@
 use alloc::vec;
 use core::sync::atomic::Ordering;
 
-use super::{Communicator, PROC_NULL};
+use super::{super::status::PROC_NULL, Communicator};
 use crate::{
     messaging::tagged::{Claimed, Selector},
     mpi::{

@@ -162,7 +162,7 @@ impl Window {
         let made = Self::make_quietly(call, communicator, flavor, exposed, (base, len, unit), memory);
         span.leave(made, |window, leave| {
             leave(&Exit {
-                made: Some(&window.0.communicator),
+                made: Some(window.0.communicator.as_made()),
                 ..Exit::default()
             });
         })
@@ -347,7 +347,7 @@ impl Window {
     ) -> Result<R, Error> {
         let communicator = &self.0.communicator;
         communicator
-            .enter(|| Entry::among(call, communicator, group))
+            .enter(|| Entry::among(call, communicator.targets(), group))
             .end(run())
     }
 

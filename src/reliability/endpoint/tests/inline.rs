@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::*;
 use crate::{
     Recovery, WindowMode,
-    reliability::{Target, burst::INLINE, flow::NONE, peer::Phase},
+    reliability::{Target, burst::INLINE, flow::NONE, packet_builder::Format, peer::Phase},
     wire::Record,
 };
 
@@ -103,11 +103,12 @@ fn send_as_through_the_queue(
     let mut twin = pair.ends[from].0.clone();
     let (mut burst, mut nothing) = (Burst::default(), Burst::default());
     let endpoint = &mut pair.ends[from].0;
-    if !endpoint.send_inline(now, peer, channel, message, data, &mut burst) {
+    let Some(inline) = endpoint.begin_inline(now, peer, channel, message, data, &mut burst) else {
         // Nothing was done.
         assert_same(endpoint, &twin);
         return false;
-    }
+    };
+    endpoint.finish_inline(inline);
     let sent = describe(endpoint, &burst);
     assert!(!endpoint.poll_transmit(now, &mut nothing));
     twin.send(now, peer, channel, message, Payload::Copy(data)).unwrap();
@@ -525,8 +526,8 @@ fn what_is_in_the_way_out_of_the_queue_is_seen() {
         (|e, i| _ = e.actives[i].probe.start(1_472, 9_000), false),
         (|e, i| e.actives[i].send.lose_first(), false),
         (|e, i| e.actives[i].send.set_waiting(), false),
-        (|e, _| e.peers[0].confirmed = false, false),
-        (|e, _| e.peers[0].wants_checksums = true, false),
+        (|e, _| e.peers[0].format.insert(Format::OPENING), false),
+        (|e, _| e.peers[0].format.insert(Format::CHECKSUM), false),
         (|e, _| e.config.window_packets = 3, true),
         (|e, _| e.config.window_packets = 2, true),
         (|e, _| e.config.window_packets = 1, false),
@@ -592,8 +593,8 @@ fn what_is_in_the_way_past_the_queue_is_seen() {
         ),
         (|e, i| _ = e.actives[i].probe.start(1_472, 9_000), false),
         (|e, i| e.actives[i].send.set_timeouts(1), false),
-        (|e, _| e.peers[0].confirmed = false, false),
-        (|e, _| e.peers[0].wants_checksums = true, false),
+        (|e, _| e.peers[0].format.insert(Format::OPENING), false),
+        (|e, _| e.peers[0].format.insert(Format::CHECKSUM), false),
         (|e, _| e.peers[0].phase = Phase::Closing, false),
         (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued + COST, true),
         (|e, _| e.peers[0].cost_limit = e.peers[0].cost_queued + COST - 1, false),

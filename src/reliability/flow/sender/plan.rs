@@ -50,6 +50,8 @@ pub(in crate::reliability) struct Lane<'a> {
     pub(in crate::reliability) open: Option<Open>,
     /// Bytes of a header that do not depend on the message.
     pub(in crate::reliability) overhead: usize,
+    /// Bytes that are left of the path's MTU beside those.
+    pub(in crate::reliability) room: usize,
     /// Bytes that may be in flight.
     pub(in crate::reliability) window: u32,
     pub(in crate::reliability) send: &'a mut Sender,
@@ -205,8 +207,7 @@ impl Lane<'_> {
         if send.waiting || in_flight >= config.window_packets.min(MAX_WINDOW_PACKETS).into() {
             return None;
         }
-        let room = usize::from(self.peer.mtu) - self.overhead;
-        let most = room.min(config.max_payload.into());
+        let room = self.room;
         let left = (queued.end - queued.at) as usize;
         let credit = self.peer.cost_limit.checked_sub(queued.cost)?;
         let mut form = queued.form;
@@ -232,6 +233,7 @@ impl Lane<'_> {
                 let run = &self.sources.bytes(queued.source)[queued.at as usize..queued.end as usize];
                 // Records are counted only if a packet of them can be sent: this is asked again at every send while the
                 // window is full. (A packet of records ends up nearly full, or has few of them.)
+                let most = room.min(config.max_payload.into());
                 let nearly = left.min(most);
                 if config.bundle && !self.in_window(nearly - nearly / 16) {
                     return None;

@@ -56,7 +56,7 @@ impl Queueable for (Span<'_>, Option<&Foreign>) {
 
 #[inline(always)]
 pub(crate) fn fits_record(config: &Config, peer: &Peer, message: &Outgoing, len: usize) -> bool {
-    let room = usize::from(peer.mtu) - peer.overhead(config);
+    let room = peer.room();
     len + Record::header_len(message.match_bits) <= room && len <= usize::from(config.max_payload)
 }
 

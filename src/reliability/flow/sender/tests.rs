@@ -10,6 +10,7 @@ use crate::{
         Event, Limits, Outgoing,
         burst::Burst,
         flow::{Flow, Lane, Receiver, Sources, congestion::AnyController},
+        packet_builder::Format,
         peer::{Peer, Tokens},
     },
     span::Span,
@@ -54,8 +55,14 @@ impl Half {
             local: 1,
             contact: Token { index: 3, secret: 2 },
         };
-        let mut peer = Peer::new(SocketAddr::from(([10, 0, 0, 1], 1)), 1, tokens, 1_472);
-        peer.confirmed = true;
+        let mut peer = Peer::new(
+            SocketAddr::from(([10, 0, 0, 1], 1)),
+            1,
+            tokens,
+            1_472,
+            Format::first(&config),
+        );
+        peer.format.remove(Format::OPENING);
         Self {
             send: Sender::new(flow.send_next(), AnyController::new(&config, 1_472)),
             receive: Receiver::new(&flow),
@@ -96,7 +103,8 @@ impl Half {
             stamp: self.receive.timestamp(self.now, &self.config),
             checksum: false,
             open: None,
-            overhead: self.peer.overhead(&self.config),
+            overhead: self.peer.format.overhead(),
+            room: self.peer.room(),
             window: self.send.window().min(self.peer.window),
             config: &self.config,
             send: &mut self.send,

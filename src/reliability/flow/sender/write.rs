@@ -45,7 +45,8 @@ impl Lane<'_> {
                 break;
             };
             let size = plan.size();
-            let common = if burst.is_empty() {
+            let is_first = burst.is_empty();
+            let common = if is_first {
                 self.peer.mtu.into()
             } else {
                 burst.segment_size()
@@ -56,21 +57,21 @@ impl Lane<'_> {
                     continue;
                 }
             }
-            let oversize = size > usize::from(self.peer.mtu);
-            if oversize && self.peer.settles() && self.peer.confirmed {
-                filled.too_large = Some(plan.resend);
-                break;
-            }
-            if burst.segments() > 0 {
-                if size > burst.segment_size() || oversize || burst.len() + size > max_batch {
+            let too_large = size > common;
+            if !is_first {
+                if too_large || burst.len() + size > max_batch {
                     break;
                 }
-            } else if oversize {
+            } else if too_large {
+                if self.peer.settles() && self.peer.is_confirmed() {
+                    filled.too_large = Some(plan.resend);
+                    break;
+                }
                 burst.allow_fragmentation();
             }
-            let last = size < burst.segment_size();
             self.write(&plan, burst);
-            if last || oversize {
+            // The last one of a burst may be shorter.
+            if if is_first { too_large } else { size < common } {
                 break;
             }
             // Most messages are alone.

@@ -1,0 +1,29 @@
+//! What a rendezvous transfers.
+
+use bytes::Bytes;
+
+/// The payload of a rendezvous: memory that stays unchanged until the send has ended.
+pub trait Content: Send {
+    /// Length in bytes.
+    fn len(&self) -> u64;
+
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes from `offset` on, at least one and at most `max`: by reference if they are contiguous. The result is
+    /// dropped once the peer has them.
+    fn chunk(&mut self, offset: u64, max: u64) -> Bytes;
+}
+
+impl Content for Bytes {
+    fn len(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn chunk(&mut self, offset: u64, max: u64) -> Bytes {
+        let end = (offset + max).min(self.len() as u64);
+        self.slice(offset as usize..end as usize)
+    }
+}
