@@ -1,7 +1,7 @@
 //! Short messages, which go by a ring in memory to a peer of this host, past the messenger's queues.
 
 use super::{Completion, Envelope, Handle, MemoryRegion, Messenger, Receive, Selector, Tagged, matched, place};
-use crate::{reliability::PeerId, ring::ROOM};
+use crate::reliability::{Arriving, PeerId};
 
 impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Sends a copy of `data`, complete at once, if the peer is reached by a ring. `None`:
@@ -113,7 +113,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         }
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
         let receive = self.posted.take(source, matched(bits))?;
-        let mut data = [0; ROOM];
+        let mut data = [0; Arriving::MOST];
         arriving.front.copy_to(&mut data);
         let (peer, cost) = arriving.take(number);
         if cost > 0 {

@@ -3,7 +3,6 @@
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::MemoryLayer;
 use crate::time::Instant;
 
 /// Time after which the medium is asked again for room.
@@ -39,45 +38,30 @@ impl Blocked {
         self.0.is_empty()
     }
 
+    pub(super) fn push(&mut self, peer: u32) {
+        self.0.push(peer);
+    }
+
     pub(super) fn forget(&mut self, peer: u32) {
         self.0.retain(|other| *other != peer);
     }
-}
 
-impl MemoryLayer {
-    /// The peer is the next that would send. Returns whether it may; if not, it waits for its gate.
-    #[inline]
-    pub(super) fn may_pass(&mut self, peer: u32) -> bool {
-        let gate = self.peers[peer as usize].gate.as_ref();
-        let is_open = gate.is_none_or(Gate::is_open);
-        if !is_open {
-            self.blocked.0.push(peer);
-        }
-        is_open
-    }
-
-    /// When [`unblock`](Self::unblock) is to be asked next.
-    #[cold]
-    pub(super) fn next_unblock(&self) -> Instant {
-        let is_open = |peer: &u32| self.peers[*peer as usize].gate.as_ref().is_none_or(Gate::is_open);
-        match self.blocked.0.iter().any(is_open) {
-            true => self.now,
-            false => self.now + ROOM_CHECK,
-        }
-    }
-
-    /// Peers whose gate has opened are ready again.
-    #[cold]
-    pub(super) fn unblock(&mut self) {
-        let Self {
-            blocked, peers, ready, ..
-        } = self;
-        blocked.0.retain(|peer| {
-            let is_open = peers[*peer as usize].gate.as_ref().is_none_or(Gate::is_open);
+    /// Passes the peers of which `is_open` says so to `each`, and forgets them.
+    pub(super) fn release(&mut self, is_open: impl Fn(u32) -> bool, mut each: impl FnMut(u32)) {
+        self.0.retain(|peer| {
+            let is_open = is_open(*peer);
             if is_open {
-                ready.push_back(*peer);
+                each(*peer);
             }
             !is_open
         });
+    }
+
+    /// When [`release`](Self::release) is to be asked next.
+    pub(super) fn next_release(&self, now: Instant, is_open: impl Fn(u32) -> bool) -> Instant {
+        match self.0.iter().any(|peer| is_open(*peer)) {
+            true => now,
+            false => now + ROOM_CHECK,
+        }
     }
 }

@@ -289,7 +289,7 @@ impl MemoryLayer {
             return Some(self.now);
         }
         if !self.blocked.is_empty() {
-            return Some(self.next_unblock());
+            return Some(self.blocked.next_release(self.now, |peer| self.has_room(peer)));
         }
         (!self.waiting.is_empty()).then(|| self.now + RETRY)
     }
@@ -535,6 +535,22 @@ impl MemoryLayer {
 
 /// The outgoing side.
 impl MemoryLayer {
+    /// Returns whether the medium has room for a packet to this peer.
+    #[inline]
+    fn has_room(&self, peer: u32) -> bool {
+        self.peers[peer as usize].gate.as_ref().is_none_or(Gate::is_open)
+    }
+
+    /// Peers whose gate has opened are ready again.
+    #[cold]
+    fn unblock(&mut self) {
+        let Self {
+            blocked, peers, ready, ..
+        } = self;
+        let is_open = |peer: u32| peers[peer as usize].gate.as_ref().is_none_or(Gate::is_open);
+        blocked.release(is_open, |peer| ready.push_back(peer));
+    }
+
     fn mark_ready(&mut self, peer: u32) {
         let queue = &mut self.peers[peer as usize].queue;
         if !queue.is_ready {
@@ -551,7 +567,8 @@ impl MemoryLayer {
             self.unblock();
         }
         while let Some(peer) = self.ready.pop_front() {
-            if !self.may_pass(peer) {
+            if !self.has_room(peer) {
+                self.blocked.push(peer);
                 continue;
             }
             let p = &mut self.peers[peer as usize];

@@ -8,13 +8,13 @@ use super::MemoryLayer;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Short, Sink},
-    ring::{Front, Meet, Side},
+    ring::{Front, Meet, ROOM, Side},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Kind, Packet, Seq, Token},
 };
 
 /// Bytes of a packet that a short message becomes: base header, match bits, payload.
-const MOST: usize = BASE_LEN + 8 + crate::ring::ROOM;
+const MOST: usize = BASE_LEN + 8 + ROOM;
 
 /// Credit of received messages, in bytes, that becomes free together. It is little beside
 /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes).
@@ -35,6 +35,9 @@ pub(crate) struct Arriving<'a> {
 }
 
 impl Arriving<'_> {
+    /// Most bytes of such a message.
+    pub(crate) const MOST: usize = ROOM;
+
     /// Takes the message, as it was received at once, and raises the `number` of its pair's next message. Its credit is
     /// free again: returns how much has to be [told](MemoryLayer::accept_short) to which peer, mostly nothing.
     #[inline(always)]
