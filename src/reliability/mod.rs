@@ -34,6 +34,8 @@ pub(crate) use flow::Sources;
 pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};
 pub(crate) use memory::Arriving;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub(crate) use memory::Obstacle;
 pub use memory::{Gate, MemoryLayer};
 
 pub use crate::id::{PeerId, SendToken};

@@ -616,7 +616,11 @@ pub(super) fn failure_text(error: PeerError) -> &'static str {
         PeerError::Misbehaved => "it sent what makes no sense",
         PeerError::Refused => "no process listens at its address",
         PeerError::TimedOut { .. } => "it does not answer",
-        PeerError::Incompatible { .. } => "it is of another release, which does not go with this one",
+        PeerError::OtherUser => "it belongs to another user, and shares no memory",
+        PeerError::NoMemory => "it does not take the memory that was to be shared",
+        PeerError::OtherRelease | PeerError::Incompatible { .. } => {
+            "it is of another release, which does not go with this one"
+        }
     }
 }
 

@@ -52,6 +52,28 @@ const WATCH: core::time::Duration = core::time::Duration::from_millis(100);
 /// reserve.
 const LOW: i32 = 32 << 10;
 
+/// Why there is no way to a peer that is there. A medium quotes this byte in the place of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    User = 1,
+    Release = 2,
+    Memory = 3,
+}
+
+impl Obstacle {
+    fn read(quoted: &[u8]) -> PeerError {
+        const USER: u8 = Obstacle::User as u8;
+        const RELEASE: u8 = Obstacle::Release as u8;
+        const MEMORY: u8 = Obstacle::Memory as u8;
+        match quoted {
+            [USER] => PeerError::OtherUser,
+            [RELEASE] => PeerError::OtherRelease,
+            [MEMORY] => PeerError::NoMemory,
+            _ => PeerError::Refused,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Peer {
     address: SocketAddr,
@@ -497,11 +519,11 @@ impl MemoryLayer {
         self.now = self.now.max(now);
     }
 
-    /// The medium is not spoofed: nothing is there any more.
-    pub(super) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, _quoted: &[u8]) {
+    /// The medium is not spoofed: nothing is there (any more), or there is an [`Obstacle`].
+    pub(super) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.now = self.now.max(now);
         if let Some(peer) = self.find(address) {
-            self.end_session(peer, PeerError::Refused);
+            self.end_session(peer, Obstacle::read(quoted));
         }
     }
 
@@ -640,7 +662,7 @@ impl MemoryLayer {
         sink: &mut S,
     ) {
         self.now = self.now.max(now);
-        let Some(peer) = self.find(source) else {
+        let Some(peer) = self.find(source).or_else(|| self.take_in(source, data)) else {
             self.stats.packets_received += 1;
             return self.stats.dropped.count(DropReason::Stranger);
         };
@@ -655,6 +677,16 @@ impl MemoryLayer {
                 }
             }
         }
+    }
+
+    /// A stranger becomes a peer, if strangers are welcome.
+    #[cold]
+    fn take_in(&mut self, source: SocketAddr, data: &[u8]) -> Option<u32> {
+        let packet = Packet::new_checked(data)
+            .ok()
+            .filter(|_| self.config.accept_strangers)?;
+        let peer = self.add_peer(source, packet.base().source).ok()?;
+        Some(peer.0)
     }
 
     fn receive<S: Sink + ?Sized>(&mut self, peer: u32, datagram: &[u8], sink: &mut S) -> Result<(), DropReason> {
