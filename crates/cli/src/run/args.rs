@@ -78,7 +78,7 @@ pub(crate) struct RunArgs {
     /// Directory in which ranks start [default: this one]
     #[arg(long, value_name = "DIR")]
     pub(super) wdir: Option<PathBuf>,
-    /// How other hosts are reached: a command that is given a host and a command line for its shell
+    /// The command that reaches other hosts; its arguments are a host and a command line for the shell there
     #[arg(
         long,
         value_name = "CMD",
@@ -88,7 +88,7 @@ pub(crate) struct RunArgs {
     /// Where this program is on other hosts [default: at the same path as here]
     #[arg(long, value_name = "PATH")]
     pub(super) remote_path: Option<String>,
-    /// Be the part on the ranks' host; started by `run`, not by people
+    /// Be the agent on a host of ranks; started by `run`, not by people
     #[arg(long, hide = true)]
     pub(super) agent: bool,
     /// The program and its arguments; `:` begins another program, with its own -n and --env
