@@ -21,8 +21,9 @@ Examples:
 
 Ranks are processes; any program can be one. Those that use hikyaku find each other through this command: `docs/launchers.md`. \
 The job ends when a rank fails: with the exit code of the first that did (128 + N if signal N killed it), and a line that \
-says which one and why. With --on-failure continue the others go on, once all have met at start-up: they are told at once \
-which rank is gone, the last line names all that have failed, and the exit code is that of the first. Ctrl-C ends all ranks, a second Ctrl-C kills them. Nothing is left running in either case. \
+says which one and why. With --on-failure continue, once all have met at start-up, the others go on and learn at once \
+which rank is gone; the last line names all that have failed, and the exit code is that of the first. Ctrl-C ends all \
+ranks, a second Ctrl-C kills them. Neither leaves a process behind. \
 HIKYAKU_* variables of this command are passed to ranks on all hosts, others only to those on this host.";
 
 /// The fate of a job when a rank fails.
