@@ -35,7 +35,7 @@ pub struct Stats {
     pub lost_by_nack: u64,
     /// Packets found lost by time-out.
     pub lost_by_timeout: u64,
-    /// Time-outs undone: what had been sent before was acknowledged, and not what was sent again.
+    /// Time-outs undone: the packets sent first were acknowledged, and not their resends.
     pub spurious_timeouts: u64,
     /// Tail-loss probes sent.
     pub probes: u64,

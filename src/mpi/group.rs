@@ -471,7 +471,7 @@ impl core::fmt::Display for GroupError {
             Self::Rank { index, rank, size } => {
                 write!(f, "element {index} is rank {rank}, and the group has {size} members")
             }
-            Self::Duplicate { index, rank } => write!(f, "element {index} is rank {rank} once more"),
+            Self::Duplicate { index, rank } => write!(f, "element {index} repeats rank {rank}"),
             Self::Stride { index } => write!(f, "range {index} has a stride of 0"),
         }
     }

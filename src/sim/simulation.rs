@@ -365,7 +365,7 @@ impl fmt::Display for SimulationError {
                 "making the stacks of simulated processes: {error} (each is two mappings; sysctl vm.max_map_count says how \
                  many there may be)"
             ),
-            Self::File { path, source } => write!(f, "writing what is simulated to {}: {source}", path.display()),
+            Self::File { path, source } => write!(f, "writing the simulation's output to {}: {source}", path.display()),
             Self::Deadlock { time, dark, waiting } => {
                 let why = if *dark { ", as no circuit can be set up" } else { "" };
                 match waiting.len() {

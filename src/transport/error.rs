@@ -322,7 +322,7 @@ impl fmt::Display for FlushError {
             Self::TimedOut { timeout, peers } => {
                 write!(f, "{peers} peers have not acknowledged everything in {timeout:?}")
             }
-            Self::Peer(peer, error) => write!(f, "{peer} was lost with what was on its way to it: {error}"),
+            Self::Peer(peer, error) => write!(f, "{peer} was lost, and the messages in flight to it: {error}"),
             Self::Backend(error) => write!(f, "{error}"),
         }
     }

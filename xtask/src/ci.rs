@@ -103,7 +103,7 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
         .try_for_each(|tests| ignored(steps, tests))
 }
 
-/// (name, command): the bindings and the backend, over virtual devices. What needs root says so and passes.
+/// (name, command): the bindings and the backend, over virtual devices. A test that needs root says so and passes.
 const DPDK: [(&str, &str); 10] = [
     (
         "clippy",

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::shell::Cmd;
 
 const MINUTES: u64 = 10;
-/// Seeds of each scenario in one process: what crashes there keeps its memory, and time is looked at between two processes.
+/// Seeds of each scenario in one process: programs that crash there keep their memory, and time is looked at between
+/// two processes.
 const BATCH: u64 = 25;
 
 const TEST: &str = "cargo test --quiet --release -p hikyaku --features sim";

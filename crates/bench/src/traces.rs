@@ -196,9 +196,9 @@ pub enum TraceError {
     Nothing(PathBuf),
     /// The first line is not that of a trace.
     Header(PathBuf, serde_json::Error),
-    /// It is a trace of something else, or of another version: what and which it says.
+    /// It is no trace of ours, or of another version: its own name and version.
     Foreign(PathBuf, String, u32),
-    /// It is not of the same job as the first one: what differs.
+    /// It is not of the same job as the first one: the field that differs.
     Job(PathBuf, String),
 }
 

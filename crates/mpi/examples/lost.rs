@@ -136,7 +136,7 @@ fn compute(time: Duration) -> u64 {
     sum
 }
 
-/// Everybody sends to a rank that computes; it has all of it when it comes back.
+/// All ranks send to one that computes; it has all messages when it comes back.
 fn late(world: &SimpleCommunicator, last: Rank, time: Duration) -> Result<(), Error> {
     if world.rank() != last {
         for letter in 0..LETTERS {

@@ -1,4 +1,4 @@
-//! Everybody says hello.
+//! Every rank says hello.
 
 use mpi::traits::*;
 

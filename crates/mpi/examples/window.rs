@@ -19,8 +19,8 @@ pub(crate) fn main() -> Result<(), mpi::Error> {
     let mut bins = Window::<u64>::allocate(&world, BINS)?;
     let counter = Window::<u64>::allocate(&world, usize::from(rank == 0))?;
 
-    // Everybody takes numbers to work on, one after the other, from a counter at rank 0, and counts what it finds where the
-    // bin is.
+    // Every rank takes numbers to work on, one after the other, from a counter at rank 0, and counts what it finds
+    // where the bin is.
     let mut taken = 0;
     loop {
         let next = counter.lock(LockKind::Shared, 0, |epoch| {
@@ -37,7 +37,7 @@ pub(crate) fn main() -> Result<(), mpi::Error> {
         })?;
     }
 
-    // When all are here, each tells everybody its sum, all at once.
+    // When all are here, each sends its sum to all others at once.
     world.barrier()?;
     let own = [bins.local()?.iter().sum::<u64>()];
     let mut sums = Window::<u64>::allocate(&world, size as usize)?;

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "messages lie where the caller's pointers and datatypes say")]
-//! The caller's memory: what messages are sent from and received into.
+//! The caller's memory, from which messages are sent and into which they are received.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::{mem::MaybeUninit, slice};

@@ -1,8 +1,9 @@
 //! The untyped engine: everything by pointer, count, datatype and communicator.
 //!
 //! A typed façade, or a C library with MPI's ABI, stands on it. An [`Engine`] is one process of a job; its world is a
-//! [`Communicator`], on which messages and collectives are called; what does not end at once is a [`Request`]. A
-//! [`Window`] is memory that the processes of a communicator read and write without the help of its owner's program.
+//! [`Communicator`], on which messages and collectives are called; an operation that does not end at once is a
+//! [`Request`]. A [`Window`] is memory that the processes of a communicator read and write without the help of its
+//! owner's program.
 //!
 //! # Threads
 //!

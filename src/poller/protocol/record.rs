@@ -1,5 +1,5 @@
-//! Records: what goes over the link between a process and who runs its endpoint. Both are on one machine and of one
-//! release, so numbers are little-endian and nothing is optional.
+//! Records: the messages of the link between a process and the poller that runs its endpoint. Both are on one machine
+//! and of one release, so numbers are little-endian and nothing is optional.
 //!
 //! ```text
 //!  0 kind  1 channel  2 flags(2)  4 peer(4)  8 session(4)  12 value(4)          every record

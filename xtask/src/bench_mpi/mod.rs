@@ -1,8 +1,9 @@
 //! MPI's operations against other MPIs over kernel TCP: `crates/mpi/examples/osu.rs` and the programs in `xtask/peers` do
 //! the same. With `--within-host`: through memory.
 //!
-//! All are started in turns, so that a ratio is of the same seconds of a shared machine; a row is the median of the turns,
-//! a ratio the median of the turns' ratios. What fails or takes too long is said and left out; it does not stop the rest.
+//! All are started in turns, so that a ratio is of the same seconds of a shared machine; a row is the median of the
+//! turns, a ratio the median of the turns' ratios. A program that fails or takes too long is named and left out; it
+//! does not stop the others.
 
 mod peers;
 mod report;

@@ -1,4 +1,4 @@
-//! Ctrl-C as something to ask for: what was measured is printed before the command ends.
+//! Ctrl-C as a flag to poll: the results so far are printed before the command ends.
 
 use std::{
     process,

@@ -52,7 +52,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Prints the rest. `outcome`: whether all was measured; what there is comes out in any case, and then the failure.
+    /// Prints the rest. `outcome`: whether all was measured. The rows that there are come out in any case, then the
+    /// failure.
     pub(crate) fn finish(
         self,
         outcome: Result<(), Failure>,

@@ -1,4 +1,4 @@
-//! A line of the report: what was looked at, how it is, and what to do about it.
+//! A line of the report: its subject, its state, and the remedy.
 
 use serde::Serialize;
 

@@ -59,7 +59,7 @@ fn governor() -> Option<Finding> {
     )
 }
 
-/// Memory that may be locked: what hugepages of other users, XDP and cards count against.
+/// The limit of locked memory, against which hugepages of other users, XDP and cards count.
 fn locked() -> Finding {
     let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
     let (state, value) = match limit {

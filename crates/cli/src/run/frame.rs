@@ -16,7 +16,7 @@ pub(super) const MAX_PAYLOAD: usize = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// To an agent: what to start ([`Start`]).
+    /// To an agent: the ranks to start ([`Start`]).
     Start,
     /// To an agent: for the standard input of rank 0; nothing means that it ends.
     Stdin,

@@ -8,7 +8,7 @@ macro_rules! either {
 pub(super) use either;
 
 /// Methods of a trait. Each entry has: the documentation; the names of the three methods; the names that MPI gives the
-/// first two; what is sent, what is received, counts of each rank's part and the operation, where there are some; and
+/// first two; the data sent, the data received, counts of each rank's part and the operation, where there are some; and
 /// the function of `begin` that describes it.
 macro_rules! methods {
     ($(

@@ -3,10 +3,8 @@
 //! ```
 //! use mpi::{topology::Color, traits::*};
 //!
-//! let universe = mpi::initialize().unwrap();
-//! let world = universe.world();
-//! let half = world.split_by_color(Color::with_value(world.rank() % 2))?;
-//! let half = half.expect("everybody has a color");
+//! let universe = mpi::initialize().unwrap(); let world = universe.world(); let half =
+//! world.split_by_color(Color::with_value(world.rank() % 2))?; let half = half.expect("every rank has a color");
 //! assert_eq!(half.rank(), world.rank() / 2);
 //! # Ok::<_, mpi::Error>(())
 //! ```

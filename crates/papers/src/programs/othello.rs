@@ -6,7 +6,7 @@
 //!
 //! Which positions are searched depends on who is fast; move and value do not, and rank 0 compares them with those of a
 //! search in one process. This is one of the programs with which the UDP protocol of DSE was measured: small messages
-//! between processor 0 and everybody else.
+//! between processor 0 and all others.
 
 use mpi::{Error, Rank, topology::SimpleCommunicator, traits::*};
 

@@ -184,7 +184,7 @@ impl ProxyEndpoint {
         self.ours.push(ours);
     }
 
-    /// Something of this session has come: what came before is over.
+    /// A record of this session has come: the sessions before it are over.
     #[inline]
     fn follow(&mut self, peer: PeerId, session: u32) {
         let Some(p) = self.peers.get_mut(peer.index()) else {

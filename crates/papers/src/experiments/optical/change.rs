@@ -5,7 +5,7 @@ use std::time::Duration;
 use hikyaku::sim::{Available, Change};
 use hikyaku_bench::failure::Failure;
 
-/// Longest time: what is later happens after everything.
+/// Longest time: a change after it would come after the end of any run.
 const LATEST: f64 = 1e9;
 
 /// Reads one.

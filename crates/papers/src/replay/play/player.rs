@@ -75,7 +75,7 @@ pub(super) struct Played {
     pub(super) memory: BTreeMap<u64, Bytes>,
 }
 
-/// A trace may say anything: what there is no memory for is an error of the rank, and not the end of the process.
+/// A trace may say anything: a size that memory has no room for is an error of the rank, not the end of the process.
 pub(super) fn memory(bytes: u64) -> Result<Bytes, String> {
     let words = usize::try_from(bytes.div_ceil(8)).unwrap_or(usize::MAX);
     let room = Bytes::new().try_reserve_exact(words);

@@ -101,7 +101,7 @@ pub(crate) enum How {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Making {
     Duplicate,
-    /// Of these ranks, who alone take part if `alone`.
+    /// Of these ranks, which alone take part if `alone`.
     Group {
         ranks: Vec<i32>,
         tag: Option<i32>,
@@ -220,7 +220,7 @@ pub(super) fn without_end(calls: &[Call]) -> &[Call] {
     }
 }
 
-/// Remembers what later calls refer to.
+/// Remembers the objects that later calls refer to.
 #[derive(Debug, Default)]
 struct Reader {
     /// Messages found by matched probes.
