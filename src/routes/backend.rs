@@ -88,8 +88,12 @@ impl Routed {
         let near = self.near.clone();
         move |endpoint, config| {
             let memory = MemoryLayer::new(config, limits(), random())?.with_rings(near.clone());
+            let gates = near.clone();
+            let memory = memory.with_gates(move |address| gates.gate(address));
             let near = near.clone();
-            Ok(Beside::new(endpoint, memory, move |address, _| near.contains(address)))
+            Ok(Beside::new(endpoint, memory, move |address, _| {
+                near.gate(address).is_some()
+            }))
         }
     }
 
@@ -261,8 +265,9 @@ impl Neighbours for Routed {
             match met {
                 Ok((pair, socket)) => {
                     // From here on the other side counts on it.
-                    self.links.add(address, (pair.outward, pair.inward), socket)?;
-                    self.near.add(address, identity.process, pair.short);
+                    let link = self.links.add(address, (pair.outward, pair.inward), socket)?;
+                    let gate = self.near.add(address, identity.process, pair.short);
+                    self.links.set_gate(link, gate);
                     self.far -= 1;
                 }
                 Err(failed) => self.note_failure(identity.process, &failed.to_string()),

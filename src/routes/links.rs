@@ -9,6 +9,7 @@ use super::{
 use crate::{
     backends::{BackendStats, Notice, Refusals, Sent, Transmit},
     events::event,
+    reliability::Gate,
     shm::Corrupt,
     time::{Instant, nanos},
 };
@@ -27,6 +28,8 @@ struct Link {
     outward: Outward,
     inward: Inward,
     state: State,
+    /// Closed while there is no room for packets to it.
+    gate: Option<Gate>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,8 @@ enum State {
 pub(super) struct Links {
     links: Vec<Link>,
     places: HashMap<SocketAddr, usize>,
+    /// The links whose gates are closed.
+    full: Vec<usize>,
     /// The link of the last burst.
     last: usize,
     pub(super) sockets: Sockets,
@@ -66,6 +71,7 @@ impl Links {
         Self {
             links: Vec::new(),
             places: HashMap::new(),
+            full: Vec::new(),
             last: 0,
             sockets,
             buffers: Vec::new(),
@@ -91,6 +97,7 @@ impl Links {
             outward,
             inward,
             state: State::Open,
+            gate: None,
         };
         let index = match self.links.iter().position(|link| link.state == State::Closed) {
             Some(index) => index,
@@ -110,6 +117,11 @@ impl Links {
             *place = index;
         }
         Ok(index)
+    }
+
+    /// Packets to this process have to pass a gate.
+    pub(super) fn set_gate(&mut self, index: usize, gate: Gate) {
+        self.links[index].gate = Some(gate);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -171,13 +183,37 @@ impl Links {
         }
         self.stats.datagrams_sent += 1;
         self.stats.bytes_sent += transmit.len as u64;
+        let link = &mut self.links[index];
+        if let Some(gate) = &link.gate
+            && !link.outward.has_room().unwrap_or(true)
+        {
+            gate.set_open(false);
+            self.full.push(index);
+        }
         Ok(Sent::All)
+    }
+
+    /// Opens the gates of the links that have room again, or have ended: then packets are refused.
+    #[inline]
+    fn open_gates(&mut self) {
+        let links = &mut self.links;
+        self.full.retain(|index| {
+            let link = &mut links[*index];
+            let is_open = link.state != State::Open || link.outward.has_room().unwrap_or(true);
+            if is_open && let Some(gate) = &link.gate {
+                gate.set_open(true);
+            }
+            !is_open
+        });
     }
 
     /// Reads what has come, into at most `budget` buffers. Returns their number.
     #[inline]
     pub(super) fn receive(&mut self, budget: usize) -> usize {
         self.received.clear();
+        if !self.full.is_empty() {
+            self.open_gates();
+        }
         while self.buffers.len() < budget {
             self.buffers.push(Box::new([0; LONGEST]));
         }

@@ -8,19 +8,24 @@
 //! Packets have the form of [`wire`](crate::wire). The session token names the incarnation of its *sender*: the index
 //! counts its sessions with this peer, the secret is its epoch.
 
+mod gate;
 mod queue;
 mod rings;
 mod short;
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use core::net::SocketAddr;
+use core::{fmt, net::SocketAddr};
 
 use bytes::Bytes;
 
+pub use self::gate::Gate;
+pub(crate) use self::short::Arriving;
 use self::{
+    gate::Blocked,
     queue::{Queue, Queued},
     rings::Rings,
 };
@@ -102,6 +107,8 @@ struct Peer {
     placed: u32,
     /// The ring for short messages to it.
     outward: Option<Producer>,
+    /// Whether the medium has room for it.
+    gate: Option<Gate>,
 }
 
 impl Peer {
@@ -126,6 +133,7 @@ impl Peer {
             answered: 0,
             placed: 0,
             outward: None,
+            gate: None,
         }
     }
 
@@ -136,9 +144,11 @@ impl Peer {
     /// Begins the next session. The queue is empty.
     fn begin(&mut self) {
         let (address, processor, theirs, session) = (self.address, self.processor, self.theirs, self.session + 1);
+        let gate = self.gate.take();
         *self = Self {
             theirs,
             session,
+            gate,
             ..Self::new(address, processor, false)
         };
     }
@@ -147,8 +157,8 @@ impl Peer {
 /// See the module's documentation.
 ///
 /// It is driven like an [`Endpoint`](super::Endpoint). The medium must take every burst, or refuse it so that the driver
-/// keeps it (`Sent::Busy` of a backend), and must hold no references to it.
-#[derive(Debug)]
+/// keeps it (`Sent::Busy` of a backend), and must hold no references to it. While the driver keeps a burst, nothing else is
+/// sent; a medium with room of its own for each peer says by [gates](Self::with_gates) for which peers it has some.
 pub struct MemoryLayer {
     config: Config,
     limits: Limits,
@@ -162,6 +172,10 @@ pub struct MemoryLayer {
     last: u32,
     /// Peers to which something can be sent now.
     ready: VecDeque<u32>,
+    /// Peers to which something could be sent if the medium had room.
+    blocked: Blocked,
+    /// The gate of a peer at this address.
+    gates: Option<Gates>,
     /// Peers from which packets are [put off](Peer::put_off).
     waiting: VecDeque<u32>,
     sources: Sources,
@@ -171,6 +185,19 @@ pub struct MemoryLayer {
     next_token: u64,
     rings: Rings,
     stats: Stats,
+}
+
+/// Gives the gate of the peer at an address.
+type Gates = Box<dyn Fn(SocketAddr) -> Option<Gate> + Send>;
+
+impl fmt::Debug for MemoryLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryLayer")
+            .field("peers", &self.peers)
+            .field("ready", &self.ready)
+            .field("blocked", &self.blocked)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Getters.
@@ -191,6 +218,8 @@ impl MemoryLayer {
             addresses: BTreeMap::new(),
             last: 0,
             ready: VecDeque::new(),
+            blocked: Blocked::default(),
+            gates: None,
             waiting: VecDeque::new(),
             sources: Sources::default(),
             in_burst: None,
@@ -281,6 +310,9 @@ impl MemoryLayer {
         if !self.ready.is_empty() || !self.events.is_empty() {
             return Some(self.now);
         }
+        if !self.blocked.is_empty() {
+            return Some(self.blocked.next_release(self.now, |peer| self.has_room(peer)));
+        }
         (!self.waiting.is_empty()).then(|| self.now + RETRY)
     }
 
@@ -306,6 +338,13 @@ impl MemoryLayer {
 
 /// Commands.
 impl MemoryLayer {
+    /// `gates` gives the gate of the peer at an address, when that is added.
+    #[must_use]
+    pub fn with_gates(mut self, gates: impl Fn(SocketAddr) -> Option<Gate> + Send + 'static) -> Self {
+        self.gates = Some(Box::new(gates));
+        self
+    }
+
     pub(super) fn set_processor(&mut self, processor: u32) {
         self.processor = processor;
     }
@@ -318,7 +357,11 @@ impl MemoryLayer {
         if peer >= self.config.max_peers {
             return Err(AddPeerError::TooMany(self.config.max_peers));
         }
-        self.peers.push(Peer::new(address, processor, false));
+        let gate = self.gates.as_ref().and_then(|gates| gates(address));
+        self.peers.push(Peer {
+            gate,
+            ..Peer::new(address, processor, false)
+        });
         self.addresses.insert(address, peer);
         Ok(PeerId(peer))
     }
@@ -448,6 +491,8 @@ impl MemoryLayer {
         if self.check(peer).is_ok() {
             let p = &mut self.peers[peer.index()];
             p.is_closing = true;
+            // (From the other side's ring messages are still taken.)
+            p.outward = None;
             p.queue.push(Queued::control(Kind::Goodbye));
             self.mark_ready(peer.0);
         }
@@ -499,6 +544,7 @@ impl MemoryLayer {
         p.unanswered.clear();
         self.waiting.retain(|other| *other != peer);
         self.ready.retain(|other| *other != peer);
+        self.blocked.forget(peer);
         self.stats.peers_lost += u64::from(error != PeerError::Closed);
         self.events.push_back(Event::Down {
             peer: PeerId(peer),
@@ -511,6 +557,22 @@ impl MemoryLayer {
 
 /// The outgoing side.
 impl MemoryLayer {
+    /// Returns whether the medium has room for a packet to this peer.
+    #[inline]
+    fn has_room(&self, peer: u32) -> bool {
+        self.peers[peer as usize].gate.as_ref().is_none_or(Gate::is_open)
+    }
+
+    /// Peers whose gate has opened are ready again.
+    #[cold]
+    fn unblock(&mut self) {
+        let Self {
+            blocked, peers, ready, ..
+        } = self;
+        let is_open = |peer: u32| peers[peer as usize].gate.as_ref().is_none_or(Gate::is_open);
+        blocked.release(is_open, |peer| ready.push_back(peer));
+    }
+
     fn mark_ready(&mut self, peer: u32) {
         let queue = &mut self.peers[peer as usize].queue;
         if !queue.is_ready {
@@ -523,7 +585,14 @@ impl MemoryLayer {
     pub(super) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
         self.end_burst();
+        if !self.blocked.is_empty() {
+            self.unblock();
+        }
         while let Some(peer) = self.ready.pop_front() {
+            if !self.has_room(peer) {
+                self.blocked.push(peer);
+                continue;
+            }
             let p = &mut self.peers[peer as usize];
             p.queue.is_ready = false;
             let token = Token {
