@@ -150,7 +150,9 @@ impl Window {
         const CALL: &str = "MPI_Win_allocate";
         let engine = communicator.engine();
         // A process that is not reached through memory does not share any.
-        let mut offer = engine.short.then(|| Offer::open(engine)).flatten();
+        let is_near = communicator.access(false, |_, messenger, _| messenger.layer().memory().is_some())
+            && engine.fabric.is_native();
+        let mut offer = is_near.then(|| Offer::open(engine)).flatten();
         let mut kept = Kept::default();
         if let Some(mapped) = offer.as_mut().and_then(|offer| offer.make(len)) {
             kept.segments.push(mapped);
