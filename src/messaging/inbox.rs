@@ -321,6 +321,27 @@ impl Inbox {
         processor == self.processor || processor == ANY_PROCESSOR || self.others.binary_search(&processor).is_ok()
     }
 
+    /// Returns whether a message is the next of its pair, or follows one that waits, or is one that waits, or is old.
+    fn follows(&self, peer: PeerId, pair: Pair, number: Seq) -> bool {
+        let inbound = &self.peers[peer.index()];
+        let busy = self.busy.get(inbound.busy);
+        let next = if pair == (inbound.source, self.processor) {
+            Some(inbound.next)
+        } else {
+            busy.and_then(|busy| busy.pairs.get(&pair)).copied()
+        };
+        if next.is_some_and(|next| !number.after(next)) {
+            return true;
+        }
+        let Some(busy) = busy else { return false };
+        let count = |index| match self.waits.get(index) {
+            Some(Wait::Packet { records, .. }) => records.unwrap_or(1) as u32,
+            _ => 1,
+        };
+        busy.waiting.get(pair, number).is_some()
+            || (busy.waiting.before(pair, number)).is_some_and(|(index, distance)| distance == count(index))
+    }
+
     /// Number of the next message of a pair to admit; `None`: too many pairs.
     fn next_of(&mut self, peer: PeerId, pair: Pair) -> Option<&mut Seq> {
         let processor = self.processor;
@@ -378,6 +399,9 @@ impl Inbox {
             return Verdict::NoRoom;
         }
         let pair = (base.source, base.destination);
+        if !origin.confirmed && !self.follows(peer, pair, base.message) {
+            return Verdict::Doubtful;
+        }
         let Some(&mut next) = self.next_of(peer, pair) else {
             return Verdict::Impossible;
         };
