@@ -8,12 +8,12 @@ mod beside;
 mod burst;
 mod credit;
 mod endpoint;
-mod extensions;
 mod flow;
 mod layer;
 mod memory;
 mod packet_builder;
 mod peer;
+mod sealing;
 mod timers;
 
 use bytes::Bytes;
@@ -34,6 +34,7 @@ pub(crate) use flow::Sources;
 pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};
 pub use memory::MemoryLayer;
+pub use sealing::{Forged, Sealer, Transmission};
 
 pub use crate::id::{PeerId, SendToken};
 

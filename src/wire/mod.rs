@@ -296,6 +296,7 @@ mod packet;
 mod plain;
 pub mod pretty;
 mod record;
+pub(crate) mod seal;
 mod seq;
 mod value;
 
@@ -305,7 +306,7 @@ pub use header::{
     ANY_PROCESSOR, BASE_LEN, Base, Credit, Features, Flags, Fragment, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open,
     Placement, Seal, Timestamp, Token, VERSION,
 };
-pub(crate) use header::{CHECKSUM_LEN, OPEN_LEN};
+pub(crate) use header::{CHECKSUM_LEN, OPEN_LEN, SEAL_LEN};
 pub use packet::{Head, Packet, Quoted};
 pub use plain::Plain;
 pub(crate) use plain::write as write_plain;
