@@ -23,10 +23,12 @@ impl Driver {
             return false;
         }
         let now = self.read_clock();
-        if !self.messenger.send_inline(now, peer, options, data, &mut self.burst) {
+        let Some(inline) = self.messenger.begin_inline(now, peer, options, data, &mut self.burst) else {
             return false;
-        }
-        match self.transmit_burst(now) {
+        };
+        let sent = self.transmit_burst(now);
+        self.messenger.finish_inline(inline);
+        match sent {
             Ok(sent) => _ = self.note_sent(sent),
             Err(error) => self.failure = Some(error),
         }

@@ -8,7 +8,9 @@ use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Short, Sink, Target};
+use super::{
+    Burst, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Short, Sink, Target,
+};
 use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
@@ -363,9 +365,9 @@ impl Layer {
         }
     }
 
-    /// [`Endpoint::send_inline`]; no other layer has that way.
+    /// [`Endpoint::begin_inline`]; no other layer has that way.
     #[inline]
-    pub(crate) fn send_inline(
+    pub(crate) fn begin_inline(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -373,10 +375,18 @@ impl Layer {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
-    ) -> bool {
+    ) -> Option<Inline> {
         match self {
-            Self::Endpoint(endpoint) => endpoint.send_inline(now, peer, channel, message, data, burst),
-            Self::Other(_) => false,
+            Self::Endpoint(endpoint) => endpoint.begin_inline(now, peer, channel, message, data, burst),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// [`Endpoint::finish_inline`].
+    #[inline]
+    pub(crate) fn finish_inline(&mut self, inline: Inline) {
+        if let Self::Endpoint(endpoint) = self {
+            endpoint.finish_inline(inline);
         }
     }
 
