@@ -282,7 +282,8 @@ bitflags! {
         const SETTLE = 1 << 1;
         /// The session has flows on several rails. In use if both sides announce it.
         const RAILS = 1 << 2;
-        /// Every packet is sealed ([`Flags::SEAL`]). Required.
+        /// Every packet but resets and challenges is sealed ([`Flags::SEAL`]). Required. An endpoint with a
+        /// [sealer](crate::reliability::Endpoint::with_sealer) announces it.
         const SEALED = 1 << 16;
     }
 }
