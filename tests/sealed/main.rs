@@ -1,6 +1,6 @@
 //! The deterministic simulation again, with a sealer at each node: see `tests/simulation/main.rs`. Left out are the
-//! scenarios of checksums, which sealed packets do not have; those in which a test writes the packets of a peer; and
-//! those of endpoints in a poller, which have no sealer. `properties.rs` has what seals promise.
+//! scenarios of checksums, which sealed packets do not have; and those in which a test writes the packets of a
+//! peer. (Nodes whose endpoint is in a poller do not seal here either.) `properties.rs` has what seals promise.
 
 #[path = "../simulation/attack.rs"]
 mod attack;
@@ -8,6 +8,8 @@ mod attack;
 mod credit;
 #[path = "../simulation/death.rs"]
 mod death;
+#[path = "../simulation/delegated.rs"]
+mod delegated;
 #[path = "../simulation/discipline.rs"]
 mod discipline;
 #[path = "../simulation/dse.rs"]

@@ -122,7 +122,7 @@ impl Wire {
             source: end as u32,
             destination: 1 - end as u32,
             message: Seq(number),
-            match_bits: (number % 2 == 0).then_some(7),
+            match_bits: number.is_multiple_of(2).then_some(7),
             immediate: None,
         };
         self.ends[end]

@@ -70,14 +70,11 @@ pub(in crate::reliability) fn finish(
     body: Body<'_>,
     sealing: Option<&mut Sealing>,
 ) {
-    // (What is lent to these two are copies, so that what is finished here needs no memory.)
     if let Some(sealing) = sealing {
-        let body = body;
         finish_sealed(burst, header.len, &body, sealing);
         return;
     }
     if let Some(at) = header.checksum {
-        let body = body;
         add_checksum(burst, header.len, at, &body);
     }
     match body {
