@@ -159,6 +159,12 @@ pub enum PeerError {
         /// The features: bits of [`Features`](crate::wire::Features).
         features: u32,
     },
+    /// The process belongs to another user, so no memory is shared with it (backend `shm`).
+    OtherUser,
+    /// The process is of another release, with which no memory can be shared (backend `shm`).
+    OtherRelease,
+    /// The memory that this side has made does not suit the peer, or the peer cannot map it (backend `shm`).
+    NoMemory,
     /// The peer has no room for another peer ([`Config::max_peers`](crate::Config::max_peers)); or it was a stranger
     /// here and has given way to another one.
     NoRoom,
@@ -175,6 +181,11 @@ impl fmt::Display for PeerError {
             Self::Restarted => f.write_str("it has restarted"),
             Self::Closed => f.write_str("it has closed the session"),
             Self::Misbehaved => f.write_str("it broke the protocol"),
+            Self::OtherUser => f.write_str("it belongs to another user, so it shares no memory with this process"),
+            Self::OtherRelease => f.write_str("it is of another release, so it shares no memory with this process"),
+            Self::NoMemory => {
+                f.write_str("it does not take the memory that was to be shared: too small, or not mapped")
+            }
             Self::NoRoom => f.write_str("there is no room for another peer (setting `max_peers`)"),
             Self::Incompatible { features } => write!(
                 f,

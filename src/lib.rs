@@ -109,6 +109,7 @@
 //! | `std` | yes | clocks, threads, [`progress`], [`transport`] |
 //! | `loopback` | yes | the in-process backend |
 //! | `udp` | yes | the UDP socket backend (Linux) |
+//! | `shm` | no | memory between the processes of one host: the backend `shm`, and [`transport::Routes`] (Linux) |
 //! | `poller` | no | the way to a node-wide poller process (Linux) |
 //! | `dpdk` | no | the DPDK backend, and that process: `poller` (Linux) |
 //! | `mpi` | yes | jobs of many processes: [`bootstrap`], [`mpi`] |

@@ -72,6 +72,25 @@ impl Ranks {
         self.exchange(0) + self.exchange(1)
     }
 
+    /// The same by blocking calls.
+    pub(crate) fn blocking_ping_pong(&mut self) -> u64 {
+        self.pass_on(0) + self.pass_on(1)
+    }
+
+    /// A message from this rank to the other one, which is there when it is received.
+    fn pass_on(&mut self, from: usize) -> u64 {
+        let to = 1 - from;
+        let byte = Datatype::predefined(Kind::Byte);
+        let target = self.0[to].1.as_mut_ptr();
+        let (sender, receiver) = (&self.0[from].0, &self.0[to].0);
+        let data = [7_u8; 8];
+        // SAFETY: `data` lives longer than the call.
+        unsafe { sender.send(Mode::Standard, data.as_ptr(), 8, &byte, to as i32, TAG) }.expect("a send");
+        // SAFETY: `target` has 8 bytes that nothing else touches.
+        let received = unsafe { receiver.receive(target, 8, &byte, from as i32, TAG) };
+        received.expect("the message fits").len
+    }
+
     /// A message from this rank to the other one.
     fn exchange(&mut self, from: usize) -> u64 {
         let to = 1 - from;

@@ -23,6 +23,8 @@ mod refusals;
 mod registry;
 #[cfg(test)]
 mod script;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub mod shm;
 #[cfg(all(feature = "udp", target_os = "linux"))]
 pub mod udp;
 

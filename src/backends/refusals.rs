@@ -9,7 +9,7 @@ const MAX_WAITING: usize = 64;
 /// Bytes kept of a quoted datagram: the largest header of a packet that opens a session fits.
 pub(super) const QUOTE: usize = 256;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Refusal {
     address: SocketAddr,
     len: usize,
@@ -17,7 +17,7 @@ struct Refusal {
 }
 
 /// The refusals that [`Backend::poll_notices`](super::Backend::poll_notices) reports.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Refusals {
     waiting: VecDeque<Refusal>,
 }

@@ -149,8 +149,8 @@ enum Open {
     Backend(fn(SocketAddr, &BindOptions) -> io::Result<Box<dyn Backend>>),
     /// More than a backend: it has a packet layer of its own, so only a transport opens it.
     #[cfg_attr(
-        not(all(feature = "poller", target_os = "linux")),
-        expect(dead_code, reason = "the poller's")
+        not(all(any(feature = "poller", feature = "shm"), target_os = "linux")),
+        expect(dead_code, reason = "that of the poller, and of memory")
     )]
     Layered,
 }
@@ -162,8 +162,8 @@ struct Known {
     open: Open,
 }
 
-/// All backends. Those of the features `dpdk`, `poller` and `udp` exist on Linux only.
-const KNOWN: [Known; 4] = [
+/// All backends. Those of the features `dpdk`, `poller`, `shm` and `udp` exist on Linux only.
+const KNOWN: [Known; 5] = [
     Known {
         name: "dpdk",
         feature: "dpdk",
@@ -205,6 +205,14 @@ const KNOWN: [Known; 4] = [
         #[cfg(all(feature = "poller", target_os = "linux"))]
         open: Open::Layered,
         #[cfg(not(all(feature = "poller", target_os = "linux")))]
+        open: Open::Absent,
+    },
+    Known {
+        name: "shm",
+        feature: "shm",
+        #[cfg(all(feature = "shm", target_os = "linux"))]
+        open: Open::Layered,
+        #[cfg(not(all(feature = "shm", target_os = "linux")))]
         open: Open::Absent,
     },
     Known {
@@ -284,7 +292,7 @@ mod tests {
                     assert!(error.to_string().contains(known.feature), "{error}");
                     assert!(available().all(|name| name != known.name));
                 }
-                Err(BindError::Layered { name }) => assert_eq!(name, "poller"),
+                Err(BindError::Layered { name }) => assert!(["poller", "shm"].contains(&name)),
                 // Here, `dpdk` has no device of its own.
                 Err(error) => assert!(
                     known.name == "dpdk" && error.to_string().contains("DPDK device"),

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     config::Config,
     prefetch::Locate,
-    reliability::{Origin, PeerId, Short, Sink, Verdict},
+    reliability::{Arriving, Origin, PeerId, Sink, Verdict},
     span::Span,
     wire::{ANY_PROCESSOR, Base, Flags, Head as PacketHead, Packet, Plain, Records, Seq},
 };
@@ -190,22 +190,15 @@ impl Inbox {
         self.rest(peer);
     }
 
-    /// Returns whether a short message is the next of its pair, and nothing of its peer waits.
+    /// The number of the next message of the pair of a short message, if it is that one, and nothing of its peer waits.
     #[inline(always)]
-    pub(super) fn is_next(&self, short: &Short) -> bool {
-        self.peers.get(short.peer.index()).is_some_and(|inbound| {
-            inbound.busy == IDLE
-                && inbound.session == short.session
-                && inbound.source == short.source
-                && inbound.next == Seq(short.record.number)
-        })
-    }
-
-    /// The next message of the usual pair of a peer has been taken elsewhere.
-    #[inline(always)]
-    pub(super) fn skip(&mut self, peer: PeerId) {
-        let inbound = &mut self.peers[peer.index()];
-        inbound.next = inbound.next.plus(1);
+    pub(super) fn next_of_short(&mut self, short: &Arriving<'_>) -> Option<&mut Seq> {
+        let inbound = self.peers.get_mut(short.peer.index())?;
+        let is_next = inbound.busy == IDLE
+            && inbound.session == short.session
+            && inbound.source == short.source
+            && inbound.next == Seq(short.front.number);
+        is_next.then_some(&mut inbound.next)
     }
 
     /// Other credit to pass to `Endpoint::release` now.

@@ -18,6 +18,11 @@ pub trait MemoryRegion: Send {
     /// Puts `bytes` at `offset`; the range is inside the capacity. The source may be memory that another process
     /// writes.
     fn place(&mut self, offset: u64, bytes: Span<'_>);
+
+    /// The memory, if it is one run that may be written in place, and this need not be dropped.
+    fn run(&mut self) -> Option<&mut [u8]> {
+        None
+    }
 }
 
 impl MemoryRegion for Vec<u8> {

@@ -32,6 +32,7 @@ mod message;
 mod pair;
 mod ready;
 mod ring;
+mod short;
 pub mod tagged;
 #[cfg(test)]
 mod tests;
@@ -52,7 +53,7 @@ use crate::{
     error::{AddPeerError, SendError},
     prefetch::Locate,
     reliability::{
-        Burst, Event, Inline, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, Route, SendToken, Short, Target,
+        Burst, Event, Inline, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, Route, SendToken, Target,
     },
     span::Span,
     time::Instant,
@@ -85,8 +86,6 @@ pub struct Messenger {
     seed: u64,
     /// When the layer above wants to be called again.
     alarm: Option<Instant>,
-    /// The short message that was taken last.
-    short: Short,
 }
 
 impl fmt::Debug for Messenger {
@@ -113,7 +112,6 @@ impl Messenger {
             numbers: Numbers::default(),
             seed: 0,
             alarm: None,
-            short: Short::NONE,
         }
     }
 
@@ -135,7 +133,7 @@ impl Messenger {
     #[must_use]
     #[inline]
     pub fn ready(&self) -> usize {
-        self.inbox.messages() + self.inbox.regions.has_landed() + usize::from(self.layer.has_short())
+        self.inbox.messages() + self.inbox.regions.has_landed() + usize::from(self.has_short())
     }
 }
 
@@ -239,59 +237,6 @@ impl Messenger {
     pub fn receive_in_place<'a>(&'a mut self, datagram: &'a [u8]) -> Option<Message<'a>> {
         self.finish();
         self.inbox.take(datagram)
-    }
-
-    /// Sends a message with match bits at once, if its peer is reached by a way for short messages. `None`: it is not, or
-    /// there is no room, and [`send`](Self::send) takes the message. Else returns whether there is something to transmit.
-    #[inline]
-    fn send_short(&mut self, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
-        let (session, number) = self.numbers.usual(peer)?;
-        let transmits = self.layer.send_short(peer, session, *number, bits, data)?;
-        *number = number.plus(1);
-        Some(transmits)
-    }
-
-    /// Returns whether short messages wait where they came in.
-    #[inline]
-    pub fn has_short(&self) -> bool {
-        self.layer.has_short()
-    }
-
-    /// Takes a short message where it came in, past the inbox, if it is the next of its pair. One that is not, or that
-    /// `take` refuses, goes through the inbox: then the result is false. `None`: there is no message.
-    #[inline]
-    fn take_short(&mut self, take: impl FnOnce(&Short) -> bool) -> Option<bool> {
-        if !self.layer.poll_short(&mut self.short) {
-            return None;
-        }
-        let is_taken = self.inbox.is_next(&self.short) && take(&self.short);
-        if is_taken {
-            self.inbox.skip(self.short.peer);
-            self.layer.accept_short(&self.short);
-        } else {
-            self.deliver_short();
-        }
-        Some(is_taken)
-    }
-
-    #[cold]
-    fn deliver_short(&mut self) {
-        self.layer.deliver_short(Instant::ZERO, &self.short, &mut self.inbox);
-        self.apply_releases();
-    }
-
-    /// Moves all short messages into the inbox.
-    #[inline]
-    fn deliver_all_short(&mut self) {
-        if self.layer.has_short() {
-            while self.take_short(|_| false).is_some() {}
-        }
-    }
-
-    /// This side is about to sleep, or has woken up: peers that send short messages wake it. Returns whether it may sleep.
-    pub fn set_asleep(&mut self, asleep: bool) -> bool {
-        self.layer.set_asleep(asleep);
-        !self.layer.has_short()
     }
 
     /// Registers memory that a peer, or every peer, may write to. `None`: there are too many regions (2^20).

@@ -179,6 +179,17 @@ impl Group {
     #[must_use]
     #[inline]
     pub fn process(&self, rank: Rank) -> Option<u32> {
+        match &self.0 {
+            // (Most often it is the world.)
+            Members::Range(piece) if piece.stride == 1 => {
+                let index = (rank as u32).wrapping_sub(piece.start);
+                (rank >= 0 && index < piece.len).then(|| piece.first + index)
+            }
+            _ => self.find_process(rank),
+        }
+    }
+
+    fn find_process(&self, rank: Rank) -> Option<u32> {
         let rank = u32::try_from(rank).ok()?;
         match &self.0 {
             Members::Range(piece) => piece.process(rank),
@@ -192,8 +203,19 @@ impl Group {
 
     /// The rank of a process; `None` if it is no member (`MPI_UNDEFINED`).
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn rank_of(&self, process: u32) -> Option<Rank> {
+        match &self.0 {
+            // (Most often it is the world.)
+            Members::Range(piece) if piece.stride == 1 => {
+                let index = process.wrapping_sub(piece.first);
+                (index < piece.len).then(|| (piece.start + index) as Rank)
+            }
+            _ => self.find_rank_of(process),
+        }
+    }
+
+    fn find_rank_of(&self, process: u32) -> Option<Rank> {
         let rank = match &self.0 {
             Members::Range(piece) => piece.rank_of(process)?,
             Members::Pieces(pieces) => {

@@ -6,8 +6,7 @@ use core::{fmt, net::SocketAddr};
 use bytes::Bytes;
 
 use super::{
-    Burst, Endpoint, Event, Layer, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Payload, Short, Sink,
-    Target,
+    Burst, Endpoint, Event, Layer, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Payload, Sink, Target,
 };
 use crate::{
     config::Config,
@@ -16,7 +15,6 @@ use crate::{
     span::Span,
     stats::{PeerStats, Stats},
     time::Instant,
-    wire::Seq,
 };
 
 /// Marks tokens of the memory layer.
@@ -327,39 +325,13 @@ impl PacketLayer for Beside {
     }
 
     #[inline]
-    fn send_short(&mut self, peer: PeerId, session: u32, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
-        if self.is_near(peer) {
-            self.memory.send_short(peer, session, number, bits, data)
-        } else {
-            None
-        }
-    }
-
-    fn takes_short(&self) -> bool {
-        self.memory.takes_short()
+    fn memory(&self) -> Option<&MemoryLayer> {
+        Some(&self.memory)
     }
 
     #[inline]
-    fn has_short(&self) -> bool {
-        self.memory.has_short()
-    }
-
-    #[inline]
-    fn poll_short(&mut self, short: &mut Short) -> bool {
-        self.memory.poll_short(short)
-    }
-
-    #[inline]
-    fn accept_short(&mut self, short: &Short) {
-        self.memory.accept_short(short);
-    }
-
-    fn deliver_short(&mut self, now: Instant, short: &Short, sink: &mut dyn Sink) {
-        self.memory.deliver_short(now, short, sink);
-    }
-
-    fn set_asleep(&mut self, asleep: bool) {
-        self.memory.set_asleep(asleep);
+    fn memory_mut(&mut self) -> Option<&mut MemoryLayer> {
+        Some(&mut self.memory)
     }
 
     fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {

@@ -8,9 +8,7 @@ use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{
-    Burst, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Short, Sink, Target,
-};
+use super::{Burst, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target};
 use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
@@ -18,7 +16,6 @@ use crate::{
     span::Span,
     stats::{PeerStats, Stats},
     time::Instant,
-    wire::Seq,
 };
 
 /// What messages to a peer are addressed by.
@@ -160,44 +157,14 @@ macro_rules! declare {
                 self.handle_datagrams(now, source, &mut data, stride, sink);
             }
 
-            /// Sends a message of this session and of the usual pair of processors by a way for short messages that is no packet. `None`:
-            /// [`send`](PacketLayer::send) takes it, or says why not. Else returns whether there is something to transmit.
-            fn send_short(&mut self, peer: PeerId, session: u32, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
-                let _ = (peer, session, number, bits, data);
+            /// The layer that reaches peers through memory, if this is one or has one: short messages go by its rings.
+            fn memory(&self) -> Option<&MemoryLayer> {
                 None
             }
 
-            /// Returns whether [`send_short`](PacketLayer::send_short) may ever take something.
-            fn takes_short(&self) -> bool {
-                false
-            }
-
-            /// Returns whether [`poll_short`](PacketLayer::poll_short) would find a message.
-            fn has_short(&self) -> bool {
-                false
-            }
-
-            /// Takes the next message that came by the way of [`send_short`](PacketLayer::send_short), and returns whether
-            /// there was one. It has then to be [accepted](PacketLayer::accept_short) or
-            /// [delivered](PacketLayer::deliver_short).
-            fn poll_short(&mut self, short: &mut Short) -> bool {
-                let _ = short;
-                false
-            }
-
-            /// Takes note that a message was received where it came in: its credit is free again.
-            fn accept_short(&mut self, short: &Short) {
-                let _ = short;
-            }
-
-            /// Delivers a message as the packet that it would have been.
-            fn deliver_short(&mut self, now: Instant, short: &Short, sink: &mut dyn Sink) {
-                let _ = (now, short, sink);
-            }
-
-            /// Says to peers whether this side sleeps, and has to be woken by a packet.
-            fn set_asleep(&mut self, asleep: bool) {
-                let _ = asleep;
+            /// The same, to send and to receive.
+            fn memory_mut(&mut self) -> Option<&mut MemoryLayer> {
+                None
             }
 
             /// Delivers packets that the layer has kept because there was no room for them, or that have come to it by
@@ -254,36 +221,14 @@ methods!(implement!(Endpoint {
     }
 }));
 methods!(implement!(MemoryLayer {
-    fn takes_short(&self) -> bool {
-        Self::takes_short(self)
+    #[inline]
+    fn memory(&self) -> Option<&MemoryLayer> {
+        Some(self)
     }
 
     #[inline]
-    fn send_short(&mut self, peer: PeerId, session: u32, number: Seq, bits: u64, data: &[u8]) -> Option<bool> {
-        Self::send_short(self, peer, session, number, bits, data)
-    }
-
-    #[inline]
-    fn has_short(&self) -> bool {
-        Self::has_short(self)
-    }
-
-    #[inline]
-    fn poll_short(&mut self, short: &mut Short) -> bool {
-        Self::poll_short(self, short)
-    }
-
-    #[inline]
-    fn accept_short(&mut self, short: &Short) {
-        Self::accept_short(self, short);
-    }
-
-    fn deliver_short(&mut self, now: Instant, short: &Short, sink: &mut dyn Sink) {
-        Self::deliver_short(self, now, short, sink);
-    }
-
-    fn set_asleep(&mut self, asleep: bool) {
-        Self::set_asleep(self, asleep);
+    fn memory_mut(&mut self) -> Option<&mut MemoryLayer> {
+        Some(self)
     }
 
     fn deliver_waiting(&mut self, now: Instant, sink: &mut dyn Sink) {
@@ -413,64 +358,20 @@ impl Layer {
         }
     }
 
+    /// The layer that reaches peers through memory, if there is one.
     #[inline]
-    pub(crate) fn send_short(
-        &mut self,
-        peer: PeerId,
-        session: u32,
-        number: Seq,
-        bits: u64,
-        data: &[u8],
-    ) -> Option<bool> {
+    pub(crate) fn memory(&self) -> Option<&MemoryLayer> {
         match self {
             Self::Endpoint(_) => None,
-            Self::Other(layer) => layer.send_short(peer, session, number, bits, data),
+            Self::Other(layer) => layer.memory(),
         }
     }
 
-    /// Returns whether some peers may be reached by a way for short messages.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn takes_short(&self) -> bool {
+    #[inline]
+    pub(crate) fn memory_mut(&mut self) -> Option<&mut MemoryLayer> {
         match self {
-            Self::Endpoint(_) => false,
-            Self::Other(layer) => layer.takes_short(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn has_short(&self) -> bool {
-        match self {
-            Self::Endpoint(_) => false,
-            Self::Other(layer) => layer.has_short(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn poll_short(&mut self, short: &mut Short) -> bool {
-        match self {
-            Self::Endpoint(_) => false,
-            Self::Other(layer) => layer.poll_short(short),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn accept_short(&mut self, short: &Short) {
-        if let Self::Other(layer) = self {
-            layer.accept_short(short);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn deliver_short<S: Sink>(&mut self, now: Instant, short: &Short, sink: &mut S) {
-        if let Self::Other(layer) = self {
-            layer.deliver_short(now, short, sink);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn set_asleep(&mut self, asleep: bool) {
-        if let Self::Other(layer) = self {
-            layer.set_asleep(asleep);
+            Self::Endpoint(_) => None,
+            Self::Other(layer) => layer.memory_mut(),
         }
     }
 

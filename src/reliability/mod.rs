@@ -33,7 +33,10 @@ pub use endpoint::{Endpoint, Inline, LostMessages};
 pub(crate) use flow::Sources;
 pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};
-pub use memory::MemoryLayer;
+pub(crate) use memory::Arriving;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub(crate) use memory::Obstacle;
+pub use memory::{Gate, MemoryLayer};
 pub use sealing::{Forged, Sealer, Transmission};
 
 pub use crate::id::{PeerId, SendToken};
@@ -168,28 +171,16 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     }
 }
 
-/// A message that has come by a [ring](crate::ring), and not as a packet. It has match bits, and is of the usual pair of
+/// A message that has been taken out of a [ring](crate::ring), by which it came instead of as a packet. It has match bits, and is of the usual pair of
 /// processors: the peer's and our first one.
 #[derive(Clone, Copy, Debug)]
-pub struct Short {
+pub(crate) struct Short {
     /// The peer.
     pub peer: PeerId,
     /// The peer's processor.
     pub source: u32,
-    /// Which session with this peer, counted from 1.
-    pub session: u32,
     /// Match bits, number and bytes.
     pub record: Record,
-}
-
-impl Short {
-    /// A place for one.
-    pub const NONE: Self = Self {
-        peer: PeerId(u32::MAX),
-        source: 0,
-        session: 0,
-        record: Record::EMPTY,
-    };
 }
 
 /// An event of an endpoint.

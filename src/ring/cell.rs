@@ -4,7 +4,7 @@
 )]
 //! Memory that is written by one side and read by the other.
 
-use core::{cell::UnsafeCell, mem::MaybeUninit};
+use core::cell::UnsafeCell;
 
 pub(super) struct Cell<T>(UnsafeCell<T>);
 
@@ -13,23 +13,13 @@ impl<T: Copy> Cell<T> {
         Self(UnsafeCell::new(value))
     }
 
-    /// Copies the value, once: what another process writes meanwhile, against the rules, does not change the copy.
+    /// Lets `look` read the value in place.
     ///
     /// # Safety
-    /// Nothing in this process writes to it meanwhile.
+    /// Nothing in this process writes to it meanwhile. (Another process may, against the rules.)
     #[inline(always)]
-    pub(super) unsafe fn read(&self) -> T {
-        const { assert!(size_of::<T>() & 3 == 0 && align_of::<T>() == 4, "words without gaps") };
-        let mut copy = MaybeUninit::<T>::uninit();
-        let (from, to) = (self.0.get().cast::<u32>(), copy.as_mut_ptr().cast::<u32>());
-        // (As a whole the compiler would copy it byte by byte.)
-        for word in 0..size_of::<T>() / 4 {
-            // SAFETY: the word is one of the value, which nothing in this process writes meanwhile.
-            unsafe { to.add(word).write(from.add(word).read_volatile()) };
-        }
-        // SAFETY: all words have been written, with a value of `T`, or whatever another process has made of it: `T` is
-        // plain numbers.
-        unsafe { copy.assume_init() }
+    pub(super) unsafe fn look<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+        look(self.0.get())
     }
 
     /// Lets `fill` write the value in place.

@@ -6,7 +6,7 @@
 //! substitute loom's and try all orders in which the two sides may run and see each other's writes.
 
 use alloc::boxed::Box;
-use core::{any::Any, fmt, ptr, ptr::NonNull};
+use core::{any::Any, fmt, mem, ptr, ptr::NonNull};
 
 use super::{
     cell::Cell,
@@ -23,12 +23,12 @@ pub const ROOM: usize = 44;
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
 pub struct Record {
-    len: u32,
-    /// Match bits.
-    pub bits: u64,
     /// Number of the message.
     pub number: u32,
+    /// Match bits.
+    pub bits: u64,
     data: [u8; ROOM],
+    len: u32,
 }
 
 const _: () = assert!(size_of::<Record>() + 4 == 64, "with its flag, a record is a cache line");
@@ -36,10 +36,10 @@ const _: () = assert!(size_of::<Record>() + 4 == 64, "with its flag, a record is
 impl Record {
     /// A record without bytes.
     pub const EMPTY: Self = Self {
-        len: 0,
-        bits: 0,
         number: 0,
+        bits: 0,
         data: [0; ROOM],
+        len: 0,
     };
 
     /// The bytes.
@@ -61,18 +61,65 @@ impl fmt::Debug for Record {
     }
 }
 
+/// Number, match bits and length of a record, each read once: what another process writes meanwhile, against the rules,
+/// does not change them.
+///
+/// # Safety
+/// A record lies there, to which nothing in this process writes meanwhile.
+#[inline(always)]
+unsafe fn head(record: *const Record) -> (u32, u64, u32) {
+    // SAFETY: the fields are those of a record, whose words are aligned to four bytes.
+    unsafe {
+        let bits = (&raw const (*record).bits).cast::<u32>();
+        let bits = [bits.read_volatile(), bits.add(1).read_volatile()];
+        (
+            (&raw const (*record).number).read_volatile(),
+            mem::transmute::<[u32; 2], u64>(bits),
+            (&raw const (*record).len).read_volatile(),
+        )
+    }
+}
+
+/// Copies the first `len` bytes of a record, each read once.
+///
+/// # Safety
+/// As for [`head`]. There are at most [`ROOM`] bytes, and so much room at `to`.
+#[inline(always)]
+unsafe fn copy_data(record: *const Record, to: *mut u8, len: usize) {
+    // SAFETY: the bytes are those of the record, as words aligned to four bytes: `ROOM` is a multiple of four.
+    unsafe {
+        let from = (&raw const (*record).data).cast::<u32>();
+        let word = |index: usize| from.add(index).read_volatile();
+        let (whole, rest) = (len / 4, len % 4);
+        if len == 8 {
+            // (The most frequent length without a loop.)
+            to.cast::<[u32; 2]>().write_unaligned([word(0), word(1)]);
+            return;
+        }
+        for index in 0..whole {
+            to.add(4 * index).cast::<u32>().write_unaligned(word(index));
+        }
+        if rest > 0 {
+            to.add(4 * whole)
+                .copy_from_nonoverlapping(word(whole).to_ne_bytes().as_ptr(), rest);
+        }
+    }
+}
+
+const _: () = assert!(ROOM.is_multiple_of(4) && mem::offset_of!(Record, data) % 4 == 0);
+
 /// A cache line.
 #[repr(C, align(64))]
 struct Line {
-    /// The lap on which the line was written last, from 1; 0: never.
-    lap: AtomicU32,
+    /// The number of the record that was written last, counted from 1; 0: none.
+    count: AtomicU32,
     record: Cell<Record>,
 }
 
 impl Line {
     fn new() -> Self {
         Self {
-            lap: AtomicU32::new(0),
+            count: AtomicU32::new(0),
             record: Cell::new(Record::EMPTY),
         }
     }
@@ -106,10 +153,11 @@ struct Shared {
     _owner: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the owner of the memory can be dropped by any thread, and for the rest see `Sync`.
+// SAFETY: the owner of the memory can be dropped by any thread. A line is written by the producer alone while it is not
+// full, and read by the consumer alone while it is: its flag, written last and read first, hands it over, and `taken` hands
+// it back. There is one producer and one consumer.
 unsafe impl Send for Shared {}
-// SAFETY: a line is written by the producer alone while it is not full, and read by the consumer alone while it is: its
-// flag, written last and read first, hands it over, and `taken` hands it back. There is one producer and one consumer.
+// SAFETY: by shared references, both sides only read.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -128,11 +176,6 @@ impl Shared {
             mask,
             _owner: owner,
         }
-    }
-
-    #[inline(always)]
-    fn lap(&self, at: u32) -> u32 {
-        (at >> self.mask.trailing_ones()) + 1
     }
 
     #[inline(always)]
@@ -185,14 +228,19 @@ pub(super) fn ring_from(lines: u32, begin: u32) -> (Producer, Consumer) {
         lines: NonNull::from(Box::leak((0..lines).map(|_| Line::new()).collect())),
     };
     let (progress, first) = (own.progress, own.lines.cast());
+    let own = Arc::new(own);
     // SAFETY: `own` keeps them.
-    let shared = Arc::new(unsafe { Shared::new(progress, first, lines - 1, Box::new(own)) });
+    let end = || unsafe { Shared::new(progress, first, lines - 1, Box::new(Arc::clone(&own))) };
     let producer = Producer {
-        shared: Arc::clone(&shared),
+        shared: end(),
         written: begin,
         taken: begin,
     };
-    (producer, Consumer { shared, taken: begin })
+    let consumer = Consumer {
+        shared: end(),
+        taken: begin,
+    };
+    (producer, consumer)
 }
 
 /// Where a ring lies that another process made, or is to see, all bytes zero at first.
@@ -213,11 +261,11 @@ impl Place {
     /// # Safety
     /// Both begin at a cache line, and are memory that lives as long as the owner. This process uses them for this ring
     /// only, whose one end another process has. (That one may write anything at any time.)
-    unsafe fn shared(self) -> Arc<Shared> {
+    unsafe fn shared(self) -> Shared {
         assert!(self.count.is_power_of_two());
         let (progress, lines) = (self.progress.cast(), self.lines.cast());
         // SAFETY: any bytes are a `Progress` and lines: numbers, all of them atomic or copied once.
-        Arc::new(unsafe { Shared::new(progress, lines, self.count - 1, self.owner) })
+        unsafe { Shared::new(progress, lines, self.count - 1, self.owner) }
     }
 
     /// The end that writes, of a ring that nobody has used yet.
@@ -244,7 +292,7 @@ impl Place {
 
 /// The end that writes.
 pub struct Producer {
-    shared: Arc<Shared>,
+    shared: Shared,
     written: u32,
     /// Records that the consumer has taken, as far as is known.
     taken: u32,
@@ -252,7 +300,7 @@ pub struct Producer {
 
 impl Producer {
     /// Appends a record. `false`: the ring is full, or there are more than [`ROOM`] bytes.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, bits: u64, number: u32, data: &[u8]) -> bool {
         let at = self.written;
         if data.len() > ROOM || !self.has_room() {
@@ -263,14 +311,19 @@ impl Producer {
         // bytes fit. No reference is made: another process may not keep to that.
         unsafe {
             line.record.fill(|record| {
-                (&raw mut (*record).len).write(data.len() as u32);
-                (&raw mut (*record).bits).write_unaligned(bits);
                 (&raw mut (*record).number).write(number);
-                ptr::copy_nonoverlapping(data.as_ptr(), (&raw mut (*record).data).cast(), data.len());
+                (&raw mut (*record).bits).write_unaligned(bits);
+                (&raw mut (*record).len).write(data.len() as u32);
+                let to = (&raw mut (*record).data).cast::<u8>();
+                // (The most frequent length without a call.)
+                match data.first_chunk::<8>() {
+                    Some(eight) if data.len() == 8 => to.cast::<[u8; 8]>().write(*eight),
+                    _ => ptr::copy_nonoverlapping(data.as_ptr(), to, data.len()),
+                }
             });
         }
-        line.lap.store(self.shared.lap(at), Ordering::Release);
         self.written = at.wrapping_add(1);
+        line.count.store(self.written, Ordering::Release);
         true
     }
 
@@ -280,8 +333,14 @@ impl Producer {
         if self.written.wrapping_sub(self.taken) <= mask {
             return true;
         }
+        self.look_for_room()
+    }
+
+    /// Looks how far the consumer is.
+    #[cold]
+    fn look_for_room(&mut self) -> bool {
         self.taken = self.shared.progress().taken.load(Ordering::Acquire);
-        self.written.wrapping_sub(self.taken) <= mask
+        self.written.wrapping_sub(self.taken) <= self.shared.mask
     }
 
     /// Returns whether the consumer sleeps, and has to be woken for what was pushed.
@@ -296,7 +355,7 @@ impl Producer {
 
 /// The end that reads.
 pub struct Consumer {
-    shared: Arc<Shared>,
+    shared: Shared,
     taken: u32,
 }
 
@@ -305,24 +364,46 @@ impl Consumer {
     #[must_use]
     #[inline(always)]
     pub fn has_record(&self) -> bool {
-        self.shared.line(self.taken).lap.load(Ordering::Acquire) == self.shared.lap(self.taken)
+        self.shared.line(self.taken).count.load(Ordering::Acquire) == self.taken.wrapping_add(1)
     }
 
-    /// Takes the next record.
+    /// The next record, where it lies.
     #[inline(always)]
-    pub fn pop(&mut self) -> Option<Record> {
+    pub fn front(&mut self) -> Option<Front<'_>> {
         if !self.has_record() {
             return None;
         }
         let line = self.shared.line(self.taken);
         // SAFETY: the flag says that the producer has written the line, and it writes there again only after `taken` has
         // been published beyond it.
-        let record = unsafe { line.record.read() };
-        self.taken = self.taken.wrapping_add(1);
-        if self.taken & (self.shared.mask >> 2) == 0 {
-            self.shared.progress().taken.store(self.taken, Ordering::Release);
-        }
+        let (number, bits, len) = unsafe { line.record.look(|record| head(record)) };
+        Some(Front {
+            consumer: self,
+            bits,
+            number,
+            // The other side may be another process: its length is not believed.
+            len: len.min(ROOM as u32),
+        })
+    }
+
+    /// Takes the next record.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Record> {
+        let front = self.front()?;
+        let mut record = Record {
+            number: front.number,
+            bits: front.bits,
+            len: front.len,
+            ..Record::EMPTY
+        };
+        front.copy_to(&mut record.data);
+        front.take();
         Some(record)
+    }
+
+    /// Tells the producer how many records have been taken.
+    fn publish(&self) {
+        self.shared.progress().taken.store(self.taken, Ordering::Release);
     }
 
     /// Says that this side is about to sleep, or awake. After it has said so, it looks for records once more before it
@@ -330,6 +411,55 @@ impl Consumer {
     pub fn set_asleep(&self, asleep: bool) {
         self.shared.progress().asleep.store(asleep.into(), Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+}
+
+/// The next record of a ring, where it lies. Its fields have been read, once.
+#[derive(Debug)]
+pub struct Front<'a> {
+    consumer: &'a mut Consumer,
+    /// Match bits.
+    pub bits: u64,
+    /// Number of the message.
+    pub number: u32,
+    len: u32,
+}
+
+impl Front<'_> {
+    /// Number of its bytes, at most [`ROOM`].
+    #[must_use]
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Returns whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies its bytes, as far as there is room, to the beginning of `to`.
+    #[inline(always)]
+    pub fn copy_to(&self, to: &mut [u8]) {
+        let len = self.len().min(to.len());
+        let shared = &self.consumer.shared;
+        // SAFETY: the line is full, see `Consumer::front`, and stays so as long as this borrows the consumer. There are so
+        // many bytes in a record, and so much room.
+        unsafe {
+            let line = shared.line(self.consumer.taken);
+            line.record.look(|record| copy_data(record, to.as_mut_ptr(), len));
+        }
+    }
+
+    /// Takes it out of the ring.
+    #[inline(always)]
+    pub fn take(self) {
+        let Self { consumer, .. } = self;
+        consumer.taken = consumer.taken.wrapping_add(1);
+        if consumer.taken & (consumer.shared.mask >> 2) == 0 {
+            consumer.publish();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A record is one cache line: a flag, a few fields, and up to [`ROOM`] bytes. The producer writes a line once and the
 //! consumer reads it once; neither reads a counter of the other to pass a record on. The flag of a line is the number of
-//! the lap on which it was written, so a line needs no clearing. The consumer publishes how far it is once a quarter of
+//! its record, so a line needs no clearing. The consumer publishes how far it is once a quarter of
 //! the ring, and the producer looks there only when the ring seems to be full.
 //!
 //! A consumer that is about to sleep says so ([`Consumer::set_asleep`]); a producer that finds it asleep
@@ -21,7 +21,7 @@ use core::fmt;
 pub use self::exchange::Exchange;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::lines::Place;
-pub use self::lines::{Consumer, Producer, ROOM, Record, ring};
+pub use self::lines::{Consumer, Front, Producer, ROOM, Record, ring};
 
 /// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {

@@ -6,16 +6,35 @@
 //! - [`Routed`] is the backend: that of the network, with the memories beside it. Its packet layer is a
 //!   [`Beside`](crate::reliability::Beside).
 //!
-//! Two processes share memory only if both say so in the end: whoever is asked answers, and who asks believes nothing but
+//! - [`MemoryBackend`] is that of a transport without a job: only memory, and a [`Door`](door::Door) at which others call.
+//!
+//! Two processes of a job share memory only if both say so in the end: whoever is asked answers, and who asks believes nothing but
 //! the answer. So both use the same way, whatever fails.
 
 mod backend;
+mod door;
 mod entrance;
 mod identity;
+mod links;
+mod memory;
 mod near;
 mod pair;
 mod socket;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::backend::Routed;
+pub(crate) use self::{backend::Routed, memory::MemoryBackend};
+use crate::reliability::Limits;
+
+/// The limits of the packet layer of memory.
+fn limits() -> Limits {
+    Limits {
+        max_datagram: pair::LONGEST,
+        max_segments: 1,
+        max_batch: pair::LONGEST,
+        receive_buffer: pair::LONGEST,
+        holds_references: false,
+        ack_bytes: usize::MAX,
+        receive_port: 0,
+    }
+}

@@ -1,19 +1,22 @@
 //! Which peers are reached through memory, for the packet layer, and its rings of short messages.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::ring::{Consumer, Meet, Producer, Side};
+use crate::{
+    reliability::Gate,
+    ring::{Consumer, Meet, Producer, Side},
+};
 
 /// The session for which there are rings: those of the memory are used once.
 const SESSION: u32 = 1;
 
 #[derive(Debug, Default)]
 struct Table {
-    addresses: HashSet<SocketAddr>,
+    gates: HashMap<SocketAddr, Gate>,
     /// By the number of the process.
     rings: BTreeMap<u32, (Producer, Consumer)>,
 }
@@ -27,14 +30,16 @@ impl Near {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, address: SocketAddr, process: u32, rings: (Producer, Consumer)) {
-        let mut table = self.table();
-        table.addresses.insert(address);
+    /// Adds a process, and returns what its packets have to pass.
+    pub(super) fn add(&self, address: SocketAddr, process: u32, rings: (Producer, Consumer)) -> Gate {
+        let (mut table, gate) = (self.table(), Gate::default());
+        table.gates.insert(address, gate.clone());
         table.rings.insert(process, rings);
+        gate
     }
 
-    pub(super) fn contains(&self, address: SocketAddr) -> bool {
-        self.table().addresses.contains(&address)
+    pub(super) fn gate(&self, address: SocketAddr) -> Option<Gate> {
+        self.table().gates.get(&address).cloned()
     }
 }
 

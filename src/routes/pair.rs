@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;
@@ -183,6 +183,15 @@ impl Outward {
             }
             wakes |= self.go_on_in(self.level + 1);
         }
+    }
+
+    /// Returns whether a packet of any length can be sent.
+    #[inline]
+    pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
+        let ring = &mut self.rings[self.level];
+        let is_top = self.level + 1 == LEVELS;
+        // (One that does not fit goes on in the next larger ring.)
+        ring.has_room(if is_top { LONGEST } else { 0 })
     }
 
     /// Goes on in the ring of another level. Returns whether the other side has to be woken. There is room for a record.

@@ -4,7 +4,7 @@ use std::{
     io,
     mem::MaybeUninit,
     os::{
-        fd::{BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
     time::Duration,
@@ -16,10 +16,13 @@ use rustix::{
     net::{RecvFlags, SendFlags, recv, send},
 };
 
+use crate::shm::handshake;
+
 /// Descriptors that one call reports.
 const EVENTS: usize = 16;
-/// Stands for the network's descriptor.
+/// Stands for the network's descriptor, and for those of the door.
 const NETWORK: u64 = u64::MAX;
+const DOOR: u64 = u64::MAX - 1;
 
 /// All of them, behind one descriptor.
 #[derive(Debug)]
@@ -34,8 +37,17 @@ pub(super) struct Sockets {
 pub(super) struct News {
     /// Something rings, or the network has received something.
     pub(super) is_rung: bool,
-    /// The processes at these connections have ended.
-    pub(super) ended: Vec<usize>,
+    /// A process is at the door.
+    pub(super) is_called: bool,
+    pub(super) ended: Vec<Ended>,
+}
+
+/// A connection whose process has ended, or wants none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub(super) index: usize,
+    /// Why it wants none.
+    pub(super) why: Option<u8>,
 }
 
 impl Sockets {
@@ -52,11 +64,31 @@ impl Sockets {
         Ok(this)
     }
 
-    /// Adds the next one.
-    pub(super) fn add(&mut self, socket: UnixStream) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(self.sockets.len() as u64);
+    /// Watches a descriptor of the door, too.
+    pub(super) fn watch(&self, door: impl AsFd) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(DOOR);
+        Ok(epoll::add(&self.epoll, door, data, epoll::EventFlags::IN)?)
+    }
+
+    /// Watches it no longer.
+    pub(super) fn forget(&self, door: impl AsFd) {
+        // It was added by `watch`.
+        let _ = epoll::delete(&self.epoll, door);
+    }
+
+    /// The one descriptor.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Adds the next one, or one in the place of another that is closed.
+    pub(super) fn put(&mut self, index: usize, socket: UnixStream) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(index as u64);
         epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
-        self.sockets.push(Some(socket));
+        if index >= self.sockets.len() {
+            self.sockets.resize_with(index + 1, || None);
+        }
+        self.sockets[index] = Some(socket);
         Ok(())
     }
 
@@ -88,24 +120,26 @@ impl Sockets {
         };
         for event in events.iter() {
             news.is_rung = true;
+            news.is_called |= event.data.u64() == DOOR;
             let index = event.data.u64() as usize;
             if let Some(Some(socket)) = self.sockets.get(index)
-                && has_ended(socket)
+                && let Some(why) = has_ended(socket)
             {
                 self.close(index);
-                news.ended.push(index);
+                news.ended.push(Ended { index, why });
             }
         }
         Ok(news)
     }
 }
 
-/// Reads what has rung. Returns whether the other end is closed.
-fn has_ended(socket: &UnixStream) -> bool {
+/// Reads what has rung. Returns whether the other end is closed, and why if it says so.
+fn has_ended(socket: &UnixStream) -> Option<Option<u8>> {
     let mut bytes = [0; 64];
     match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
-        Ok((_, 0)) => true,
-        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => false,
-        Err(_) => true,
+        Ok((_, 0)) => Some(None),
+        Ok((_, len)) => handshake::refusal(&bytes[..len]).map(Some),
+        Err(Errno::AGAIN | Errno::INTR) => None,
+        Err(_) => Some(None),
     }
 }

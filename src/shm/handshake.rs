@@ -43,6 +43,21 @@ pub(crate) fn is_ours(bytes: &Message) -> bool {
     bytes[..MAGIC.len()] == MAGIC
 }
 
+/// A message that says why there is no memory in common, by a number that is not zero.
+#[cfg(feature = "shm")]
+pub(crate) fn refuse(why: u8) -> Message {
+    let mut bytes = message();
+    bytes[MAGIC.len()] = why;
+    bytes
+}
+
+/// Reads such a message from its first bytes. `None`: it is something else.
+#[cfg(feature = "shm")]
+pub(crate) fn refusal(bytes: &[u8]) -> Option<u8> {
+    let (magic, rest) = bytes.split_first_chunk()?;
+    (*magic == MAGIC).then(|| rest.first().copied().unwrap_or_default())
+}
+
 /// The parameters on which both processes must agree before they share memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {

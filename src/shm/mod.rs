@@ -34,7 +34,9 @@ pub(crate) use self::extents::Extents;
 #[cfg(feature = "shm")]
 pub(crate) use self::ring::taken;
 #[cfg(all(test, feature = "poller"))]
-pub(crate) use self::trust::{NOBODY, as_nobody};
+pub(crate) use self::trust::NOBODY;
+#[cfg(test)]
+pub(crate) use self::trust::as_nobody;
 pub(crate) use self::{
     ring::{CONTROL, Consumer, Corrupt, Found, Place, Producer},
     segment::{Access, Segment},

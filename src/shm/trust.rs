@@ -80,7 +80,7 @@ impl Credentials {
 }
 
 /// Runs `act` as the user [`NOBODY`], in a thread of its own. `None`: this process is not root, so it cannot.
-#[cfg(all(test, feature = "poller"))]
+#[cfg(test)]
 pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     if geteuid().as_raw() != ROOT {
         return None;
@@ -98,7 +98,7 @@ pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
 }
 
 /// The number of the user `nobody`, who has no rights.
-#[cfg(all(test, feature = "poller"))]
+#[cfg(test)]
 pub(crate) const NOBODY: u32 = 65_534;
 
 #[cfg(test)]

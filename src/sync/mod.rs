@@ -4,6 +4,8 @@
 
 #[cfg(feature = "loopback")]
 mod bell;
+#[cfg(feature = "mpi")]
+mod lock;
 mod pins;
 #[cfg(feature = "mpi")]
 mod sleepers;
@@ -13,6 +15,8 @@ pub(crate) use std::sync as primitives;
 
 #[cfg(feature = "loopback")]
 pub(crate) use self::bell::Bell;
+#[cfg(feature = "mpi")]
+pub(crate) use self::lock::{Guard, Lock};
 pub(crate) use self::pins::{Pin, Pins};
 #[cfg(feature = "mpi")]
 pub(crate) use self::sleepers::{Sleepers, Ticket};

@@ -16,7 +16,10 @@ use super::{
 #[cfg(all(feature = "poller", target_os = "linux"))]
 use crate::poller::{self, Path};
 #[cfg(all(feature = "shm", target_os = "linux"))]
-use crate::routes::Routed;
+use crate::{
+    backends::shm,
+    routes::{MemoryBackend, Routed},
+};
 use crate::{
     backends::{self, Backend, BindError, BindOptions},
     config::{Config, ConfigError},
@@ -195,12 +198,26 @@ impl Builder {
         self.bind_only("dpdk", address)
     }
 
+    /// Opens memory between the processes of one host under this name, by which others find it
+    /// (`backends::shm::address`); an empty name takes a random one that is free
+    /// ([`local_addr`](Transport::local_addr)). The environment cannot change that.
+    ///
+    /// # Errors
+    /// See [`bind`](Self::bind): the name is taken. Without the feature `shm`, and on other systems than Linux, always.
+    pub fn bind_shm(self, name: &str) -> Result<Transport, BuildError> {
+        self.bind_only("shm", shm_address(name))
+    }
+
     fn bind_only(mut self, name: &str, address: impl ToSocketAddrs + Debug) -> Result<Transport, BuildError> {
         self.read_environment()?;
         self.config.validate()?;
         let address = resolve(&address, |_| true)?;
-        let backend = backends::bind(name, address, &self.options)?;
         let processors = self.processors.clone();
+        #[cfg(all(feature = "shm", target_os = "linux"))]
+        if name == shm::NAME {
+            return Ok(Transport::new(self.memory_driver(address)?, &processors));
+        }
+        let backend = backends::bind(name, address, &self.options)?;
         Ok(Transport::new(self.driver(backend)?, &processors))
     }
 
@@ -215,8 +232,29 @@ impl Builder {
             let (backend, path) = poller::open(address, &self.options)?;
             return self.behind_poller(path).driver(backend);
         }
+        #[cfg(all(feature = "shm", target_os = "linux"))]
+        if name == shm::NAME {
+            return self.memory_driver(address);
+        }
         let backend = backends::bind(name, address, &self.options)?;
         self.routed_driver(backend)
+    }
+
+    /// Memory alone.
+    #[cfg(all(feature = "shm", target_os = "linux"))]
+    fn memory_driver(mut self, address: SocketAddr) -> Result<Driver, BuildError> {
+        let backend = MemoryBackend::bind(address).map_err(|source| BindError::Io {
+            name: shm::NAME,
+            addr: address,
+            source,
+        })?;
+        self.layer = Some(MakeLayer(Arc::new(|config, _, _| {
+            Ok(Box::new(MemoryBackend::layer(config)?).into())
+        })));
+        let watched = backend.watched();
+        let driver = self.driver(Box::new(backend))?;
+        watched.clear();
+        Ok(driver)
     }
 
     /// Puts memory beside a backend of the network, if that is asked for.
@@ -303,6 +341,21 @@ impl Builder {
         }
         Ok(driver)
     }
+}
+
+/// The address of a name.
+#[cfg(all(feature = "shm", target_os = "linux"))]
+fn shm_address(name: &str) -> SocketAddr {
+    match name {
+        "" => SocketAddr::from(([127, 0, 0, 1], 0)),
+        _ => shm::address(name),
+    }
+}
+
+/// There are none in this build.
+#[cfg(not(all(feature = "shm", target_os = "linux")))]
+fn shm_address(_name: &str) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
 impl Transport {

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+mod stopped;
 mod support;
 
 #[path = "../beside/short.rs"]

@@ -40,7 +40,7 @@ cargo xtask <chore>
   callgrind [--bless]       instruction counts of benches/instructions.rs against benches/instructions.toml
   veth-goodput [--format json]
                             goodput between two namespaces, with 1 % loss against without (root)
-  bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]
+  bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION] [--within-host]
                             MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 3 minutes);
                             --docs writes the tables into docs/measured/benchmarks.md
   bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE]

@@ -7,7 +7,7 @@ use nix::sys::{prctl, signal::Signal};
 
 use crate::{
     benchmarks::{
-        bandwidth,
+        bandwidth, cache_line,
         collective::{self, CollectiveArgs},
         core, dse,
         idle_peers::{self, PeersArgs},
@@ -24,7 +24,7 @@ use crate::{
         work::Task,
         world::{Ranks, number},
     },
-    report::size,
+    report::{Output, size},
 };
 
 /// Arguments of `hikyaku bench`.
@@ -91,6 +91,9 @@ enum Bench {
     /// The experiments of the DSE paper
     #[command(after_help = dse::EXAMPLES)]
     Dse(Common),
+    /// Time of a cache line between two cores
+    #[command(after_help = cache_line::EXAMPLES)]
+    CacheLine(Output),
     /// Memory per idle peer
     #[command(after_help = idle_peers::EXAMPLES)]
     Peers(PeersArgs),
@@ -122,6 +125,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         Bench::Incast(incast) => incast::run(incast),
         Bench::Dse(common) => dse::run(common),
         Bench::Core(common) => core::run(common),
+        Bench::CacheLine(output) => cache_line::run(output),
         Bench::Overflow(overflow) => overflow::run(overflow),
         Bench::Peers(peers) => idle_peers::run(peers),
         Bench::Bibw(world) => pairs::run(world, pairs::Pair::Bibw),

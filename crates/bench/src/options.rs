@@ -33,6 +33,16 @@ pub(crate) enum Level {
     Mpi,
 }
 
+impl Level {
+    /// Name as in JSON.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Transport => "transport",
+            Self::Mpi => "mpi",
+        }
+    }
+}
+
 /// Options of benchmarks between the ranks of an MPI job.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct World {

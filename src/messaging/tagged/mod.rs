@@ -379,7 +379,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     ) -> Posting {
         let receive = Receive { request, buffer };
         match self.unexpected.take(&selector) {
-            None => Posting::Posted(Handle(self.posted.push(selector, receive))),
+            None => Posting::Posted(Handle(self.posted.push(&selector, receive))),
             Some((source, bits, stored)) => self.receive_stored(messenger, now, source, bits, stored, receive),
         }
     }
@@ -597,7 +597,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         datagram: &[u8],
     ) {
         self.handle_admitted(messenger, now, handler, datagram);
-        while self.handle_short(messenger, |_| false) {
+        while self.handle_short(messenger) {
             self.handle_admitted(messenger, now, handler, &[]);
         }
         while let Some(id) = messenger.poll_landed() {

@@ -1,9 +1,10 @@
 //! Receives that wait for their message, oldest first.
 //!
-//! A few stand in one row; a message goes through it. When there are more, all are [sorted](super::sorted) by what they
-//! take, until none is left.
+//! A few stand in one row; a message goes through it. When there are more, and not all take the same messages, all are
+//! [sorted](super::sorted) by what they take, until none is left.
 
-use alloc::vec::Vec;
+use alloc::{collections::VecDeque, vec::Vec};
+use core::mem;
 
 use super::{selector::Selector, sorted::Sorted};
 
@@ -28,7 +29,10 @@ struct Waiting<T> {
 /// Posted receives with a value each.
 pub(super) struct Posted<T> {
     serial: u64,
-    few: Vec<Waiting<T>>,
+    /// Only a few, or only such as take the same messages.
+    few: VecDeque<Waiting<T>>,
+    /// All in `few` have the same selector.
+    are_alike: bool,
     /// All, or none.
     sorted: Sorted<T>,
 }
@@ -37,59 +41,81 @@ impl<T> Default for Posted<T> {
     fn default() -> Self {
         Self {
             serial: 0,
-            few: Vec::with_capacity(FEW),
+            few: VecDeque::with_capacity(FEW),
+            are_alike: true,
             sorted: Sorted::default(),
         }
     }
 }
 
 impl<T> Posted<T> {
+    #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.few.len() + self.sorted.len()
     }
 
-    #[inline]
-    pub(super) fn push(&mut self, selector: Selector, value: T) -> Place {
+    #[inline(always)]
+    pub(super) fn push(&mut self, selector: &Selector, value: T) -> Place {
         self.serial += 1;
         let serial = self.serial;
-        if self.few.len() < FEW && self.sorted.len() == 0 {
-            self.few.push(Waiting {
-                selector,
-                serial,
-                value,
-            });
-            return Place { serial, index: None };
+        let is_alike = self.few.is_empty() || self.are_alike && self.few[0].selector == *selector;
+        if (self.few.len() >= FEW && !is_alike) || self.sorted.len() > 0 {
+            return self.push_sorted(selector, serial, value);
         }
-        self.sort_all();
-        Place {
+        self.are_alike = is_alike;
+        self.few.push_back(Waiting {
+            selector: *selector,
             serial,
-            index: Some(self.sorted.push(selector, serial, value)),
-        }
+            value,
+        });
+        Place { serial, index: None }
     }
 
     /// There are more than a few: all are sorted.
-    fn sort_all(&mut self) {
+    #[inline(never)]
+    fn push_sorted(&mut self, selector: &Selector, serial: u64, value: T) -> Place {
         for waiting in self.few.drain(..) {
             self.sorted.push(waiting.selector, waiting.serial, waiting.value);
+        }
+        Place {
+            serial,
+            index: Some(self.sorted.push(*selector, serial, value)),
         }
     }
 
     /// Takes the oldest that takes this message.
     #[inline]
     pub(super) fn take(&mut self, source: u32, bits: u64) -> Option<T> {
-        let mut row = self.few.iter();
-        match row.position(|waiting| waiting.selector.matches(source, bits)) {
-            // (Most often it is the only one.)
-            Some(index) if index + 1 == self.few.len() => self.few.pop().map(|waiting| waiting.value),
-            Some(index) => Some(self.few.remove(index).value),
+        let takes = |waiting: &Waiting<T>| waiting.selector.matches(source, bits);
+        match self.few.front() {
             None => self.sorted.take(source, bits),
+            // (Most often it is the only one.)
+            Some(first) if takes(first) => self.few.pop_front().map(|waiting| waiting.value),
+            Some(_) if self.are_alike => None,
+            Some(_) => {
+                let index = self.few.iter().position(takes)?;
+                self.few.remove(index).map(|waiting| waiting.value)
+            }
         }
+    }
+
+    /// The oldest of all, if it takes this message and they are not sorted.
+    #[inline(always)]
+    pub(super) fn oldest(&mut self, source: u32, bits: u64) -> Option<&mut T> {
+        let first = self.few.front_mut()?;
+        first.selector.matches(source, bits).then_some(&mut first.value)
+    }
+
+    /// The [oldest](Self::oldest) waits no longer. Nothing in it has to be dropped.
+    #[inline(always)]
+    pub(super) fn forget_oldest(&mut self) {
+        mem::forget(self.few.pop_front());
     }
 
     /// Takes back one that was posted, if it is still there.
     pub(super) fn cancel(&mut self, place: Place) -> Option<T> {
         match self.find_few(place) {
-            Some(index) => Some(self.few.remove(index).value),
+            Some(index) => self.few.remove(index).map(|waiting| waiting.value),
             None => self.sorted.cancel(place.serial, place.index),
         }
     }
@@ -105,8 +131,13 @@ impl<T> Posted<T> {
 
     /// Takes out all of which `which` says so, oldest first.
     pub(super) fn drain(&mut self, mut which: impl FnMut(&Selector) -> bool) -> Vec<T> {
-        let few = self.few.extract_if(.., |waiting| which(&waiting.selector));
-        let mut gone: Vec<T> = few.map(|waiting| waiting.value).collect();
+        let mut gone = Vec::new();
+        for waiting in mem::take(&mut self.few) {
+            match which(&waiting.selector) {
+                true => gone.push(waiting.value),
+                false => self.few.push_back(waiting),
+            }
+        }
         gone.extend(self.sorted.drain(which));
         gone
     }
@@ -131,7 +162,7 @@ mod tests {
                     bits: rng.below(4),
                     ignore: if rng.chance(0.2) { 3 } else { 0 },
                 };
-                list.push((number, selector, posted.push(selector, number)));
+                list.push((number, selector, posted.push(&selector, number)));
             } else if rng.chance(0.1) && !list.is_empty() {
                 let (value, _, place) = list.remove(rng.below(list.len() as u64) as usize);
                 assert_eq!(posted.cancel(place), Some(value));

@@ -1,14 +1,19 @@
-//! Messages that go by a way for short messages ([`PacketLayer::send_short`](crate::reliability::PacketLayer)), past the
-//! messenger's queues.
+//! Short messages, which go by a ring in memory to a peer of this host, past the messenger's queues.
 
-use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
-use crate::reliability::{PeerId, Short};
+use super::{Completion, Envelope, Handle, MemoryRegion, Messenger, Receive, Selector, Tagged, matched, place};
+use crate::reliability::{Arriving, PeerId};
 
 impl<B: MemoryRegion + 'static> Tagged<B> {
-    /// Sends a copy of `data`, complete at once, if the peer is reached by a way for short messages. `None`:
+    /// Sends a copy of `data`, complete at once, if the peer is reached by a ring. `None`:
     /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit.
-    #[inline]
-    pub fn send_short(&mut self, messenger: &mut Messenger, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
+    #[inline(always)]
+    pub(crate) fn send_short(
+        &mut self,
+        messenger: &mut Messenger,
+        peer: PeerId,
+        bits: u64,
+        data: &[u8],
+    ) -> Option<bool> {
         if !self.lost.is_empty() || self.outbox.holds_requests(peer) {
             return None;
         }
@@ -17,46 +22,103 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         Some(transmits)
     }
 
-    /// Takes short messages where they came in, as long as receives wait for them, and until `done` takes a completion
-    /// itself. Returns whether messages can be received from the messenger's inbox: these come first.
-    #[inline]
-    pub(crate) fn handle_short(
+    /// Posts a receive, if no message that has come could be for it. `None`: [`receive`](Self::receive) takes it.
+    #[inline(always)]
+    pub(crate) fn post(&mut self, selector: &Selector, buffer: B, request: u64) -> Option<Handle> {
+        if self.unexpected.len() > 0 {
+            return None;
+        }
+        Some(Handle(self.posted.push(selector, Receive { request, buffer })))
+    }
+
+    /// Takes the next message out of the rings, if nothing that came before it is to be handled first, and it ends this
+    /// request, which is the oldest that is posted. `None`: nothing was done.
+    #[inline(always)]
+    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, request: u64) -> Option<Envelope> {
+        if messenger.inbox.messages() > 0 || !self.lost.is_empty() {
+            return None;
+        }
+        let (arriving, number) = messenger.next_short()?;
+        let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
+        let receive = self.posted.oldest(source, matched(bits))?;
+        let room = receive.buffer.run()?;
+        if receive.request != request || arriving.session > 1 || len > room.len() {
+            return None;
+        }
+        arriving.front.copy_to(room);
+        self.posted.forget_oldest();
+        let (peer, cost) = arriving.take(number);
+        if cost > 0 {
+            messenger.accept_short(peer, cost);
+        }
+        let len = len as u64;
+        Some(Envelope { source, bits, len })
+    }
+
+    /// The same for a receive that is not posted, because it ends here or not at all: if `selector` takes the message and
+    /// it fits into the buffer, which is one run of memory.
+    #[inline(always)]
+    pub(crate) fn take_short_into(
         &mut self,
         messenger: &mut Messenger,
-        mut done: impl FnMut(&Completion) -> bool,
-    ) -> bool {
+        selector: &Selector,
+        buffer: &mut B,
+    ) -> Option<Envelope> {
+        let (arriving, number) = messenger.next_short()?;
+        let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
+        let room = buffer.run()?;
+        if arriving.session > 1 || !selector.matches(source, matched(bits)) || len > room.len() {
+            return None;
+        }
+        arriving.front.copy_to(room);
+        let (peer, cost) = arriving.take(number);
+        if cost > 0 {
+            messenger.accept_short(peer, cost);
+        }
+        let len = len as u64;
+        Some(Envelope { source, bits, len })
+    }
+
+    /// Returns whether messages in the rings are the oldest that have come, and no receive waits for one.
+    #[inline(always)]
+    pub(crate) fn is_clear(&self, messenger: &Messenger) -> bool {
+        messenger.inbox.messages() == 0 && self.unexpected.len() == 0 && self.posted.len() == 0 && self.lost.is_empty()
+    }
+
+    /// Takes all short messages for which receives wait. Returns whether messages can be received from the messenger's
+    /// inbox: these come first.
+    #[inline]
+    pub(super) fn handle_short(&mut self, messenger: &mut Messenger) -> bool {
         if messenger.inbox.messages() > 0 {
             // (One that is in place has to be received first, from there.)
             return !messenger.is_in_place();
         }
-        loop {
-            let mut is_done = false;
-            let taken = messenger.take_short(|short| {
-                let Some(completion) = self.place_short(short) else {
-                    return false;
-                };
-                is_done = done(&completion);
-                if !is_done {
-                    self.completions.push_back(completion);
-                }
-                true
-            });
-            match taken {
-                Some(true) if !is_done => {}
-                Some(false) => return true,
-                _ => return false,
-            }
+        while messenger.find_short() {
+            let Some(completion) = self.place_short(messenger) else {
+                return messenger.deliver_short();
+            };
+            self.completions.push_back(completion);
         }
+        false
     }
 
-    /// Places a short message, if a receive waits for it.
-    #[inline]
-    fn place_short(&mut self, short: &Short) -> Option<Completion> {
-        if short.session > 1 || !self.lost.is_empty() {
+    /// Places the next short message, if a receive waits for it.
+    fn place_short(&mut self, messenger: &mut Messenger) -> Option<Completion> {
+        if !self.lost.is_empty() {
             return None;
         }
-        let bits = short.record.bits;
-        let receive = self.posted.take(short.source, matched(bits))?;
-        Some(place(receive, short.source, bits, short.record.data()))
+        let (arriving, number) = messenger.next_short()?;
+        if arriving.session > 1 {
+            return None;
+        }
+        let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
+        let receive = self.posted.take(source, matched(bits))?;
+        let mut data = [0; Arriving::MOST];
+        arriving.front.copy_to(&mut data);
+        let (peer, cost) = arriving.take(number);
+        if cost > 0 {
+            messenger.accept_short(peer, cost);
+        }
+        Some(place(receive, source, bits, &data[..len]))
     }
 }

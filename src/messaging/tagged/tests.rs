@@ -31,7 +31,7 @@ proptest! {
         for (n, (what, selector, source, bits)) in steps.into_iter().enumerate() {
             match what {
                 0 | 1 => {
-                    places.push((posted.push(selector, n), n));
+                    places.push((posted.push(&selector, n), n));
                     model.push((selector, n));
                 }
                 2 => {

@@ -199,6 +199,17 @@ impl Datatype {
     pub(in crate::mpi) fn begin_of_run(&self, count: u64) -> Option<i64> {
         self.is_contiguous(count).then_some(self.0.node.offset)
     }
+
+    /// The same for few elements, at least one, which certainly fit the address space.
+    #[inline(always)]
+    pub(in crate::mpi) fn begin_of_small_run(&self, count: u64) -> Option<i64> {
+        let inner = &*self.0;
+        let is_run = match &inner.node.shape {
+            Shape::Run(run) => count == 1 || run.len as i64 == inner.extent,
+            _ => false,
+        };
+        (is_run && self.are_small(count)).then_some(inner.node.offset)
+    }
 }
 
 impl From<Kind> for Datatype {

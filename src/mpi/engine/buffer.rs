@@ -91,6 +91,20 @@ impl Buffer {
         }
     }
 
+    /// The same for few elements that are one run of memory; `None`: these are not.
+    ///
+    /// # Safety
+    /// See [`new`](Self::new).
+    #[inline(always)]
+    pub(crate) unsafe fn run_of(base: *mut u8, count: u64, datatype: &Datatype) -> Option<Self> {
+        let begin = datatype.begin_of_small_run(count)?;
+        Some(Self::of(Part::Run(Run {
+            start: base.wrapping_offset(begin as isize),
+            len: datatype.size() * count,
+            owner: None,
+        })))
+    }
+
     /// The same for a buffer that knows the type of its elements.
     ///
     /// # Safety
@@ -368,6 +382,17 @@ impl MemoryRegion for Buffer {
         match &self.parts {
             Parts::One(part) => part.place(offset, bytes),
             Parts::Many(parts) => place_in(parts, offset, bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn run(&mut self) -> Option<&mut [u8]> {
+        match &self.parts {
+            Parts::One(Part::Run(run)) if run.owner.is_none() && run.len > 0 => {
+                // SAFETY: by `new`'s contract these are data of the elements, initialised memory that no other code uses.
+                Some(unsafe { slice::from_raw_parts_mut(run.start, run.len as usize) })
+            }
+            _ => None,
         }
     }
 }

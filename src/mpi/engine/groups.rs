@@ -3,7 +3,7 @@
 
 use alloc::{vec, vec::Vec};
 
-use super::{Entry, Mode, class::Class, communicator::Communicator, status::TAG_UB, uninterrupted};
+use super::{Entry, Mode, class::Class, communicator::Communicator, uninterrupted};
 use crate::mpi::{
     Rank,
     datatype::{Datatype, Kind},
@@ -49,15 +49,6 @@ impl Communicator {
     /// Whether a context and a group can consist of so many numbers.
     fn may_be_told(&self, numbers: usize) -> bool {
         numbers <= 1 + self.engine().size() as usize
-    }
-
-    fn wrong_tag(&self, call: &'static str, tag: i32) -> Error {
-        self.locate(Error::new(ErrorClass::Tag, call).with_detail(Detail::Value {
-            argument: "tag",
-            value: tag.into(),
-            min: 0,
-            max: TAG_UB.into(),
-        }))
     }
 
     /// A communicator between this one's processes and those of another one (`MPI_Intercomm_create`). Collective over

@@ -148,8 +148,8 @@ pub struct Engine {
     size: u32,
     finalized: AtomicBool,
     check: bool,
-    /// Some processes may be reached by a way for short messages.
-    short: bool,
+    /// Short messages may go by rings in memory: calls are neither profiled nor checked, and not forbidden yet.
+    short: AtomicBool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
     profile: Profile,
@@ -171,7 +171,7 @@ impl Engine {
     /// Process `process` of `peers.len()` processes (`None` stands for this one), on a driver that knows them as peers.
     pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
         let size = peers.len() as u32;
-        let short = driver.messenger().layer().takes_short();
+        let short = native::takes_short(&driver) && options.profiler.is_none() && !options.check;
         let mut core = Process::new(driver.messenger(), Peers::all(peers), options.eager_limit);
         core.set_connection_plan(ConnectionPlan::ahead(options.connect_ahead));
         let native = Arc::new(Native::new(driver, core, options.wait));
@@ -179,7 +179,7 @@ impl Engine {
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
         Self {
             helper,
-            short,
+            short: AtomicBool::new(short),
             ..Self::on_fabric(native, process, size, options)
         }
     }
@@ -203,7 +203,7 @@ impl Engine {
             profile: Profile::new(options.profiler, noted),
             arrays: Arc::default(),
             helper: None,
-            short: false,
+            short: AtomicBool::new(false),
         }
     }
 
@@ -342,6 +342,7 @@ impl Engine {
 
     /// Says goodbye, and forbids new operations.
     fn close(&self, linger: Duration) -> Result<(), FabricError> {
+        self.short.store(false, Ordering::Relaxed);
         match self.finalized.swap(true, Ordering::Relaxed) {
             true => Ok(()),
             false => self.fabric.close(linger),
@@ -355,10 +356,10 @@ impl Engine {
         }
     }
 
-    /// Returns whether calls are neither profiled nor checked.
-    #[inline]
-    fn is_plain(&self) -> bool {
-        !self.check && !self.profile.is_on()
+    /// Returns whether short messages may go by rings in memory.
+    #[inline(always)]
+    fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
     }
 
     /// Whether a helper thread makes progress.

@@ -2,14 +2,15 @@
 
 mod call;
 mod helper;
+mod short;
 
 use std::{
     io, mem,
     os::fd::OwnedFd,
     ptr,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicU8, Ordering},
     },
     thread,
     time::Duration,
@@ -31,10 +32,11 @@ use super::{
 use crate::{
     messaging::{
         Messenger,
-        tagged::{Selector, TaggedStats},
+        tagged::{Envelope, Selector, TaggedStats},
     },
     progress::{Acks, Clock, Driver, WaitPolicy},
-    sync::{Sleepers, Ticket},
+    reliability::MemoryLayer,
+    sync::{Guard, Lock, Sleepers, Ticket},
     time::Instant,
 };
 
@@ -44,9 +46,6 @@ const SLEEP: Duration = Duration::from_millis(50);
 const SHORT_SLEEP: Duration = Duration::from_micros(200);
 /// A thread that waits longer than this has the peers that it waits for probed.
 const PATIENCE: Duration = Duration::from_millis(100);
-
-/// Number of tests in a row that are content with what came through memory; the next one makes a pass, too.
-const UNPASSED: u8 = 31;
 
 /// Number of calls that do not read the clock after one that has found it too early for a look.
 const UNREAD: u8 = 7;
@@ -64,9 +63,9 @@ struct Inner {
     /// When a caller that only polls has last begun to watch the peers that it needs.
     watched: Instant,
     callers: Callers,
-    /// Some peers may be reached by a way for short messages.
+    /// Short messages may go by rings in memory.
     short: bool,
-    /// Tests in a row that made no pass.
+    /// Calls in a row that made no pass.
     unpassed: u8,
     /// The helper thread listens to the network.
     helper_listens: bool,
@@ -98,10 +97,8 @@ fn here() -> usize {
 
 /// See [`Fabric`].
 pub(crate) struct Native {
-    inner: Mutex<Inner>,
+    inner: Lock<Inner>,
     clock: Clock,
-    /// Number of threads that want the lock: the thread that makes progress releases it for them.
-    contenders: AtomicUsize,
     /// Number of calls within this process from now on that do not read the clock.
     unread: AtomicU8,
     /// An eventfd that wakes sleeping threads. `None`: they sleep for short times only.
@@ -119,8 +116,8 @@ impl Native {
         let readable = driver.backend().as_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         Self {
             clock: driver.clock(),
-            inner: Mutex::new(Inner {
-                short: driver.messenger().layer().takes_short(),
+            inner: Lock::new(Inner {
+                short: takes_short(&driver),
                 driver,
                 core,
                 failure: None,
@@ -131,7 +128,6 @@ impl Native {
                 unpassed: 0,
                 helper_listens: false,
             }),
-            contenders: AtomicUsize::new(0),
             unread: AtomicU8::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
             readable,
@@ -140,17 +136,9 @@ impl Native {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        match self.inner.try_lock() {
-            Ok(guard) => return guard,
-            // A thread that panicked with the lock has left the state as it was between two calls.
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-        self.contenders.fetch_add(1, Ordering::Relaxed);
-        let guard = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        self.contenders.fetch_sub(1, Ordering::Relaxed);
-        guard
+    #[inline]
+    fn lock(&self) -> Guard<'_, Inner> {
+        self.inner.lock()
     }
 
     /// A program whose calls stay within this process (to its own window, to itself, about requests that have not ended)
@@ -183,13 +171,13 @@ impl Native {
     }
 
     /// Releases the lock, and wakes threads and tasks that may wait for requests that have ended since `before`.
-    fn unlock(&self, mut inner: MutexGuard<'_, Inner>, before: u64) {
+    fn unlock(&self, mut inner: Guard<'_, Inner>, before: u64) {
         let rings = inner.core.ended != before && inner.sleepers.call();
         self.let_go(inner, rings);
     }
 
     /// The same, and counts this thread as asleep from now on.
-    fn unlock_to_sleep(&self, mut inner: MutexGuard<'_, Inner>, before: u64) -> Ticket {
+    fn unlock_to_sleep(&self, mut inner: Guard<'_, Inner>, before: u64) -> Ticket {
         let rings = inner.core.ended != before && inner.sleepers.call();
         let ticket = inner.sleepers.enter();
         self.let_go(inner, rings);
@@ -197,14 +185,14 @@ impl Native {
     }
 
     #[inline]
-    fn let_go(&self, inner: MutexGuard<'_, Inner>, rings: bool) {
+    fn let_go(&self, inner: Guard<'_, Inner>, rings: bool) {
         if rings || inner.core.has_tasks() {
             self.let_go_and_wake(inner, rings);
         }
     }
 
     #[cold]
-    fn let_go_and_wake(&self, mut inner: MutexGuard<'_, Inner>, rings: bool) {
+    fn let_go_and_wake(&self, mut inner: Guard<'_, Inner>, rings: bool) {
         let woken = inner.core.take_woken();
         drop(inner);
         for waker in woken {
@@ -217,7 +205,7 @@ impl Native {
     }
 
     /// Sleeps without the lock until a datagram comes, the bell rings, or a deadline expires.
-    fn sleep(&self, mut inner: MutexGuard<'_, Inner>, before: u64) {
+    fn sleep(&self, mut inner: Guard<'_, Inner>, before: u64) {
         let Some(readable) = &self.readable else {
             // A backend between threads of one process has its own way to wait, which needs the lock.
             let wait = inner.driver.sleep_at_most(SHORT_SLEEP);
@@ -290,17 +278,6 @@ impl Inner {
         result
     }
 
-    /// How a request has ended, if that takes no pass.
-    #[inline]
-    fn take_quickly(&mut self, id: RequestId) -> Option<Ended> {
-        let ended = self.core.take(id);
-        if ended.is_some() || !self.short || self.failure.is_some() || self.unpassed >= UNPASSED {
-            return ended;
-        }
-        self.unpassed += 1;
-        self.core.take_short(self.driver.messenger_mut(), id)
-    }
-
     #[inline]
     fn transmit(&mut self) {
         if self.core.wants_transmit(self.driver.messenger()) {
@@ -311,6 +288,7 @@ impl Inner {
     fn result<T>(&mut self, done: io::Result<T>) -> Result<T, FabricError> {
         done.map_err(|error| {
             // The driver is never used again: requests are forgotten, and their memory belongs to the caller again.
+            self.short = false;
             self.core.abandon(self.driver.messenger());
             self.failure
                 .get_or_insert_with(|| FabricError(error.to_string()))
@@ -361,17 +339,19 @@ impl Fabric for Native {
     }
 
     fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
-        let mut inner = self.lock();
-        inner.callers.note();
-        if inner.failure.is_some() {
-            return false;
-        }
-        let Inner { driver, core, .. } = &mut *inner;
-        let sent = core.send_short(driver.messenger_mut(), process, bits, data);
-        if sent == Some(true) {
-            inner.transmit();
-        }
-        sent.is_some()
+        self.send_by_ring(process, bits, data)
+    }
+
+    fn post(&self, selector: &Selector, buffer: Buffer) -> Option<RequestId> {
+        self.post_for_ring(selector, buffer)
+    }
+
+    fn take_short(&self, id: RequestId, waits: bool) -> Option<Envelope> {
+        self.take_from_ring(id, waits)
+    }
+
+    fn receive_short(&self, selector: &Selector, buffer: &mut Buffer) -> Option<Envelope> {
+        self.receive_from_ring(selector, buffer)
     }
 
     fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {
@@ -392,7 +372,7 @@ impl Fabric for Native {
     fn test(&self, id: RequestId) -> Result<Option<Ended>, FabricError> {
         let mut inner = self.lock();
         let before = inner.core.ended;
-        let mut ended = inner.take_quickly(id);
+        let mut ended = inner.core.take(id);
         if ended.is_none() {
             if let Some(failure) = &inner.failure {
                 return Err(failure.clone());
@@ -448,6 +428,12 @@ impl Fabric for Native {
     }
 }
 
+/// Returns whether short messages may go by rings in memory.
+pub(super) fn takes_short(driver: &Driver) -> bool {
+    let memory = driver.messenger().layer().memory();
+    memory.is_some_and(MemoryLayer::takes_short)
+}
+
 /// All counters of messages, by name.
 fn counters(stats: TaggedStats) -> [(&'static str, u64); 7] {
     macro_rules! counters {
@@ -496,9 +482,11 @@ impl Native {
                 failure,
                 callers,
                 helper_listens,
+                unpassed,
                 ..
             } = &mut *inner;
             callers.note();
+            *unpassed = 0;
             let sole_caller = matches!(callers, Callers::One(_));
             if let Some(failure) = failure {
                 let (messenger, now) = driver.parts();
@@ -524,7 +512,7 @@ impl Native {
                 self.take_over(helper_listens);
                 let result = driver.run(spin, Acks::Later, |driver| {
                     is_done = look(driver);
-                    wanted = self.contenders.load(Ordering::Relaxed) > 0;
+                    wanted = self.inner.is_wanted();
                     is_done || wanted
                 });
                 if let Err(error) = inner.result(result) {

@@ -20,10 +20,15 @@ use crate::{
     mpi::error::{Detail, Error, ErrorClass},
 };
 
+#[derive(Clone, Copy)]
 enum State {
     /// It ended when it began.
     Ended(Status),
-    Pending(RequestId),
+    Pending {
+        id: RequestId,
+        /// Size of the receive buffer, bytes.
+        room: u64,
+    },
 }
 
 /// A send, receive or collective that has begun.
@@ -32,9 +37,11 @@ enum State {
 /// must stay valid until it has ended, which the program cannot find out any more. So a type that borrows the memory
 /// must wait in its own `drop`.
 pub struct Request {
-    pub(super) communicator: Communicator,
+    /// `None`: nothing has to be asked of it any more, as the request ended when it began and no profiler knows it.
+    communicator: Option<Communicator>,
     state: State,
-    about: About,
+    /// The call that began it.
+    call: &'static str,
     /// State that few requests have.
     extra: Option<Box<Extra>>,
 }
@@ -60,7 +67,7 @@ struct Extra {
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
-            .field("call", &self.about.call)
+            .field("call", &self.call)
             .field("ended", &matches!(self.state, State::Ended(_)))
             .finish_non_exhaustive()
     }
@@ -70,9 +77,9 @@ impl Request {
     #[inline]
     pub(super) fn pending(communicator: &Communicator, id: RequestId, call: &'static str, room: u64) -> Self {
         Self {
-            communicator: communicator.clone(),
-            state: State::Pending(id),
-            about: About { call, room },
+            communicator: Some(communicator.clone()),
+            state: State::Pending { id, room },
+            call,
             extra: None,
         }
     }
@@ -80,9 +87,20 @@ impl Request {
     #[inline]
     pub(super) fn ended(communicator: &Communicator, status: Status, call: &'static str) -> Self {
         Self {
-            communicator: communicator.clone(),
+            communicator: Some(communicator.clone()),
             state: State::Ended(status),
-            about: About { call, room: 0 },
+            call,
+            extra: None,
+        }
+    }
+
+    /// A send that ended when it began.
+    #[inline(always)]
+    pub(super) fn sent(call: &'static str) -> Self {
+        Self {
+            communicator: None,
+            state: State::Ended(Status::EMPTY),
+            call,
             extra: None,
         }
     }
@@ -114,7 +132,10 @@ impl Request {
 
     /// Tells the profiler that a call on this request begins.
     fn enter(&self, call: &'static str) -> Span {
-        self.communicator.enter(|| Entry {
+        let Some(communicator) = &self.communicator else {
+            return Span::default();
+        };
+        communicator.enter(|| Entry {
             requests: vec![self.number()],
             ..Entry::named(call)
         })
@@ -130,16 +151,32 @@ impl Request {
             return span;
         }
         // A request that was begun within another call is none of the program's.
-        if self.number() == 0 && self.communicator.engine().profile.profiler().is_some() {
+        if self.number() == 0 && !self.is_off() {
             return Span::default();
         }
         self.enter(call)
     }
 
-    /// The communicator on which it was begun.
+    /// The communicator on which it was begun. `None`: it is a send that ended when it began, and there is no profiler.
     #[must_use]
-    pub fn communicator(&self) -> &Communicator {
-        &self.communicator
+    pub fn communicator(&self) -> Option<&Communicator> {
+        self.communicator.as_ref()
+    }
+
+    /// The request, if it has not ended as it began, with its communicator.
+    #[inline(always)]
+    fn begun(&self) -> Option<(&Communicator, RequestId)> {
+        match self.state {
+            State::Pending { id, .. } => Some((self.communicator.as_ref()?, id)),
+            State::Ended(_) => None,
+        }
+    }
+
+    /// Returns whether neither a profiler nor the fabric is told of calls on it.
+    #[inline(always)]
+    fn is_off(&self) -> bool {
+        let communicator = self.communicator.as_ref();
+        communicator.is_none_or(|communicator| communicator.engine().profile.is_off())
     }
 
     /// The number by which a profiler knows this request; 0 if there is no profiler.
@@ -151,21 +188,20 @@ impl Request {
     /// The MPI function that began it.
     #[must_use]
     pub fn call(&self) -> &'static str {
-        self.about.call
+        self.call
     }
 
     /// Whether it has ended: [`wait`](Self::wait) would not wait. Makes no progress, but for a look at the network if
     /// there has been none for a while.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        let State::Pending(id) = self.state else { return true };
-        let mut done = false;
-        self.communicator
-            .engine()
-            .fabric
-            .access(&mut |core, _, _| done = core.is_done(id));
+        let Some((communicator, id)) = self.begun() else {
+            return true;
+        };
+        let (fabric, mut done) = (&communicator.engine().fabric, false);
+        fabric.access(&mut |core, _, _| done = core.is_done(id));
         if !done {
-            self.communicator.engine().fabric.stayed();
+            fabric.stayed();
         }
         done
     }
@@ -174,7 +210,13 @@ impl Request {
     ///
     /// # Errors
     /// The operation has failed.
+    #[inline]
     pub fn wait(mut self) -> Result<Status, Error> {
+        if let (State::Ended(status), None, None) = (self.state, &self.communicator, &self.extra) {
+            // There is nothing in it that has to be dropped.
+            mem::forget(self);
+            return Ok(status);
+        }
         self.wait_mut()
     }
 
@@ -183,7 +225,7 @@ impl Request {
     /// # Errors
     /// The operation has failed.
     pub fn wait_mut(&mut self) -> Result<Status, Error> {
-        if self.communicator.engine().profile.is_off() {
+        if self.is_off() {
             return self.finish();
         }
         let span = self.end_of("MPI_Wait");
@@ -206,21 +248,43 @@ impl Request {
     /// Waits until it has ended, without telling the profiler.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<Status, Error> {
-        let id = match mem::replace(&mut self.state, State::Ended(Status::EMPTY)) {
-            State::Ended(status) => return Ok(status),
-            State::Pending(id) => id,
+        match mem::replace(&mut self.state, State::Ended(Status::EMPTY)) {
+            State::Ended(status) => Ok(status),
+            State::Pending { id, room } => match self.take_short(id, true) {
+                Some(status) => Ok(status),
+                None => self.finish_later(id, room),
+            },
+        }
+    }
+
+    /// How it has ended, if it is a receive and its message comes by a ring.
+    #[inline(always)]
+    fn take_short(&self, id: RequestId, waits: bool) -> Option<Status> {
+        let communicator = self.communicator.as_ref()?;
+        let engine = communicator.engine();
+        if !engine.is_short() {
+            return None;
+        }
+        let envelope = engine.fabric.take_short(id, waits)?;
+        Some(communicator.status_of(&envelope))
+    }
+
+    #[inline(never)]
+    fn finish_later(&self, id: RequestId, room: u64) -> Result<Status, Error> {
+        let Some(communicator) = &self.communicator else {
+            return Err(Error::new(ErrorClass::Request, self.call));
         };
         let mut ended = None;
-        let waited = self.communicator.engine().fabric.wait(&mut |core, _, _| {
+        let waited = communicator.engine().fabric.wait(&mut |core, _, _| {
             if let Some(how) = core.take_awaited(id) {
                 ended = Some(how);
             }
             ended.is_some()
         });
         match (ended, waited) {
-            (Some(ended), _) => self.result(&ended),
-            (None, Err(_)) => Err(self.communicator.broken(self.about.call)),
-            (None, Ok(())) => Err(Error::new(ErrorClass::Request, self.about.call)),
+            (Some(ended), _) => self.result(communicator, &ended, room),
+            (None, Err(_)) => Err(communicator.broken(self.call)),
+            (None, Ok(())) => Err(Error::new(ErrorClass::Request, self.call)),
         }
     }
 
@@ -229,12 +293,12 @@ impl Request {
     /// # Errors
     /// The operation has failed.
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
-        if self.communicator.engine().profile.is_off() {
+        if self.is_off() {
             return self.look();
         }
         let span = self.end_of("MPI_Test");
         let ended = self.look();
-        if matches!(ended, Ok(None)) && !is_immediate(self.about.call) {
+        if matches!(ended, Ok(None)) && !is_immediate(self.call) {
             // The call goes on.
             self.extra().span = span;
             return ended;
@@ -243,18 +307,31 @@ impl Request {
     }
 
     /// Looks whether it has ended, without telling the profiler.
-    #[inline]
+    #[inline(always)]
     fn look(&mut self) -> Result<Option<Status>, Error> {
-        let State::Pending(id) = self.state else {
+        let State::Pending { id, room } = self.state else {
             return self.finish().map(Some);
         };
-        match self.communicator.engine().fabric.test(id) {
+        if let Some(status) = self.take_short(id, false) {
+            self.state = State::Ended(Status::EMPTY);
+            return Ok(Some(status));
+        }
+        self.look_further(id, room)
+    }
+
+    #[inline(never)]
+    fn look_further(&mut self, id: RequestId, room: u64) -> Result<Option<Status>, Error> {
+        let Some((communicator, _)) = self.begun() else {
+            return Ok(None);
+        };
+        match communicator.engine().fabric.test(id) {
             Ok(Some(ended)) => {
+                let result = self.result(communicator, &ended, room);
                 self.state = State::Ended(Status::EMPTY);
-                self.result(&ended).map(Some)
+                result.map(Some)
             }
             Ok(None) => Ok(None),
-            Err(_) => Err(self.communicator.broken(self.about.call)),
+            Err(_) => Err(communicator.broken(self.call)),
         }
     }
 
@@ -268,18 +345,21 @@ impl Request {
     }
 
     fn peek(&self) -> Result<Option<Status>, Error> {
-        let id = match self.state {
+        let (id, room) = match self.state {
             State::Ended(status) => return Ok(Some(status)),
-            State::Pending(id) => id,
+            State::Pending { id, room } => (id, room),
         };
-        let fabric = &self.communicator.engine().fabric;
+        let Some(communicator) = &self.communicator else {
+            return Ok(None);
+        };
+        let fabric = &communicator.engine().fabric;
         let progress = fabric.progress();
         let mut ended = None;
         fabric.access(&mut |core, _, _| ended = core.peek(id));
         if progress.is_err() && ended.is_none() {
-            return Err(self.communicator.broken(self.about.call));
+            return Err(communicator.broken(self.call));
         }
-        ended.map(|ended| self.result(&ended)).transpose()
+        ended.map(|ended| self.result(communicator, &ended, room)).transpose()
     }
 
     /// As [`test`](Self::test), for a task, which is woken when the request has ended. Until then some thread must make
@@ -293,8 +373,10 @@ impl Request {
             if let Some(ended) = self.test().transpose() {
                 return Poll::Ready(ended);
             }
-            let State::Pending(id) = self.state else { continue };
-            let fabric = &self.communicator.engine().fabric;
+            let Some((communicator, id)) = self.begun() else {
+                continue;
+            };
+            let fabric = &communicator.engine().fabric;
             let mut sleeps = false;
             fabric.access(&mut |core, _, _| sleeps = core.sleep(id, context.waker()));
             if sleeps {
@@ -310,8 +392,8 @@ impl Request {
     /// (MPI 4 deprecates that).
     pub fn cancel(&self) {
         let _span = self.enter("MPI_Cancel");
-        if let State::Pending(id) = self.state {
-            self.communicator.engine().fabric.access(&mut |core, _, _| {
+        if let Some((communicator, id)) = self.begun() {
+            communicator.engine().fabric.access(&mut |core, _, _| {
                 core.cancel(id);
             });
         }
@@ -349,8 +431,9 @@ impl Request {
 
     fn enter_all<'a>(call: &'static str, mut requests: impl Iterator<Item = &'a Self> + Clone) -> Span {
         let all = requests.clone();
-        requests.next().map_or_else(Span::default, |first| {
-            first.communicator.enter(|| Entry {
+        let communicator = requests.find_map(Self::communicator);
+        communicator.map_or_else(Span::default, |communicator| {
+            communicator.enter(|| Entry {
                 requests: all.map(Self::number).collect(),
                 ..Entry::named(call)
             })
@@ -358,19 +441,22 @@ impl Request {
     }
 
     fn wait_ready_quietly<'a>(requests: impl Iterator<Item = &'a Self> + Clone) -> Option<usize> {
-        let first = requests.clone().next()?;
+        requests.clone().next()?;
+        let Some((communicator, _)) = requests.clone().find_map(Self::begun) else {
+            return Some(0);
+        };
         let mut found = None;
-        let _ = first.communicator.engine().fabric.wait(&mut |core, _, _| {
+        let _ = communicator.engine().fabric.wait(&mut |core, _, _| {
             let look = |core: &mut Process| {
                 requests.clone().position(|request| match request.state {
                     State::Ended(_) => true,
-                    State::Pending(id) => core.is_done(id),
+                    State::Pending { id, .. } => core.is_done(id),
                 })
             };
             found = look(core).or_else(|| {
                 core.end_in_vain(requests.clone().filter_map(|request| match request.state {
                     State::Ended(_) => None,
-                    State::Pending(id) => Some(id),
+                    State::Pending { id, .. } => Some(id),
                 }));
                 look(core)
             });
@@ -393,8 +479,8 @@ impl Request {
     /// Makes progress once, and takes out all of `requests` that have ended.
     pub fn test_some(requests: &mut [Option<Self>]) -> Vec<(usize, Result<Status, Error>)> {
         let span = Self::enter_all("MPI_Testsome", requests.iter().flatten());
-        if let Some(first) = requests.iter().flatten().next() {
-            let _ = first.communicator.engine().fabric.progress();
+        if let Some(communicator) = requests.iter().flatten().find_map(Self::communicator) {
+            let _ = communicator.engine().fabric.progress();
         }
         Self::take_ended(requests, span)
     }
@@ -419,15 +505,16 @@ impl Request {
         ended
     }
 
-    fn result(&self, ended: &Ended) -> Result<Status, Error> {
+    fn result(&self, communicator: &Communicator, ended: &Ended, room: u64) -> Result<Status, Error> {
         let check = self.extra.as_ref().and_then(|extra| extra.check.as_ref());
-        self.communicator.result(ended, self.about, check)
+        let call = self.call;
+        communicator.result(ended, About { call, room }, check)
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if let State::Pending(id) = self.state {
+        if let State::Pending { id, .. } = self.state {
             self.give_up(id);
         }
     }
@@ -438,10 +525,10 @@ impl Request {
     #[cold]
     fn give_up(&mut self, id: RequestId) {
         let _span = self.end_of("MPI_Request_free");
-        self.communicator
-            .engine()
-            .fabric
-            .access(&mut |core, _, _| core.detach(id));
+        if let Some(communicator) = &self.communicator {
+            let fabric = &communicator.engine().fabric;
+            fabric.access(&mut |core, _, _| core.detach(id));
+        }
     }
 }
 
@@ -529,7 +616,11 @@ pub(super) fn failure_text(error: PeerError) -> &'static str {
         PeerError::Misbehaved => "it sent what makes no sense",
         PeerError::Refused => "no process listens at its address",
         PeerError::TimedOut { .. } => "it does not answer",
-        PeerError::Incompatible { .. } => "it is of another release, which does not go with this one",
+        PeerError::OtherUser => "it belongs to another user, and shares no memory",
+        PeerError::NoMemory => "it does not take the memory that was to be shared",
+        PeerError::OtherRelease | PeerError::Incompatible { .. } => {
+            "it is of another release, which does not go with this one"
+        }
     }
 }
 

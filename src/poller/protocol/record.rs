@@ -240,6 +240,9 @@ impl Record {
                 6
             }
             PeerError::NoRoom => 7,
+            PeerError::OtherUser => 8,
+            PeerError::OtherRelease => 9,
+            PeerError::NoMemory => 10,
         };
     }
 
@@ -255,6 +258,9 @@ impl Record {
             4 => PeerError::Closed,
             5 => PeerError::Misbehaved,
             7 => PeerError::NoRoom,
+            8 => PeerError::OtherUser,
+            9 => PeerError::OtherRelease,
+            10 => PeerError::NoMemory,
             _ => PeerError::Incompatible {
                 features: self.destination,
             },

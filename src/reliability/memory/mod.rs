@@ -8,19 +8,24 @@
 //! Packets have the form of [`wire`](crate::wire). The session token names the incarnation of its *sender*: the index
 //! counts its sessions with this peer, the secret is its epoch.
 
+mod gate;
 mod queue;
 mod rings;
 mod short;
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use core::net::SocketAddr;
+use core::{fmt, net::SocketAddr};
 
 use bytes::Bytes;
 
+pub use self::gate::Gate;
+pub(crate) use self::short::Arriving;
 use self::{
+    gate::Blocked,
     queue::{Queue, Queued},
     rings::Rings,
 };
@@ -46,6 +51,28 @@ const WATCH: core::time::Duration = core::time::Duration::from_millis(100);
 /// A peer that has less credit left, in bytes, is told of all that becomes free. It is more than MPI's matching keeps in
 /// reserve.
 const LOW: i32 = 32 << 10;
+
+/// Why there is no way to a peer that is there. A medium quotes this byte in the place of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    User = 1,
+    Release = 2,
+    Memory = 3,
+}
+
+impl Obstacle {
+    fn read(quoted: &[u8]) -> PeerError {
+        const USER: u8 = Obstacle::User as u8;
+        const RELEASE: u8 = Obstacle::Release as u8;
+        const MEMORY: u8 = Obstacle::Memory as u8;
+        match quoted {
+            [USER] => PeerError::OtherUser,
+            [RELEASE] => PeerError::OtherRelease,
+            [MEMORY] => PeerError::NoMemory,
+            _ => PeerError::Refused,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Peer {
@@ -80,6 +107,8 @@ struct Peer {
     placed: u32,
     /// The ring for short messages to it.
     outward: Option<Producer>,
+    /// Whether the medium has room for it.
+    gate: Option<Gate>,
 }
 
 impl Peer {
@@ -104,6 +133,7 @@ impl Peer {
             answered: 0,
             placed: 0,
             outward: None,
+            gate: None,
         }
     }
 
@@ -114,9 +144,11 @@ impl Peer {
     /// Begins the next session. The queue is empty.
     fn begin(&mut self) {
         let (address, processor, theirs, session) = (self.address, self.processor, self.theirs, self.session + 1);
+        let gate = self.gate.take();
         *self = Self {
             theirs,
             session,
+            gate,
             ..Self::new(address, processor, false)
         };
     }
@@ -125,8 +157,8 @@ impl Peer {
 /// See the module's documentation.
 ///
 /// It is driven like an [`Endpoint`](super::Endpoint). The medium must take every burst, or refuse it so that the driver
-/// keeps it (`Sent::Busy` of a backend), and must hold no references to it.
-#[derive(Debug)]
+/// keeps it (`Sent::Busy` of a backend), and must hold no references to it. While the driver keeps a burst, nothing else is
+/// sent; a medium with room of its own for each peer says by [gates](Self::with_gates) for which peers it has some.
 pub struct MemoryLayer {
     config: Config,
     limits: Limits,
@@ -140,6 +172,10 @@ pub struct MemoryLayer {
     last: u32,
     /// Peers to which something can be sent now.
     ready: VecDeque<u32>,
+    /// Peers to which something could be sent if the medium had room.
+    blocked: Blocked,
+    /// The gate of a peer at this address.
+    gates: Option<Gates>,
     /// Peers from which packets are [put off](Peer::put_off).
     waiting: VecDeque<u32>,
     sources: Sources,
@@ -149,6 +185,19 @@ pub struct MemoryLayer {
     next_token: u64,
     rings: Rings,
     stats: Stats,
+}
+
+/// Gives the gate of the peer at an address.
+type Gates = Box<dyn Fn(SocketAddr) -> Option<Gate> + Send>;
+
+impl fmt::Debug for MemoryLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryLayer")
+            .field("peers", &self.peers)
+            .field("ready", &self.ready)
+            .field("blocked", &self.blocked)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Getters.
@@ -169,6 +218,8 @@ impl MemoryLayer {
             addresses: BTreeMap::new(),
             last: 0,
             ready: VecDeque::new(),
+            blocked: Blocked::default(),
+            gates: None,
             waiting: VecDeque::new(),
             sources: Sources::default(),
             in_burst: None,
@@ -259,6 +310,9 @@ impl MemoryLayer {
         if !self.ready.is_empty() || !self.events.is_empty() {
             return Some(self.now);
         }
+        if !self.blocked.is_empty() {
+            return Some(self.blocked.next_release(self.now, |peer| self.has_room(peer)));
+        }
         (!self.waiting.is_empty()).then(|| self.now + RETRY)
     }
 
@@ -284,6 +338,13 @@ impl MemoryLayer {
 
 /// Commands.
 impl MemoryLayer {
+    /// `gates` gives the gate of the peer at an address, when that is added.
+    #[must_use]
+    pub fn with_gates(mut self, gates: impl Fn(SocketAddr) -> Option<Gate> + Send + 'static) -> Self {
+        self.gates = Some(Box::new(gates));
+        self
+    }
+
     pub(super) fn set_processor(&mut self, processor: u32) {
         self.processor = processor;
     }
@@ -296,7 +357,11 @@ impl MemoryLayer {
         if peer >= self.config.max_peers {
             return Err(AddPeerError::TooMany(self.config.max_peers));
         }
-        self.peers.push(Peer::new(address, processor, false));
+        let gate = self.gates.as_ref().and_then(|gates| gates(address));
+        self.peers.push(Peer {
+            gate,
+            ..Peer::new(address, processor, false)
+        });
         self.addresses.insert(address, peer);
         Ok(PeerId(peer))
     }
@@ -426,6 +491,8 @@ impl MemoryLayer {
         if self.check(peer).is_ok() {
             let p = &mut self.peers[peer.index()];
             p.is_closing = true;
+            // (From the other side's ring messages are still taken.)
+            p.outward = None;
             p.queue.push(Queued::control(Kind::Goodbye));
             self.mark_ready(peer.0);
         }
@@ -452,11 +519,11 @@ impl MemoryLayer {
         self.now = self.now.max(now);
     }
 
-    /// The medium is not spoofed: nothing is there any more.
-    pub(super) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, _quoted: &[u8]) {
+    /// The medium is not spoofed: nothing is there (any more), or there is an [`Obstacle`].
+    pub(super) fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.now = self.now.max(now);
         if let Some(peer) = self.find(address) {
-            self.end_session(peer, PeerError::Refused);
+            self.end_session(peer, Obstacle::read(quoted));
         }
     }
 
@@ -477,6 +544,7 @@ impl MemoryLayer {
         p.unanswered.clear();
         self.waiting.retain(|other| *other != peer);
         self.ready.retain(|other| *other != peer);
+        self.blocked.forget(peer);
         self.stats.peers_lost += u64::from(error != PeerError::Closed);
         self.events.push_back(Event::Down {
             peer: PeerId(peer),
@@ -489,6 +557,22 @@ impl MemoryLayer {
 
 /// The outgoing side.
 impl MemoryLayer {
+    /// Returns whether the medium has room for a packet to this peer.
+    #[inline]
+    fn has_room(&self, peer: u32) -> bool {
+        self.peers[peer as usize].gate.as_ref().is_none_or(Gate::is_open)
+    }
+
+    /// Peers whose gate has opened are ready again.
+    #[cold]
+    fn unblock(&mut self) {
+        let Self {
+            blocked, peers, ready, ..
+        } = self;
+        let is_open = |peer: u32| peers[peer as usize].gate.as_ref().is_none_or(Gate::is_open);
+        blocked.release(is_open, |peer| ready.push_back(peer));
+    }
+
     fn mark_ready(&mut self, peer: u32) {
         let queue = &mut self.peers[peer as usize].queue;
         if !queue.is_ready {
@@ -501,7 +585,14 @@ impl MemoryLayer {
     pub(super) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
         self.end_burst();
+        if !self.blocked.is_empty() {
+            self.unblock();
+        }
         while let Some(peer) = self.ready.pop_front() {
+            if !self.has_room(peer) {
+                self.blocked.push(peer);
+                continue;
+            }
             let p = &mut self.peers[peer as usize];
             p.queue.is_ready = false;
             let token = Token {
@@ -571,7 +662,7 @@ impl MemoryLayer {
         sink: &mut S,
     ) {
         self.now = self.now.max(now);
-        let Some(peer) = self.find(source) else {
+        let Some(peer) = self.find(source).or_else(|| self.take_in(source, data)) else {
             self.stats.packets_received += 1;
             return self.stats.dropped.count(DropReason::Stranger);
         };
@@ -586,6 +677,16 @@ impl MemoryLayer {
                 }
             }
         }
+    }
+
+    /// A stranger becomes a peer, if strangers are welcome.
+    #[cold]
+    fn take_in(&mut self, source: SocketAddr, data: &[u8]) -> Option<u32> {
+        let packet = Packet::new_checked(data)
+            .ok()
+            .filter(|_| self.config.accept_strangers)?;
+        let peer = self.add_peer(source, packet.base().source).ok()?;
+        Some(peer.0)
     }
 
     fn receive<S: Sink + ?Sized>(&mut self, peer: u32, datagram: &[u8], sink: &mut S) -> Result<(), DropReason> {

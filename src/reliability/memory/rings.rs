@@ -14,16 +14,18 @@ pub(super) struct Rings {
     meet: Option<Box<dyn Meet>>,
     /// By peer, without an order.
     inward: Vec<Inward>,
-    /// Where the next look begins.
+    /// The one that is read now.
     next: usize,
 }
 
 #[derive(Debug)]
-struct Inward {
-    peer: PeerId,
-    source: u32,
-    session: u32,
-    ring: Consumer,
+pub(super) struct Inward {
+    pub(super) peer: PeerId,
+    pub(super) source: u32,
+    pub(super) session: u32,
+    pub(super) ring: Consumer,
+    /// Credit of messages received from it that is not free again yet.
+    pub(super) accepted: u32,
 }
 
 impl Inward {
@@ -31,7 +33,6 @@ impl Inward {
         Short {
             peer: self.peer,
             source: self.source,
-            session: self.session,
             record,
         }
     }
@@ -51,6 +52,7 @@ impl Rings {
             source: other.processor,
             session: own.session,
             ring,
+            accepted: 0,
         });
         Some(outward)
     }
@@ -72,22 +74,25 @@ impl Rings {
         self.inward.iter().any(|inward| inward.ring.has_record())
     }
 
-    /// Takes the next message; rings are looked at in turn.
+    /// The ring that is read now.
+    #[inline(always)]
+    pub(super) fn current(&mut self) -> Option<&mut Inward> {
+        self.inward.get_mut(self.next)
+    }
+
+    /// Finds a ring with a message, which is read from now on; the rings are looked at in turn.
     #[inline]
-    pub(super) fn poll(&mut self, short: &mut Short) -> bool {
-        let Self { inward, next, .. } = self;
-        for _ in 0..inward.len() {
-            if *next >= inward.len() {
-                *next = 0;
-            }
-            let here = &mut inward[*next];
-            if let Some(record) = here.ring.pop() {
-                *short = here.short(record);
-                return true;
-            }
-            *next += 1;
-        }
-        false
+    pub(super) fn find(&mut self) -> bool {
+        let is_next = |inward: &Inward| inward.ring.has_record();
+        self.inward.get(self.next).is_some_and(is_next) || self.find_other()
+    }
+
+    fn find_other(&mut self) -> bool {
+        let rings = self.inward.len();
+        let mut others = (self.next + 1..rings).chain(0..self.next.min(rings));
+        let found = others.find(|index| self.inward[*index].ring.has_record());
+        self.next = found.unwrap_or(self.next);
+        found.is_some()
     }
 
     /// Takes the next message; of one peer only, if one is given. The rings are emptied one by one.

@@ -8,13 +8,49 @@ use super::MemoryLayer;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Short, Sink},
-    ring::{Meet, Side},
+    ring::{Front, Meet, ROOM, Side},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Kind, Packet, Seq, Token},
 };
 
 /// Bytes of a packet that a short message becomes: base header, match bits, payload.
-const MOST: usize = BASE_LEN + 8 + crate::ring::ROOM;
+const MOST: usize = BASE_LEN + 8 + ROOM;
+
+/// Credit of received messages, in bytes, that becomes free together. It is little beside
+/// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes).
+const ACCEPTED: u32 = 2 << 10;
+
+/// A message that has come by a ring, where it lies. It has match bits, and is of the usual pair of processors: the peer's
+/// and our first one.
+pub(crate) struct Arriving<'a> {
+    /// The peer.
+    pub(crate) peer: PeerId,
+    /// The peer's processor.
+    pub(crate) source: u32,
+    /// Which session with this peer, counted from 1.
+    pub(crate) session: u32,
+    /// Match bits, number and bytes.
+    pub(crate) front: Front<'a>,
+    accepted: &'a mut u32,
+}
+
+impl Arriving<'_> {
+    /// Most bytes of such a message.
+    pub(crate) const MOST: usize = ROOM;
+
+    /// Takes the message, as it was received at once, and raises the `number` of its pair's next message. Its credit is
+    /// free again: returns how much has to be [told](MemoryLayer::accept_short) to which peer, mostly nothing.
+    #[inline(always)]
+    pub(crate) fn take(self, number: &mut Seq) -> (PeerId, u32) {
+        *number = number.plus(1);
+        *self.accepted += self.front.len() as u32 + MESSAGE_COST;
+        self.front.take();
+        if *self.accepted < ACCEPTED {
+            return (self.peer, 0);
+        }
+        (self.peer, core::mem::take(self.accepted))
+    }
+}
 
 impl MemoryLayer {
     /// Short messages go by rings between sides that `meet` brings together.
@@ -46,9 +82,10 @@ impl MemoryLayer {
         self.rings.close(PeerId(peer));
     }
 
-    /// Sends a message by the ring. `None`: it has to go as a packet. Else returns whether there is something to transmit.
-    #[inline]
-    pub(in crate::reliability) fn send_short(
+    /// Sends a message of this session and of the usual pair of processors by the ring. `None`: it has to go as a packet.
+    /// Else returns whether there is something to transmit.
+    #[inline(always)]
+    pub(crate) fn send_short(
         &mut self,
         peer: PeerId,
         session: u32,
@@ -59,53 +96,79 @@ impl MemoryLayer {
         let p = self.peers.get_mut(peer.index())?;
         let outward = p.outward.as_mut()?;
         let cost = data.len() as u32 + MESSAGE_COST;
-        if p.session != session || p.is_closing || !p.queue.can_pay(cost) || !outward.push(bits, number.0, data) {
+        if p.session != session || !p.queue.can_pay(cost) || !outward.push(bits, number.0, data) {
             return None;
         }
         p.queue.pay(cost);
         if outward.wakes() {
-            p.queue.announce(p.limit_told);
-            self.mark_ready(peer.0);
+            self.wake(peer);
             return Some(true);
         }
         // (A peer that does not know of this session yet does not look into the ring.)
         Some(p.queue.is_ready)
     }
 
+    /// A packet tells the peer that there is something in the ring.
+    #[cold]
+    fn wake(&mut self, peer: PeerId) {
+        let p = &mut self.peers[peer.index()];
+        p.queue.announce(p.limit_told);
+        self.mark_ready(peer.0);
+    }
+
     /// Returns whether there may be rings.
-    pub(in crate::reliability) fn takes_short(&self) -> bool {
+    #[cfg(feature = "mpi")]
+    pub(crate) fn takes_short(&self) -> bool {
         self.rings.may_exist()
     }
 
-    /// Returns whether [`poll_short`](Self::poll_short) would find a message.
+    /// Returns whether there is a ring to and from this peer.
     #[inline]
-    pub(in crate::reliability) fn has_short(&self) -> bool {
+    pub(crate) fn has_ring(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.index()).is_some_and(|p| p.outward.is_some())
+    }
+
+    /// Returns whether a message lies in a ring.
+    #[inline]
+    pub(crate) fn has_short(&self) -> bool {
         self.rings.has_record()
     }
 
-    /// Takes the next message out of the rings, which are looked at in turn.
+    /// Returns whether there is a next message, which is in another ring if that of the last one is empty.
     #[inline]
-    pub(in crate::reliability) fn poll_short(&mut self, short: &mut Short) -> bool {
-        self.rings.poll(short)
+    pub(crate) fn find_short(&mut self) -> bool {
+        self.rings.find()
     }
 
-    /// A message from a ring was received at once: its credit is free again.
-    #[inline]
-    pub(in crate::reliability) fn accept_short(&mut self, short: &Short) {
-        let cost = short.record.data().len() as u32 + MESSAGE_COST;
-        let p = &mut self.peers[short.peer.index()];
+    /// The next message, where it lies, if it is in the ring of the last one.
+    #[inline(always)]
+    pub(crate) fn next_short(&mut self) -> Option<Arriving<'_>> {
+        let inward = self.rings.current()?;
+        Some(Arriving {
+            peer: inward.peer,
+            source: inward.source,
+            session: inward.session,
+            front: inward.ring.front()?,
+            accepted: &mut inward.accepted,
+        })
+    }
+
+    /// Takes the next message out of its ring. It has then to be [delivered](Self::deliver_short).
+    pub(crate) fn pop_short(&mut self) -> Option<Short> {
+        self.rings.pop_of(None)
+    }
+
+    /// Messages of this cost were received at once: their credit is free again.
+    #[cold]
+    pub(crate) fn accept_short(&mut self, peer: PeerId, cost: u32) {
+        let p = &mut self.peers[peer.index()];
         p.cost_received = p.cost_received.wrapping_add(cost);
         p.cost_released = p.cost_released.wrapping_add(cost);
-        self.tell_credit(short.peer.0);
+        self.tell_credit(peer.0);
     }
 
     /// Delivers a message from a ring as the packet that it would have been.
-    pub(in crate::reliability) fn deliver_short<S: Sink + ?Sized>(
-        &mut self,
-        now: Instant,
-        short: &Short,
-        sink: &mut S,
-    ) {
+    pub(crate) fn deliver_short<S: Sink + ?Sized>(&mut self, now: Instant, short: &Short, sink: &mut S) {
         self.now = self.now.max(now);
         let data = short.record.data();
         let base = Base {
@@ -137,14 +200,14 @@ impl MemoryLayer {
     }
 
     /// Delivers everything in the rings; or in that of one peer, which sends nothing more.
-    pub(in crate::reliability) fn deliver_rings<S: Sink + ?Sized>(&mut self, of: Option<u32>, sink: &mut S) {
+    pub(crate) fn deliver_rings<S: Sink + ?Sized>(&mut self, of: Option<u32>, sink: &mut S) {
         while let Some(short) = self.rings.pop_of(of) {
             self.deliver_short(self.now, &short, sink);
         }
     }
 
     /// Says to the other sides that this one is about to sleep, or awake.
-    pub(in crate::reliability) fn set_asleep(&mut self, asleep: bool) {
+    pub(crate) fn set_asleep(&mut self, asleep: bool) {
         self.rings.set_asleep(asleep);
     }
 }

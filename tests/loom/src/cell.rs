@@ -7,9 +7,8 @@ impl<T: Copy> Cell<T> {
         Self(loom::cell::UnsafeCell::new(value))
     }
 
-    pub(crate) unsafe fn read(&self) -> T {
-        // SAFETY: loom has looked.
-        self.0.with(|place| unsafe { *place })
+    pub(crate) unsafe fn look<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+        self.0.with(look)
     }
 
     pub(crate) unsafe fn fill(&self, fill: impl FnOnce(*mut T)) {

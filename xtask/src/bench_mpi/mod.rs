@@ -1,13 +1,17 @@
 //! MPI's operations against other MPIs over kernel TCP: `crates/mpi/examples/osu.rs` and the programs in `xtask/peers` do
-//! the same.
+//! the same. With `--within-host`: through memory.
 //!
 //! All are started in turns, so that a ratio is of the same seconds of a shared machine; a row is the median of the turns,
 //! a ratio the median of the turns' ratios. What fails or takes too long is said and left out; it does not stop the rest.
 
 mod peers;
 mod report;
+mod within_host;
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use self::{
     peers::{Case, Peer},
@@ -35,6 +39,7 @@ const PAIR: Case = Case {
     ],
     turns: 20,
     peers: &[Peer::Hikyaku, Peer::OpenMpi, Peer::MpiRs],
+    within_host: false,
 };
 
 const fn collective(operation: &'static str, ranks: u32, iterations: u32, sizes: &'static [u32]) -> Case {
@@ -45,6 +50,7 @@ const fn collective(operation: &'static str, ranks: u32, iterations: u32, sizes:
         sizes,
         turns: 10,
         peers: &[Peer::Hikyaku, Peer::OpenMpi],
+        within_host: false,
     }
 }
 
@@ -78,16 +84,19 @@ struct Options {
     turns: usize,
     /// Only this operation.
     only: Option<String>,
+    /// Through memory.
+    within_host: bool,
 }
 
 impl Options {
     fn parse(args: &[String]) -> Result<Self, String> {
-        let usage = "bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]";
+        let usage = "bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION] [--within-host]";
         let mut options = Self {
             format: Format::Text,
             docs: false,
             turns: usize::MAX,
             only: None,
+            within_host: false,
         };
         let mut words = args.iter().map(String::as_str);
         while let Some(word) = words.next() {
@@ -95,6 +104,7 @@ impl Options {
             match word {
                 "--format" => options.format = Format::parse(value()?).ok_or(usage)?,
                 "--docs" => options.docs = true,
+                "--within-host" => options.within_host = true,
                 "--turns" => options.turns = value()?.parse().map_err(|_| usage)?,
                 "--only" => options.only = Some(value()?.to_owned()),
                 _ => return Err(usage.to_owned()),
@@ -113,9 +123,14 @@ impl Options {
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::parse(args)?;
-    let mut available: Vec<(Peer, usize)> = peers::build()?.into_iter().map(|peer| (peer, 0)).collect();
+    let (peers, cases) = if options.within_host {
+        (within_host::build()?, &within_host::CASES[..])
+    } else {
+        (peers::build()?, &CASES[..])
+    };
+    let mut available: Vec<(Peer, usize)> = peers.into_iter().map(|peer| (peer, 0)).collect();
     let mut rows = Vec::new();
-    for case in CASES.iter().filter(|case| options.wants(case.operation)) {
+    for case in cases.iter().filter(|case| options.wants(case.operation)) {
         let begun = Instant::now();
         rows.extend(compare(case, options.turns, &mut available));
         let seconds = begun.elapsed().as_secs();
@@ -123,7 +138,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     let levels = LEVELS
         .iter()
-        .filter(|line| options.wants(line.split(' ').next().unwrap_or("")));
+        .filter(|line| !options.within_host && options.wants(line.split(' ').next().unwrap_or("")));
     let levels = levels
         .map(|line| level(line, &options))
         .collect::<Result<Vec<_>, _>>()?;
@@ -178,12 +193,17 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
     let turns = case.turns.min(most);
     // Of each peer, nanoseconds by size and turn.
     let mut times: Vec<Vec<BTreeMap<u32, f64>>> = vec![Vec::new(); peers.len()];
+    let mut cores: Vec<String> = Vec::new();
     for turn in 0..turns {
+        let mut seen = vec![cores_now(case)];
         for step in 0..peers.len() {
             let index = (turn + step) % peers.len();
             let (peer, failed) = &mut *peers[index];
             let measured = if *failed < MAX_FAILED && turn < peer.turns() {
-                peer.measure(case)
+                match case.within_host {
+                    true => within_host::measure(*peer, case),
+                    false => peer.measure(case),
+                }
             } else {
                 Ok(BTreeMap::new())
             };
@@ -192,9 +212,16 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
                 *failed += 1;
                 BTreeMap::new()
             }));
+            seen.push(cores_now(case));
         }
+        seen.dedup();
+        cores.push(if let [one] = &seen[..] {
+            one.clone()
+        } else {
+            "moved".to_owned()
+        });
     }
-    let row = |&size: &u32| Row {
+    let row = |size: u32, of: &str| Row {
         operation: if case.operation == "bandwidth" && size < 1024 {
             "rate"
         } else {
@@ -202,6 +229,7 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
         },
         ranks: case.ranks,
         size,
+        cores: of.to_owned(),
         unit: unit(case.operation, size).0,
         figures: peers
             .iter()
@@ -209,11 +237,20 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
             .map(|(peer, turns)| {
                 let figure =
                     |turn: &BTreeMap<u32, f64>| turn.get(&size).map(|nanos| unit(case.operation, size).1(size, *nanos));
-                (peer.0, turns.iter().map(figure).collect())
+                let alike = turns.iter().zip(&cores).filter(|(_, cores)| *cores == of);
+                (peer.0, alike.map(|(turn, _)| figure(turn)).collect())
             })
             .collect(),
     };
-    case.sizes.iter().map(row).collect()
+    let kinds: BTreeSet<&str> = cores.iter().map(String::as_str).collect();
+    let rows = kinds.iter().flat_map(|of| case.sizes.iter().map(|&size| row(size, of)));
+    rows.collect()
+}
+
+/// How far the cores are from each other, where that matters: turns count apart by it.
+fn cores_now(case: &Case) -> String {
+    let found = if case.within_host { within_host::cores() } else { None };
+    found.unwrap_or_default()
 }
 
 type Figure = fn(u32, f64) -> f64;

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 use crate::shell::{self, Cmd};
 
 /// A program that takes longer has met a fault.
-const LIMIT_S: u32 = 30;
+pub(super) const LIMIT_S: u32 = 30;
 /// The tcp btl and nothing else: what a cluster without InfiniBand runs.
 const TCP: &str = "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo";
 /// Where the crate mpi-rs is measured.
@@ -21,6 +21,12 @@ pub(super) enum Peer {
     OpenMpiSpinning,
     /// The crate mpi-rs, over TCP.
     MpiRs,
+    /// Open MPI through memory, every message copied in and out.
+    Vader,
+    /// The same, large messages copied once by the kernel.
+    VaderCma,
+    /// MPICH through memory.
+    Mpich,
 }
 
 /// A measurement: an operation of a program, with this many ranks.
@@ -31,6 +37,8 @@ pub(super) struct Case {
     pub(super) sizes: &'static [u32],
     pub(super) turns: usize,
     pub(super) peers: &'static [Peer],
+    /// Through memory, and with loops of its own.
+    pub(super) within_host: bool,
 }
 
 impl Peer {
@@ -41,6 +49,9 @@ impl Peer {
             Self::OpenMpi => "Open MPI",
             Self::OpenMpiSpinning => "Open MPI, spinning",
             Self::MpiRs => "mpi-rs",
+            Self::Vader => "vader",
+            Self::VaderCma => "vader, CMA",
+            Self::Mpich => "MPICH",
         }
     }
 
@@ -51,6 +62,9 @@ impl Peer {
             Self::OpenMpi => "openmpi",
             Self::OpenMpiSpinning => "openmpi-spinning",
             Self::MpiRs => "mpi-rs",
+            Self::Vader => "vader",
+            Self::VaderCma => "vader-cma",
+            Self::Mpich => "mpich",
         }
     }
 
@@ -65,28 +79,14 @@ impl Peer {
 
     /// Nanoseconds of each size.
     pub(super) fn measure(self, case: &Case) -> Result<BTreeMap<u32, f64>, String> {
-        let command = self.command(case);
-        let output = command.output().map_err(|error| format!("{command}: {error}"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-            return Err(format!("{command}: {}: {last}", output.status));
-        }
-        let parse = |line: &str| {
-            let (size, nanos) = line.split_once(' ')?;
-            Some((size.parse().ok()?, nanos.parse().ok()?))
-        };
-        Ok(String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .filter_map(parse)
-            .collect())
+        Ok(lines(&said(&self.command(case))?))
     }
 
     fn command(self, case: &Case) -> Cmd {
         let ranks = case.ranks.to_string();
         let command = match self {
             Self::Hikyaku => Cmd::new(&hikyaku()).args(["run", "-n", &ranks, &target("release/examples/osu")]),
-            Self::OpenMpi | Self::OpenMpiSpinning => {
+            Self::OpenMpi | Self::OpenMpiSpinning | Self::Vader | Self::VaderCma | Self::Mpich => {
                 let binding = if case.ranks > 2 { "none" } else { "core" };
                 let slots = if self == Self::OpenMpi {
                     vec!["--oversubscribe".to_owned()]
@@ -116,6 +116,26 @@ impl Peer {
             .args(case.sizes.iter().filter(mpi_rs).map(u32::to_string))
             .limit_s(LIMIT_S)
     }
+}
+
+/// What a program prints.
+pub(super) fn said(command: &Cmd) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("{command}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        return Err(format!("{command}: {}: {last}", output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Lines of a size and nanoseconds.
+pub(super) fn lines(text: &str) -> BTreeMap<u32, f64> {
+    let parse = |line: &str| {
+        let (size, nanos) = line.split_once(' ')?;
+        Some((size.parse().ok()?, nanos.parse().ok()?))
+    };
+    text.lines().filter_map(parse).collect()
 }
 
 /// The command line.
@@ -154,7 +174,7 @@ fn open_mpi() -> Result<(), String> {
 }
 
 /// Runs a command that prints nothing of interest.
-fn run(command: &Cmd) -> Result<(), String> {
+pub(super) fn run(command: &Cmd) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command}: {error}"))?;
     if output.status.success() {
         return Ok(());
@@ -163,6 +183,6 @@ fn run(command: &Cmd) -> Result<(), String> {
 }
 
 /// Where the program of a path below cargo's target directory is.
-fn target(path: &str) -> String {
+pub(super) fn target(path: &str) -> String {
     shell::target_dir().join(path).display().to_string()
 }

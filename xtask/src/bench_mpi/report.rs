@@ -33,6 +33,8 @@ pub(super) struct Row {
     pub(super) operation: &'static str,
     pub(super) ranks: u32,
     pub(super) size: u32,
+    /// How far the cores were from each other, where that was looked at.
+    pub(super) cores: String,
     pub(super) unit: &'static str,
     /// Of this project first.
     pub(super) figures: Vec<(Peer, Vec<Option<f64>>)>,
@@ -131,9 +133,13 @@ impl Report {
     /// A row of cells for each row, with a heading.
     fn cells(&self) -> Vec<Vec<String>> {
         let others = self.others();
+        let has_cores = self.rows.iter().any(|row| !row.cores.is_empty());
         let mut heading = ["operation", "ranks", "size", "unit", "turns", "hikyaku"]
             .map(str::to_owned)
             .to_vec();
+        if has_cores {
+            heading.insert(1, "cores".to_owned());
+        }
         for other in &others {
             heading.extend([other.name().to_owned(), "ratio".to_owned()]);
         }
@@ -149,6 +155,9 @@ impl Report {
                 turns.to_string(),
                 number(summary[0].1),
             ];
+            if has_cores {
+                cells.insert(1, row.cores.clone());
+            }
             for other in &others {
                 let found = summary.iter().find(|(peer, ..)| peer == other);
                 let (figure, ratio) = found.map_or((None, None), |(_, figure, ratio)| (*figure, *ratio));
@@ -193,8 +202,9 @@ impl Report {
                 .iter()
                 .map(|(peer, _, ratio)| format!("\"{}\":{}", peer.key(), optional(*ratio)));
             format!(
-                r#"{{"operation":"{}","ranks":{},"size":{},"unit":"{}","turns":{},"median":{{{}}},"ratio":{{{}}}}}"#,
+                r#"{{"operation":"{}","cores":"{}","ranks":{},"size":{},"unit":"{}","turns":{},"median":{{{}}},"ratio":{{{}}}}}"#,
                 row.operation,
+                row.cores,
                 row.ranks,
                 row.size,
                 row.unit,

@@ -49,5 +49,6 @@ fn job(common: &Common, size: usize) -> Job {
         count,
         window,
         spokes: 1,
+        whole: false,
     }
 }

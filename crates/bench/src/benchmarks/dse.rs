@@ -100,6 +100,7 @@ const fn job(operation: Operation, size: usize, messages: usize, spokes: usize) 
             count: 1,
             window: messages,
             spokes,
+            whole: false,
         },
         Operation::PingPong => Job {
             operation,
@@ -108,6 +109,7 @@ const fn job(operation: Operation, size: usize, messages: usize, spokes: usize) 
             count: messages,
             window: 1,
             spokes,
+            whole: false,
         },
     }
 }

@@ -90,6 +90,7 @@ fn job(common: &Common, size: usize, senders: usize) -> Job {
         count,
         window: 1,
         spokes: senders,
+        whole: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The benchmarks: each module says what it does and prints.
 
 pub(crate) mod bandwidth;
+pub(crate) mod cache_line;
 pub(crate) mod collective;
 pub(crate) mod core;
 pub(crate) mod dse;

@@ -42,5 +42,6 @@ fn job(common: &Common, size: usize) -> Job {
         count,
         window: BURST,
         spokes: 1,
+        whole: false,
     }
 }

@@ -1,10 +1,10 @@
 //! `bench … --backend shm`: what processes of one host do to each other through memory.
 //!
-//! The loops are those of `xtask/peers/within_host.c`, with which other MPIs are measured: the clock is read before the first
+//! The loops, their counts and their buffers are those of `xtask/peers/within_host.c`, with which other MPIs are measured: the clock is read before the first
 //! operation and after the last, so that it does not count itself. A row is the median over rounds of the means. Rounds
 //! count apart by how far the cores were from each other ([`cache_line`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     benchmarks::collective,
@@ -258,20 +258,23 @@ fn precise(value: Option<f64>) -> String {
 
 /// Measures and prints. `np`: ranks.
 pub(crate) fn run(turns: &Turns, levels: &[Level], np: u32, benchmark: Benchmark) -> Result<(), Failure> {
-    if levels != [Level::Mpi] {
-        return Err(Failure::usage("--backend shm: there is --level mpi"));
+    let has_transport = matches!(benchmark, Benchmark::Latency | Benchmark::Bandwidth | Benchmark::Rate);
+    if levels.contains(&Level::Transport) && !has_transport {
+        return Err(Failure::usage("--level transport: only MPI has this operation"));
     }
     let sizes = benchmark.checked(&turns.sizes)?;
     let mut job = Job::start(turns, np)?;
-    let columns: Vec<Column> = benchmark
-        .quantities()
-        .iter()
-        .map(|&quantity| Column {
+    if levels.contains(&Level::Transport) {
+        job.open_transport(MEMORY)?;
+    }
+    let mut columns = Vec::new();
+    for &level in levels {
+        columns.extend(benchmark.quantities().iter().map(|&quantity| Column {
             transport: job.transport.clone(),
-            level: "mpi",
+            level: level.name(),
             quantity,
-        })
-        .collect();
+        }));
+    }
     let document = Document::new(benchmark.name(), Some(job.environment.clone()));
     let steps = sizes.len() * job.rounds * columns.len();
     let mut running = Running::new(&turns.output, steps, table(&job, benchmark, &columns), document)?;
@@ -308,7 +311,10 @@ fn round(job: &mut Job, works: &[Work], columns: &[Column], running: &mut Runnin
     let mut nanos = Vec::new();
     for (work, column) in works.iter().zip(columns) {
         running.progress.step(&column.transport, work.size);
-        nanos.push(job.mean(work)?);
+        nanos.push(match column.level {
+            "mpi" => job.mean(work)?,
+            _ => job.mean_of_transport(work)?,
+        });
     }
     let after = cache_line::probe();
     let both = before.zip(after);
@@ -351,27 +357,31 @@ fn table(job: &Job, benchmark: Benchmark, columns: &[Column]) -> Table {
 
 fn figure(job: &Job, benchmark: Benchmark, columns: &[Column], results: &[(usize, Vec<Round>)]) -> Figure {
     let is_time = columns[0].quantity == Quantity::Time;
-    let line = |cores: Option<Cores>| {
+    let line = |(column, cores): (usize, Option<Cores>)| {
         let points = results.iter().filter_map(|(size, rounds)| {
             let group = by_cores(*size, rounds)
                 .into_iter()
                 .find(|group| group.cores() == cores.map(Cores::name))?;
             let point = if is_time {
-                group.median(0, |nanos| nanos / 1e3)
+                group.median(column, |nanos| nanos / 1e3)
             } else {
-                group.mb_per_s(0)
+                group.mb_per_s(column)
             };
             Some(((*size).max(1), point?))
         });
-        Line::new(cores.map_or("cores", Cores::name), points.collect())
+        let cores = cores.map_or("cores", Cores::name);
+        Line::new(format!("{}, {cores}", columns[column].level), points.collect())
     };
-    let found: std::collections::BTreeSet<Option<Cores>> = results
+    let cores: BTreeSet<Option<Cores>> = results
         .iter()
         .flat_map(|(_, rounds)| rounds)
         .map(|round| round.cores)
         .collect();
+    let of_quantity = |(index, column): (usize, &Column)| (column.quantity == columns[0].quantity).then_some(index);
+    let lines = columns.iter().enumerate().filter_map(of_quantity);
+    let lines = lines.flat_map(|column| cores.iter().map(move |&cores| (column, cores)));
     Figure {
-        title: format!("MPI {} between processes of one host", benchmark.name()),
+        title: format!("{} between processes of one host", benchmark.name()),
         notes: job.environment.lines(),
         across: "message size, bytes".into(),
         up: if is_time {
@@ -379,14 +389,17 @@ fn figure(job: &Job, benchmark: Benchmark, columns: &[Column], results: &[(usize
         } else {
             "bandwidth, MB/s".into()
         },
-        lines: found.into_iter().map(line).collect(),
+        lines: lines.map(line).collect(),
     }
 }
 
 /// The options of a benchmark between two processes.
 pub(crate) fn of_pair(common: &Common, benchmark: Benchmark) -> Result<(), Failure> {
-    if common.connect.is_some() || common.listen.is_some() {
+    if common.connect.is_some() {
         return Err(Failure::usage("--backend shm is for processes of one host"));
+    }
+    if common.capture.is_some() {
+        return Err(Failure::usage("--capture: not with --backend shm"));
     }
     if common.np.is_some_and(|np| np != 2) {
         return Err(Failure::usage("--np: this benchmark has exactly 2 processes"));

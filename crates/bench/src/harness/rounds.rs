@@ -224,6 +224,7 @@ mod tests {
             count: 3,
             window: 1,
             spokes: 1,
+            whole: false,
         };
         let round = figures(&job, &outcome(vec![100, 200, 300])).unwrap();
         assert_eq!(
@@ -242,6 +243,7 @@ mod tests {
             count: 3,
             window: 1,
             spokes: 1,
+            whole: false,
         };
         let mut outcome = outcome(vec![1, 2, 3]);
         outcome.reports[0].lost = true;

@@ -245,6 +245,7 @@ fn touch(session: &mut Session, entries: &[Entry]) -> Result<(), Failure> {
         count: 40,
         window: 1,
         spokes: 1,
+        whole: false,
     };
     for entry in entries
         .iter()

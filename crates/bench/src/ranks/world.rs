@@ -18,7 +18,7 @@ use crate::{
         work::{Place, Task, Work},
     },
     report::{Progress, Row, median, percentile, ratio},
-    transports::settings::{Report, Wait},
+    transports::settings::{self, Kind, Operation, Preset, Report, Settings, Wait},
 };
 
 /// Rounds if nothing is said: fewer say little on a shared machine.
@@ -37,6 +37,9 @@ pub(crate) struct Job {
     /// The name of the operation, for tables and JSON.
     pub transport: String,
     crowded: bool,
+    /// What [`open_transport`](Self::open_transport) has opened.
+    link: Option<usize>,
+    settings: Settings,
 }
 
 /// One round of one work.
@@ -146,6 +149,16 @@ impl Job {
             );
         }
         announce(&session, &ends);
+        let settings = Settings {
+            wait,
+            datagram,
+            datagram_forced: options.mtu.is_some(),
+            link: 0,
+            spoke: 0,
+            threads: ends == Ends::Threads,
+            capture: None,
+            devices: None,
+        };
         Ok(Self {
             session,
             rank,
@@ -154,7 +167,40 @@ impl Job {
             np: np as usize,
             transport: format!("hikyaku/{}", options.backend),
             crowded,
+            link: None,
+            settings,
         })
+    }
+
+    /// Opens transports between the first two processes, beside the ranks.
+    pub(crate) fn open_transport(&mut self, backend: &str) -> Result<(), Failure> {
+        let kind = Kind::Hikyaku {
+            backend: backend.to_owned(),
+            preset: Preset::Default,
+        };
+        self.link = Some(self.session.open(&kind, &self.settings)?);
+        Ok(())
+    }
+
+    /// As [`mean`](Self::mean), of messages of these transports.
+    pub(crate) fn mean_of_transport(&mut self, work: &Work) -> Result<f64, Failure> {
+        let operation = match work.task {
+            Task::PingPong => Operation::PingPong,
+            _ => Operation::Stream,
+        };
+        let job = settings::Job {
+            operation,
+            size: work.size,
+            warmup: work.warmup,
+            count: work.count,
+            window: work.window,
+            spokes: 1,
+            whole: true,
+        };
+        let link = self.link.ok_or_else(|| Failure::run("no transport is open"))?;
+        let outcome = self.session.run(link, &job)?;
+        let wall = outcome.reports.first().map_or(0, |report| report.wall);
+        Ok(wall as f64 / (work.count * messages(work)) as f64)
     }
 
     /// Does each work once per round, in rotated order. `names`: for progress.
@@ -198,11 +244,7 @@ impl Job {
             None => &reports[..1],
         };
         let walls: u64 = timed.iter().map(|report| report.wall).sum();
-        let messages = match work.task {
-            Task::PingPong => 2,
-            _ => work.window,
-        };
-        Ok(walls as f64 / (timed.len() * work.count * messages) as f64)
+        Ok(walls as f64 / (timed.len() * work.count * messages(work)) as f64)
     }
 
     /// How busy the machine was.
@@ -230,6 +272,14 @@ impl Job {
             p99_us: series.p99(),
             ..Row::default()
         }
+    }
+}
+
+/// Messages of an operation, one after the other.
+const fn messages(work: &Work) -> usize {
+    match work.task {
+        Task::PingPong => 2,
+        _ => work.window,
     }
 }
 

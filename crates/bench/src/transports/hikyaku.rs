@@ -16,6 +16,7 @@ use bytes::Bytes;
 
 use crate::{
     machine::clock,
+    ranks::work::MEMORY,
     transports::{
         device,
         link::{Hub, Spoke},
@@ -59,25 +60,25 @@ pub(crate) fn open_backend(
 
 impl End {
     fn open(backend: &str, preset: Preset, settings: &Settings, local: IpAddr, processor: u32) -> io::Result<Self> {
-        let mut bound = open_backend(backend, settings, local, processor)?;
-        if let Some(file) = settings.capture.as_ref().filter(|_| processor == HUB) {
-            bound = Box::new(Captured::new(bound, BufWriter::new(File::create(file)?))?);
-        }
         let mut config = match preset {
             Preset::Default => Config::default(),
             Preset::Dse => Config::dse(),
         };
         // A busy machine may let an end wait, which is no death.
         config.death_timeout = LIMIT;
-        let builder = Transport::builder()
-            .config(config)
-            .processor(processor)
-            .wait(settings.wait.policy());
-        let transport = builder
-            .backend(bound)
-            .map_err(|error| io::Error::other(error.to_string()))?;
+        let builder = Transport::builder().config(config).processor(processor);
+        let builder = builder.wait(settings.wait.policy());
+        let transport = if backend == MEMORY {
+            builder.bind_shm("")
+        } else {
+            let mut bound = open_backend(backend, settings, local, processor)?;
+            if let Some(file) = settings.capture.as_ref().filter(|_| processor == HUB) {
+                bound = Box::new(Captured::new(bound, BufWriter::new(File::create(file)?))?);
+            }
+            builder.backend(bound)
+        };
         Ok(Self {
-            transport,
+            transport: transport.map_err(|error| io::Error::other(error.to_string()))?,
             outgoing: Bytes::new(),
         })
     }

@@ -218,6 +218,8 @@ pub(crate) struct Job {
     pub window: usize,
     /// How many spokes take part.
     pub spokes: usize,
+    /// The clock is read before the first operation and after the last one only; else before and after each.
+    pub whole: bool,
 }
 
 impl Job {

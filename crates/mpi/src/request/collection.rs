@@ -172,11 +172,9 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     /// The requests that have not been returned, for a profiler.
     fn calls(&self) -> Option<(engine::Communicator, Vec<u64>)> {
         let begun = || self.entries.iter().flatten().filter_map(|entry| entry.running.begun());
-        let first = begun().next().filter(|first| first.communicator().is_told())?;
-        Some((
-            first.communicator().clone(),
-            begun().map(engine::Request::number).collect(),
-        ))
+        let communicator = begun().find_map(engine::Request::communicator);
+        let communicator = communicator.filter(|communicator| communicator.is_told())?;
+        Some((communicator.clone(), begun().map(engine::Request::number).collect()))
     }
 
     fn wait_for_one(&self) -> Option<usize> {

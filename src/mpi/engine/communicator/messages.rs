@@ -1,8 +1,6 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Point-to-point messages (MPI 3).
 
-use core::slice;
-
 use super::{super::status::PROC_NULL, Communicator};
 use crate::{
     messaging::tagged::Selector,
@@ -19,8 +17,9 @@ use crate::{
         },
         error::{Error, ErrorClass},
     },
-    ring::ROOM,
 };
+
+const IRECV: &str = "MPI_Irecv";
 
 /// Selector and buffer of a receive, the buffer's size in bytes, and the check to make at the end.
 type Room = (Selector, Buffer, u64, Option<Check>);
@@ -96,24 +95,24 @@ impl Communicator {
         destination: Rank,
         tag: i32,
     ) -> Result<Request, Error> {
-        let call = mode.immediate_call();
         // SAFETY: the caller's contract.
         if unsafe { self.send_short(mode, base, count, datatype, destination, tag) } {
-            return Ok(Request::ended(self, Status::EMPTY, call));
+            return Ok(Request::sent(mode.immediate_call()));
         }
-        let span = self.enter_message(call, (count, datatype), (destination, tag));
-        // SAFETY: the caller's contract; the buffer is only sent from.
-        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
-        span.begin(buffer.and_then(|buffer| self.isend_buffer(call, mode, buffer, destination, tag)))
+        if self.0.engine.profile.is_off() {
+            let call = mode.immediate_call();
+            // SAFETY: the caller's contract; the buffer is only sent from.
+            let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) }?;
+            return self.isend_buffer(call, mode, buffer, destination, tag);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.isend_in_full(mode, base, count, datatype, destination, tag) }
     }
 
-    /// Sends a short message by a way past the queues, if there is one to that process. Returns whether it did; if not,
-    /// nothing was done, and what is wrong with the call is still to be said.
-    ///
     /// # Safety
-    /// See [`send`](Self::send).
-    #[inline]
-    unsafe fn send_short(
+    /// See [`isend`](Self::isend).
+    #[cold]
+    unsafe fn isend_in_full(
         &self,
         mode: Mode,
         base: *const u8,
@@ -121,29 +120,12 @@ impl Communicator {
         datatype: &Datatype,
         destination: Rank,
         tag: i32,
-    ) -> bool {
-        let engine = &*self.0.engine;
-        let len = datatype.size().saturating_mul(count);
-        if !engine.short
-            || len > ROOM as u64
-            || !engine.is_plain()
-            || mode == Mode::Synchronous
-            || tag < 0
-            || self.is_over()
-        {
-            return false;
-        }
-        let (Some(begin), Some(process)) = (datatype.begin_of_run(count), self.targets().process(destination)) else {
-            return false;
-        };
-        let data = match len {
-            0 => &[],
-            // SAFETY: by the caller's contract these are the data of the elements, which are one run.
-            _ => unsafe { slice::from_raw_parts(base.wrapping_offset(begin as isize), len as usize) },
-        };
-        engine
-            .fabric
-            .send_short(process, self.bits(Class::Message, tag as u32), data)
+    ) -> Result<Request, Error> {
+        let call = mode.immediate_call();
+        let span = self.enter_message(call, (count, datatype), (destination, tag));
+        // SAFETY: the caller's contract; the buffer is only sent from.
+        let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
+        span.begin(buffer.and_then(|buffer| self.isend_buffer(call, mode, buffer, destination, tag)))
     }
 
     /// Begins to send the data of a buffer.
@@ -224,11 +206,27 @@ impl Communicator {
         destination: Rank,
         tag: i32,
     ) -> Result<(), Error> {
-        let call = mode.call();
         // SAFETY: the caller's contract.
         if unsafe { self.send_short(mode, base, count, datatype, destination, tag) } {
             return Ok(());
         }
+        // SAFETY: the caller's contract.
+        unsafe { self.send_in_full(mode, base, count, datatype, destination, tag) }
+    }
+
+    /// # Safety
+    /// See [`send`](Self::send).
+    #[inline(never)]
+    unsafe fn send_in_full(
+        &self,
+        mode: Mode,
+        base: *const u8,
+        count: u64,
+        datatype: &Datatype,
+        destination: Rank,
+        tag: i32,
+    ) -> Result<(), Error> {
+        let call = mode.call();
         let span = self.enter_message(call, (count, datatype), (destination, tag));
         // SAFETY: the caller's contract; the buffer is only sent from.
         let buffer = unsafe { self.buffer(call, base.cast_mut(), count, datatype) };
@@ -258,14 +256,37 @@ impl Communicator {
         source: Rank,
         tag: i32,
     ) -> Result<Request, Error> {
-        const CALL: &str = "MPI_Irecv";
-        if self.0.engine.is_plain() {
-            // SAFETY: the caller's contract.
-            return unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) };
-        }
-        let span = self.enter_message(CALL, (count, datatype), (source, tag));
         // SAFETY: the caller's contract.
-        span.begin(unsafe { self.begin_receive(CALL, base, count, datatype, source, tag) })
+        if let Some((selector, buffer)) = unsafe { self.short_receive(base, count, datatype, source, tag) }
+            && selector.source.is_some()
+        {
+            let room = buffer.len();
+            if let Some(id) = self.0.engine.fabric.post(&selector, buffer) {
+                return Ok(Request::pending(self, id, IRECV, room));
+            }
+        }
+        if self.0.engine.profile.is_off() {
+            // SAFETY: the caller's contract.
+            return unsafe { self.begin_receive(IRECV, base, count, datatype, source, tag) };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.ireceive_in_full(base, count, datatype, source, tag) }
+    }
+
+    /// # Safety
+    /// See [`ireceive`](Self::ireceive).
+    #[cold]
+    unsafe fn ireceive_in_full(
+        &self,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Result<Request, Error> {
+        let span = self.enter_message(IRECV, (count, datatype), (source, tag));
+        // SAFETY: the caller's contract.
+        span.begin(unsafe { self.begin_receive(IRECV, base, count, datatype, source, tag) })
     }
 
     /// # Safety
@@ -329,6 +350,27 @@ impl Communicator {
     /// During the call, the data of `count` elements at `base` are initialised memory that may be written from any
     /// thread and is not used by other code.
     pub unsafe fn receive(
+        &self,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Result<Status, Error> {
+        // SAFETY: the caller's contract.
+        if let Some((selector, mut buffer)) = unsafe { self.short_receive(base, count, datatype, source, tag) }
+            && let Some(envelope) = self.0.engine.fabric.receive_short(&selector, &mut buffer)
+        {
+            return Ok(self.status_of(&envelope));
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.receive_in_full(base, count, datatype, source, tag) }
+    }
+
+    /// # Safety
+    /// See [`receive`](Self::receive).
+    #[inline(never)]
+    unsafe fn receive_in_full(
         &self,
         base: *mut u8,
         count: u64,

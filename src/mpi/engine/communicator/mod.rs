@@ -8,6 +8,7 @@ mod messages;
 mod partitioned;
 mod persistent;
 mod probes;
+mod short;
 
 use alloc::sync::Arc;
 use core::{
@@ -245,13 +246,17 @@ impl Communicator {
 
     #[inline]
     fn tag(&self, call: &'static str, tag: i32) -> Result<u32, Error> {
-        let detail = Detail::Value {
+        u32::try_from(tag).map_err(|_| self.wrong_tag(call, tag))
+    }
+
+    #[cold]
+    pub(super) fn wrong_tag(&self, call: &'static str, tag: i32) -> Error {
+        self.locate(Error::new(ErrorClass::Tag, call).with_detail(Detail::Value {
             argument: "tag",
             value: tag.into(),
             min: 0,
             max: TAG_UB.into(),
-        };
-        u32::try_from(tag).map_err(|_| self.locate(Error::new(ErrorClass::Tag, call).with_detail(detail)))
+        }))
     }
 
     /// The process of a rank.
@@ -261,23 +266,43 @@ impl Communicator {
         process.ok_or_else(|| self.locate(Error::rank(call, rank, self.targets().size())))
     }
 
-    #[inline]
-    fn selector(&self, call: &'static str, source: Rank, tag: i32) -> Result<Selector, Error> {
+    #[inline(always)]
+    fn is_revoked(&self) -> bool {
+        self.0.revoked.load(Ordering::Relaxed)
+    }
+
+    /// The selector of a receive whose arguments are right.
+    #[inline(always)]
+    fn plain_selector(&self, source: Rank, tag: i32) -> Option<Selector> {
         let source = if source == ANY_SOURCE {
             None
         } else {
-            Some(self.process(call, source)?)
+            Some(self.targets().process(source)?)
         };
         let (tag, ignore) = if tag == ANY_TAG {
             (0, u64::from(u32::MAX))
         } else {
-            (self.tag(call, tag)?, 0)
+            (u32::try_from(tag).ok()?, 0)
         };
-        Ok(Selector {
+        Some(Selector {
             source,
             bits: self.bits(Class::Message, tag),
             ignore,
         })
+    }
+
+    #[inline]
+    fn selector(&self, call: &'static str, source: Rank, tag: i32) -> Result<Selector, Error> {
+        let selector = self.plain_selector(source, tag);
+        selector.ok_or_else(|| self.wrong_selector(call, source, tag))
+    }
+
+    #[cold]
+    fn wrong_selector(&self, call: &'static str, source: Rank, tag: i32) -> Error {
+        match self.process(call, source) {
+            Err(error) if source != ANY_SOURCE => error,
+            _ => self.wrong_tag(call, tag),
+        }
     }
 
     /// The processes from which a message is taken, if `selector` names no source.

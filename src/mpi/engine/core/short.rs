@@ -1,12 +1,19 @@
-//! Messages that go by a way for short messages, past requests and queues.
+//! Messages that go by rings in memory, past packets and queues.
 
-use super::{Core, Ended, RequestId};
-use crate::messaging::Messenger;
+use super::{Core, Owner, RequestId, State};
+use crate::{
+    messaging::{
+        Messenger,
+        tagged::{Envelope, Selector},
+    },
+    mpi::engine::buffer::Buffer,
+    reliability::PeerId,
+};
 
 impl Core {
-    /// Sends by a way for short messages. `None`: the message has to go by [`send`](Self::send). Else returns whether
-    /// there is something to transmit.
-    #[inline]
+    /// Sends by a ring. `None`: the message has to go by [`send`](Self::send). Else returns whether there is something to
+    /// transmit.
+    #[inline(always)]
     pub(crate) fn send_short(
         &mut self,
         messenger: &mut Messenger,
@@ -14,7 +21,7 @@ impl Core {
         bits: u64,
         data: &[u8],
     ) -> Option<bool> {
-        let peer = self.peers.meet(messenger, process)?;
+        let peer = self.peers.get(process)?;
         let transmits = self.tagged.send_short(messenger, peer, bits, data)?;
         if transmits {
             self.touch(peer);
@@ -22,23 +29,53 @@ impl Core {
         Some(transmits)
     }
 
-    /// Takes short messages for which receives wait, until one has ended the request `awaited`, which it forgets.
-    #[inline]
-    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, awaited: RequestId) -> Option<Ended> {
-        let mut ended = None;
-        self.tagged.handle_short(messenger, |done| {
-            let is_awaited = done.request == awaited.0;
-            if is_awaited {
-                ended = Some(Ended::of(done));
-            }
-            is_awaited
-        });
-        self.collect();
-        if ended.is_some() {
-            self.slots[awaited.0 as u32 as usize].clear();
-            self.free.push(awaited.0 as u32);
-            return ended;
+    /// Posts a receive that names its source. `None`: [`receive`](Self::receive) takes it.
+    #[inline(always)]
+    pub(crate) fn post(&mut self, selector: &Selector, buffer: Buffer) -> Option<RequestId> {
+        let peer = self.peers.get(selector.source?)?;
+        if self.any_absent() || self.tagged.unexpected() > 0 {
+            return None;
         }
-        self.take(awaited)
+        let (id, _) = self.request(Owner::Caller, Some(peer));
+        let handle = self.tagged.post(selector, buffer, id.0);
+        self.slots[id.0 as u32 as usize].handle = handle;
+        Some(id)
+    }
+
+    /// Takes the next short message, if it ends the request `awaited` well, which is forgotten, and this is the oldest
+    /// posted receive. `None`: nothing was done.
+    #[inline(always)]
+    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, awaited: RequestId) -> Option<Envelope> {
+        let envelope = self.tagged.take_short(messenger, awaited.0)?;
+        let index = awaited.0 as u32;
+        let slot = &mut self.slots[index as usize];
+        slot.state = State::Free;
+        slot.handle = None;
+        self.free.push(index);
+        Some(envelope)
+    }
+
+    /// The peer from which a posted receive takes its message, if it names one.
+    pub(crate) fn source_of(&self, id: RequestId) -> Option<PeerId> {
+        let slot = self.slots.get(id.0 as u32 as usize)?;
+        slot.handle.and(slot.peer)
+    }
+
+    /// Receives the next short message into the buffer, if the selector takes it, it fits, and no other receive or message
+    /// is concerned.
+    #[inline(always)]
+    pub(crate) fn receive_short(
+        &mut self,
+        messenger: &mut Messenger,
+        selector: &Selector,
+        buffer: &mut Buffer,
+    ) -> Option<Envelope> {
+        self.tagged.take_short_into(messenger, selector, buffer)
+    }
+
+    /// Returns whether [`receive_short`](Self::receive_short) may be asked: nothing else has come, is posted or lost.
+    #[inline(always)]
+    pub(crate) fn is_clear(&self, messenger: &Messenger) -> bool {
+        !self.any_absent() && self.tagged.is_clear(messenger)
     }
 }

@@ -8,7 +8,7 @@
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, Weak},
+    sync::{Arc, Mutex, Weak},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -19,6 +19,7 @@ use super::{Inner, Native, call::Call};
 use crate::{
     helper::{allow_late_timers, ask_for_short_slice, spawn},
     progress::{Acks, WaitPolicy},
+    sync::Guard,
 };
 
 /// The first check after the program has made progress comes this soon, the next ones at growing intervals.
@@ -119,7 +120,7 @@ impl Native {
     /// Makes a pass if no other thread makes progress. False: the network has failed.
     fn relieve(&self, watch: &mut Watch) -> bool {
         // A thread that holds the lock is in a call, and makes progress there.
-        let Ok(inner) = self.inner.try_lock() else {
+        let Some(inner) = self.inner.try_lock() else {
             watch.stay_away();
             return true;
         };
@@ -141,7 +142,7 @@ impl Native {
     }
 
     /// Makes a pass, and listens from then on. False: the network has failed.
-    fn pass_for(&self, mut inner: MutexGuard<'_, Inner>, watch: &mut Watch) -> bool {
+    fn pass_for(&self, mut inner: Guard<'_, Inner>, watch: &mut Watch) -> bool {
         let before = inner.core.ended;
         let alive = inner.pass(Acks::Now).is_ok();
         watch.passes = inner.driver.passes();

@@ -51,14 +51,8 @@ impl Profile {
         }
     }
 
-    /// Returns whether there is a profiler.
-    #[inline]
-    pub(in super::super) fn is_on(&self) -> bool {
-        self.profiler.is_some()
-    }
-
     /// Returns whether nothing is told of calls: neither a profiler nor the fabric.
-    #[inline]
+    #[inline(always)]
     pub(in super::super) fn is_off(&self) -> bool {
         self.profiler.is_none() && !self.noted
     }

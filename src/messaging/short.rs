@@ -1,0 +1,87 @@
+//! Short messages, which come and go by rings in memory, past packets.
+
+use super::Messenger;
+use crate::{
+    reliability::{Arriving, PeerId},
+    time::Instant,
+    wire::Seq,
+};
+
+impl Messenger {
+    /// Sends a message with match bits at once, if its peer is reached by a ring. `None`: it is not, or there is no room,
+    /// and [`send`](Self::send) takes the message. Else returns whether there is something to transmit.
+    #[inline(always)]
+    pub(super) fn send_short(&mut self, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
+        let (session, number) = self.numbers.usual(peer)?;
+        let transmits = self
+            .layer
+            .memory_mut()?
+            .send_short(peer, session, *number, bits, data)?;
+        *number = number.plus(1);
+        Some(transmits)
+    }
+
+    /// Returns whether short messages wait where they came in.
+    #[inline]
+    pub fn has_short(&self) -> bool {
+        self.layer.memory().is_some_and(|memory| memory.has_short())
+    }
+
+    /// Returns whether a short message waits, and goes to its ring.
+    #[inline]
+    pub(crate) fn find_short(&mut self) -> bool {
+        self.layer.memory_mut().is_some_and(|memory| memory.find_short())
+    }
+
+    /// The next short message where it came in, past the inbox, if it is the next of its pair; and the number of that pair's
+    /// next message, which its taker raises.
+    #[inline(always)]
+    pub(super) fn next_short(&mut self) -> Option<(Arriving<'_>, &mut Seq)> {
+        let arriving = self.layer.memory_mut()?.next_short()?;
+        let number = self.inbox.next_of_short(&arriving)?;
+        Some((arriving, number))
+    }
+
+    /// Messages of this cost were received at once.
+    #[cold]
+    pub(super) fn accept_short(&mut self, peer: PeerId, cost: u32) {
+        if let Some(memory) = self.layer.memory_mut() {
+            memory.accept_short(peer, cost);
+        }
+    }
+
+    /// Moves the next short message to the inbox. Returns whether there was one.
+    #[cold]
+    pub(super) fn deliver_short(&mut self) -> bool {
+        let Some(memory) = self.layer.memory_mut() else {
+            return false;
+        };
+        let Some(short) = memory.pop_short() else { return false };
+        memory.deliver_short(Instant::ZERO, &short, &mut self.inbox);
+        self.apply_releases();
+        true
+    }
+
+    /// Moves all short messages to the inbox.
+    #[inline]
+    pub(super) fn deliver_all_short(&mut self) {
+        if self.has_short() {
+            while self.deliver_short() {}
+        }
+    }
+
+    /// Returns whether short messages to and from this peer go by rings now.
+    #[inline]
+    pub(crate) fn has_ring(&self, peer: PeerId) -> bool {
+        self.layer.memory().is_some_and(|memory| memory.has_ring(peer))
+    }
+
+    /// This side is about to sleep, or has woken up: peers that send short messages wake it. Returns whether it may sleep.
+    pub fn set_asleep(&mut self, asleep: bool) -> bool {
+        let Some(memory) = self.layer.memory_mut() else {
+            return true;
+        };
+        memory.set_asleep(asleep);
+        !memory.has_short()
+    }
+}

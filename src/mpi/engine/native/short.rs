@@ -1,0 +1,135 @@
+//! Short messages between processes of one host: the part of a call that holds the lock. Nothing here reads a clock,
+//! makes a pass or allocates; whatever is out of the ordinary goes the general way.
+
+use super::{Inner, Native};
+use crate::{
+    messaging::tagged::{Envelope, Selector},
+    mpi::engine::{buffer::Buffer, core::RequestId},
+    ring::ROOM,
+    sync::Guard,
+};
+
+/// Calls in a row that are content with what came by a ring; the next one makes a pass, too.
+const UNPASSED: u8 = 63;
+/// Looks at the rings of a caller that waits before it makes a pass. On one host an answer takes a fraction of this; and
+/// other processes do not notice such a delay.
+const LOOKS: u32 = 128;
+
+impl Native {
+    #[inline(always)]
+    pub(super) fn send_by_ring(&self, process: u32, bits: u64, data: &[u8]) -> bool {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        inner.callers.note();
+        if !inner.short {
+            return false;
+        }
+        match inner.core.send_short(inner.driver.messenger_mut(), process, bits, data) {
+            None => false,
+            Some(false) => true,
+            Some(true) => {
+                transmit(guard);
+                true
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn post_for_ring(&self, selector: &Selector, buffer: Buffer) -> Option<RequestId> {
+        let mut inner = self.inner.lock();
+        inner.callers.note();
+        if !inner.short {
+            return None;
+        }
+        inner.core.post(selector, buffer)
+    }
+
+    #[inline(always)]
+    pub(super) fn take_from_ring(&self, id: RequestId, waits: bool) -> Option<Envelope> {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if !inner.may_skip_pass() {
+            return None;
+        }
+        let taken = inner.core.take_short(inner.driver.messenger_mut(), id);
+        if taken.is_some() {
+            return taken;
+        }
+        self.await_short(inner, id, waits)
+    }
+
+    /// Looks at all rings; for a while, if the caller waits and the message can come there.
+    #[inline(never)]
+    fn await_short(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
+        let source = inner.core.source_of(id).filter(|_| waits);
+        let may_come = source.is_some_and(|source| inner.driver.messenger().has_ring(source));
+        self.look(inner, may_come, |inner| {
+            inner.core.take_short(inner.driver.messenger_mut(), id)
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn receive_from_ring(&self, selector: &Selector, buffer: &mut Buffer) -> Option<Envelope> {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        inner.callers.note();
+        if !inner.may_skip_pass() || !inner.core.is_clear(inner.driver.messenger()) {
+            return None;
+        }
+        let taken = inner.core.receive_short(inner.driver.messenger_mut(), selector, buffer);
+        if taken.is_some() {
+            return taken;
+        }
+        self.await_for(inner, selector, buffer)
+    }
+
+    #[inline(never)]
+    fn await_for(&self, inner: &mut Inner, selector: &Selector, buffer: &mut Buffer) -> Option<Envelope> {
+        let source = selector.source.and_then(|process| inner.core.peers.get(process));
+        // (A longer message comes as a packet.)
+        let may_come =
+            buffer.len() <= ROOM as u64 && source.is_some_and(|source| inner.driver.messenger().has_ring(source));
+        self.look(inner, may_come, |inner| {
+            inner.core.receive_short(inner.driver.messenger_mut(), selector, buffer)
+        })
+    }
+
+    /// Asks `take` when a message lies in a ring. If it may still come, gives it a while.
+    #[inline(always)]
+    fn look(
+        &self,
+        inner: &mut Inner,
+        may_come: bool,
+        mut take: impl FnMut(&mut Inner) -> Option<Envelope>,
+    ) -> Option<Envelope> {
+        let looks = if may_come { LOOKS } else { 1 };
+        for _ in 0..looks {
+            if inner.driver.messenger_mut().find_short() {
+                return take(inner);
+            }
+            if self.inner.is_wanted() {
+                return None;
+            }
+        }
+        None
+    }
+}
+
+impl Inner {
+    /// Returns whether a call may do without a pass: now and then one is made, so that other peers and timers get their
+    /// turn.
+    #[inline(always)]
+    fn may_skip_pass(&mut self) -> bool {
+        if !self.short || self.helper_listens || self.unpassed >= UNPASSED {
+            return false;
+        }
+        self.unpassed += 1;
+        true
+    }
+}
+
+/// Transmits what a message by a ring has left to transmit: the receiver sleeps.
+#[cold]
+fn transmit(mut inner: Guard<'_, Inner>) {
+    inner.transmit();
+}

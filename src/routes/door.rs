@@ -1,0 +1,172 @@
+//! Where processes without a job meet, each when it first sends something to the other.
+//!
+//! A process listens at a socket without a file. A caller makes the memory, passes it on, and puts packets into it at once;
+//! it waits for no answer. A process that does not take the memory says why, and hangs up.
+//!
+//! ```text
+//! hello: a first message; 56 name of the caller(8), with a descriptor
+//! ```
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener, UnixStream},
+    },
+};
+
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with},
+};
+
+use super::{
+    pair::{LAYOUT, Pair},
+    socket::Sockets,
+};
+use crate::{
+    reliability::Obstacle,
+    shm::{
+        Credentials,
+        handshake::{self, LEN, Version},
+    },
+};
+
+const NAME: usize = 56;
+/// Callers that have not said anything yet; the oldest gives way to another one.
+const CALLERS: usize = 64;
+/// Callers that are let in at once.
+const AT_ONCE: usize = 16;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: UnixListener,
+    name: u64,
+    callers: VecDeque<UnixStream>,
+}
+
+/// Why a call came to nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NotMet {
+    /// Too many are calling: later.
+    Busy,
+    /// `None`: nobody listens there.
+    Refused(Option<Obstacle>),
+}
+
+/// The name of the socket, without the zero in front.
+fn path(name: u64) -> String {
+    format!("hikyaku-shm-{name:016x}")
+}
+
+impl Door {
+    /// Listens under this name, which `sockets` watches.
+    pub(super) fn open(name: u64, sockets: &Sockets) -> io::Result<Self> {
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(path(name))?)?;
+        listener.set_nonblocking(true)?;
+        sockets.watch(&listener)?;
+        Ok(Self {
+            listener,
+            name,
+            callers: VecDeque::new(),
+        })
+    }
+
+    /// Calls the process of this name. An error is one of this process.
+    pub(super) fn call(&self, other: u64) -> io::Result<Result<(Pair, UnixStream), NotMet>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match connect(&socket, &SocketAddrUnix::new_abstract_name(path(other).as_bytes())?) {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => return Ok(Err(NotMet::Busy)),
+            Err(_) => return Ok(Err(NotMet::Refused(None))),
+        }
+        let socket = UnixStream::from(socket);
+        if Credentials::of(&socket)?.check().is_err() {
+            return Ok(Err(NotMet::Refused(Some(Obstacle::User))));
+        }
+        let (pair, memory) = Pair::create()?;
+        let mut hello = handshake::message();
+        Version::ours(LAYOUT).put(&mut hello);
+        hello[NAME..NAME + 8].copy_from_slice(&self.name.to_le_bytes());
+        Ok(match handshake::send(&socket, &hello, &[memory.as_fd()]) {
+            Ok(()) => Ok((pair, socket)),
+            // It has ended meanwhile.
+            Err(_) => Err(NotMet::Refused(None)),
+        })
+    }
+
+    /// Lets callers in. Returns those that have brought memory, with their names.
+    pub(super) fn answer(&mut self, sockets: &Sockets) -> Vec<(u64, Pair, UnixStream)> {
+        for _ in 0..AT_ONCE {
+            let Ok((caller, _)) = self.listener.accept() else { break };
+            let is_welcome = caller.set_nonblocking(true).is_ok() && check(&caller).is_ok();
+            if is_welcome && sockets.watch(&caller).is_ok() {
+                if self.callers.len() == CALLERS {
+                    self.callers.pop_front();
+                }
+                self.callers.push_back(caller);
+            }
+        }
+        let mut met = Vec::new();
+        for _ in 0..self.callers.len() {
+            let Some(caller) = self.callers.pop_front() else { break };
+            match has_said_all(&caller) {
+                Some(true) => {
+                    sockets.forget(&caller);
+                    met.extend(let_in(&caller).map(|(name, pair)| (name, pair, caller)));
+                }
+                Some(false) => self.callers.push_back(caller),
+                None => {}
+            }
+        }
+        met
+    }
+}
+
+/// Only processes of the same user and of root are let in.
+fn check(caller: &UnixStream) -> Result<(), ()> {
+    let peer = Credentials::of(caller).map_err(drop)?;
+    peer.check().map(drop).map_err(|_| refuse(caller, Obstacle::User))
+}
+
+fn refuse(caller: &UnixStream, why: Obstacle) {
+    // If that fails, the caller sees that the connection ends.
+    let _ = handshake::send(caller, &handshake::refuse(why as u8), &[]);
+}
+
+/// Returns whether the whole hello is there. `None`: the caller has gone.
+fn has_said_all(caller: &UnixStream) -> Option<bool> {
+    let mut bytes = [0; LEN];
+    match recv(caller, &mut bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((_, 0)) => None,
+        Ok((_, len)) => Some(len == LEN),
+        Err(Errno::AGAIN | Errno::INTR) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Takes the memory of a caller whose hello is there.
+fn let_in(caller: &UnixStream) -> Option<(u64, Pair)> {
+    let (hello, descriptors) = handshake::receive(caller).ok()?;
+    if Version::read(&hello)? != Version::ours(LAYOUT) {
+        refuse(caller, Obstacle::Release);
+        return None;
+    }
+    let name = hello[NAME..].first_chunk().copied().map(u64::from_le_bytes)?;
+    let pair = match &descriptors[..] {
+        [memory] => take(memory),
+        _ => None,
+    };
+    if pair.is_none() {
+        refuse(caller, Obstacle::Memory);
+    }
+    Some((name, pair?))
+}
+
+fn take(memory: &OwnedFd) -> Option<Pair> {
+    Pair::take(memory).ok()
+}

@@ -1,0 +1,356 @@
+//! The processes that this one shares memory with, as a backend sees them: sending, receiving, sleeping, and their ends.
+
+use std::{collections::HashMap, io, net::SocketAddr, os::unix::net::UnixStream, time::Duration};
+
+use super::{
+    pair::{Inward, LONGEST, Outward, Pushed},
+    socket::{Ended, News, Sockets},
+};
+use crate::{
+    backends::{BackendStats, Notice, Refusals, Sent, Transmit},
+    events::event,
+    reliability::Gate,
+    shm::Corrupt,
+    time::{Instant, nanos},
+};
+
+/// Passes that find nothing in memory between two looks at the connections.
+const LOOKS: u32 = 1_024;
+/// A direction that was silent so long gives memory back.
+const REST: Duration = Duration::from_secs(1);
+/// A datagram that no process of hikyaku sends: the packet layer ends the session with who sends it.
+const NONSENSE: [u8; 1] = [0xff];
+
+/// A process of this host.
+#[derive(Debug)]
+struct Link {
+    address: SocketAddr,
+    outward: Outward,
+    inward: Inward,
+    state: State,
+    /// Closed while there is no room for packets to it.
+    gate: Option<Gate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The process has ended; what it sent before can still be read. It may have said why there is no way to it.
+    Ended(Option<u8>),
+    /// It has ended, or does not keep to the rules, and nothing more is read from it.
+    Closed,
+}
+
+/// All of them. Received packets lie in buffers.
+#[derive(Debug)]
+pub(super) struct Links {
+    links: Vec<Link>,
+    places: HashMap<SocketAddr, usize>,
+    /// The links whose gates are closed.
+    full: Vec<usize>,
+    /// The link of the last burst.
+    last: usize,
+    pub(super) sockets: Sockets,
+    buffers: Vec<Box<[u8; LONGEST]>>,
+    /// Of each packet of the last look: from which link, and its length.
+    received: Vec<(usize, usize)>,
+    /// The link that is read first next time.
+    first: usize,
+    empty: u32,
+    refusals: Refusals,
+    rested: Instant,
+    stats: BackendStats,
+}
+
+/// Both directions of the memory in common with a process.
+pub(super) type Ends = (Outward, Inward);
+
+impl Links {
+    /// None yet. `sockets`: what wakes beside them is among these.
+    pub(super) fn new(sockets: Sockets) -> Self {
+        Self {
+            links: Vec::new(),
+            places: HashMap::new(),
+            full: Vec::new(),
+            last: 0,
+            sockets,
+            buffers: Vec::new(),
+            received: Vec::new(),
+            first: 0,
+            empty: 0,
+            refusals: Refusals::default(),
+            rested: Instant::ZERO,
+            stats: BackendStats::default(),
+        }
+    }
+
+    /// Adds a process. If there is a way to that address already, that one stays, as long as its process is there.
+    /// Returns its number.
+    pub(super) fn add(
+        &mut self,
+        address: SocketAddr,
+        (outward, inward): Ends,
+        socket: UnixStream,
+    ) -> io::Result<usize> {
+        let link = Link {
+            address,
+            outward,
+            inward,
+            state: State::Open,
+            gate: None,
+        };
+        let index = match self.links.iter().position(|link| link.state == State::Closed) {
+            Some(index) => index,
+            None => self.links.len(),
+        };
+        self.sockets.put(index, socket)?;
+        if let Some(old) = self.links.get_mut(index) {
+            if self.places.get(&old.address) == Some(&index) {
+                self.places.remove(&old.address);
+            }
+            *old = link;
+        } else {
+            self.links.push(link);
+        }
+        let place = self.places.entry(address).or_insert(index);
+        if self.links[*place].state != State::Open {
+            *place = index;
+        }
+        Ok(index)
+    }
+
+    /// Packets to this process have to pass a gate.
+    pub(super) fn set_gate(&mut self, index: usize, gate: Gate) {
+        self.links[index].gate = Some(gate);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.links.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    pub(super) const fn stats(&self) -> &BackendStats {
+        &self.stats
+    }
+
+    /// The link to an address.
+    #[inline]
+    pub(super) fn find(&self, address: SocketAddr) -> Option<usize> {
+        match self.links.get(self.last) {
+            Some(link) if link.address == address && link.state == State::Open => Some(self.last),
+            _ => self.places.get(&address).copied(),
+        }
+    }
+
+    /// The link to an address, unless its process has ended.
+    #[inline]
+    pub(super) fn find_open(&self, address: SocketAddr) -> Option<usize> {
+        self.find(address)
+            .filter(|&index| self.links[index].state == State::Open)
+    }
+
+    /// There is no way to this address (any more); why, if it is known.
+    pub(super) fn refuse(&mut self, address: SocketAddr, why: Option<u8>) {
+        self.stats.dropped += 1;
+        self.refusals.push(address, why.as_ref().map(std::slice::from_ref));
+    }
+
+    /// Sends a burst.
+    #[inline]
+    pub(super) fn transmit(&mut self, index: usize, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        self.last = index;
+        let link = &mut self.links[index];
+        if link.state != State::Open {
+            let address = link.address;
+            self.refuse(address, None);
+            return Ok(Sent::Dropped);
+        }
+        let Ok(Pushed { is_sent, wakes }) = link.outward.push(transmit.slices, transmit.len) else {
+            self.break_off(index);
+            return Ok(Sent::Dropped);
+        };
+        if wakes {
+            self.stats.transmit_calls += 1;
+            self.sockets.ring(index);
+        }
+        if !is_sent {
+            self.stats.busy += 1;
+            self.look(Some(Duration::ZERO))?;
+            return Ok(Sent::Busy);
+        }
+        self.stats.datagrams_sent += 1;
+        self.stats.bytes_sent += transmit.len as u64;
+        let link = &mut self.links[index];
+        if let Some(gate) = &link.gate
+            && !link.outward.has_room().unwrap_or(true)
+        {
+            gate.set_open(false);
+            self.full.push(index);
+        }
+        Ok(Sent::All)
+    }
+
+    /// Opens the gates of the links that have room again, or have ended: then packets are refused.
+    #[inline]
+    fn open_gates(&mut self) {
+        let links = &mut self.links;
+        self.full.retain(|index| {
+            let link = &mut links[*index];
+            let is_open = link.state != State::Open || link.outward.has_room().unwrap_or(true);
+            if is_open && let Some(gate) = &link.gate {
+                gate.set_open(true);
+            }
+            !is_open
+        });
+    }
+
+    /// Reads what has come, into at most `budget` buffers. Returns their number.
+    #[inline]
+    pub(super) fn receive(&mut self, budget: usize) -> usize {
+        self.received.clear();
+        if !self.full.is_empty() {
+            self.open_gates();
+        }
+        while self.buffers.len() < budget {
+            self.buffers.push(Box::new([0; LONGEST]));
+        }
+        let links = self.links.len();
+        for turn in 0..links {
+            let index = (self.first + turn) % links;
+            let link = &mut self.links[index];
+            if link.state == State::Closed {
+                continue;
+            }
+            while self.received.len() < budget {
+                match link.inward.next(&mut self.buffers[self.received.len()][..]) {
+                    Ok(Some(len)) => self.received.push((index, len)),
+                    Ok(None) => {
+                        if let State::Ended(why) = link.state {
+                            link.state = State::Closed;
+                            self.refusals.push(link.address, why.as_ref().map(std::slice::from_ref));
+                        }
+                        break;
+                    }
+                    Err(Corrupt) => {
+                        let buffer = &mut self.buffers[self.received.len()];
+                        buffer[..NONSENSE.len()].copy_from_slice(&NONSENSE);
+                        self.received.push((index, NONSENSE.len()));
+                        self.break_off(index);
+                        break;
+                    }
+                }
+            }
+            let link = &mut self.links[index];
+            link.inward.release();
+            if self.received.len() >= budget {
+                self.first = index + 1;
+                break;
+            }
+        }
+        self.received.len()
+    }
+
+    /// A received packet: where it came from, and its bytes.
+    #[inline]
+    pub(super) fn received(&mut self, index: usize) -> (SocketAddr, &mut [u8]) {
+        let (link, len) = self.received[index];
+        (self.links[link].address, &mut self.buffers[index][..len])
+    }
+
+    /// Nothing was received in this pass. Returns whether it is time to look at the connections.
+    #[inline]
+    pub(super) fn note_empty(&mut self) -> bool {
+        self.empty += 1;
+        let is_time = self.empty >= LOOKS;
+        if is_time {
+            self.empty = 0;
+        }
+        is_time
+    }
+
+    /// Ends the connection to a process that does not keep to the rules.
+    #[cold]
+    fn break_off(&mut self, index: usize) {
+        self.stats.dropped += 1;
+        self.sockets.close(index);
+        let link = &mut self.links[index];
+        link.state = State::Closed;
+        self.refusals.push(link.address, []);
+        event!(WARN, address = %link.address, "a process has written into shared memory what no process writes");
+    }
+
+    /// Looks at the connections, for at most `timeout`: what rings, and which processes have ended.
+    #[cold]
+    pub(super) fn look(&mut self, timeout: Option<Duration>) -> io::Result<News> {
+        let news = self.sockets.look(timeout)?;
+        for &Ended { index, why } in &news.ended {
+            let link = &mut self.links[index];
+            if link.state == State::Open {
+                link.state = State::Ended(why);
+            }
+        }
+        Ok(news)
+    }
+
+    /// Asks to be woken, and looks at the connections for at most `timeout`. `None`: there is something to read.
+    pub(super) fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<Option<News>> {
+        self.received.clear();
+        if !self.arm() {
+            self.disarm();
+            return Ok(None);
+        }
+        self.stats.receive_calls += 1;
+        let news = self.look(timeout);
+        self.disarm();
+        news.map(Some)
+    }
+
+    /// Gives memory of silent directions back, if it is time.
+    #[inline]
+    pub(super) fn rest(&mut self, now: Instant) {
+        if now.nanos_since(self.rested) >= nanos(REST) {
+            self.rest_all(now);
+        }
+    }
+
+    #[cold]
+    fn rest_all(&mut self, now: Instant) {
+        self.rested = now;
+        for index in 0..self.links.len() {
+            match self.links[index].outward.rest() {
+                Ok(true) => self.sockets.ring(index),
+                Ok(false) => {}
+                Err(Corrupt) => self.break_off(index),
+            }
+        }
+    }
+
+    /// When [`rest`](Self::rest) has something to do.
+    pub(super) fn next_rest(&self) -> Option<Instant> {
+        let is_large = self.links.iter().any(|link| link.outward.is_large());
+        is_large.then(|| self.rested + REST)
+    }
+
+    /// Asks all processes of this host to wake this one. `false`: there is something to read already.
+    pub(super) fn arm(&mut self) -> bool {
+        let open = |link: &Link| link.state == State::Open;
+        let armed = self
+            .links
+            .iter_mut()
+            .filter(|link| open(link))
+            .all(|link| link.inward.arm().unwrap_or(false));
+        armed && self.links.iter().all(|link| !matches!(link.state, State::Ended(_)))
+    }
+
+    pub(super) fn disarm(&self) {
+        self.links.iter().for_each(|link| link.inward.disarm());
+    }
+
+    /// Reports the addresses to which there is no way.
+    pub(super) fn report(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        self.refusals.report(each);
+    }
+}

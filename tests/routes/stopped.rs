@@ -1,0 +1,68 @@
+//! A rank that does not read what it is sent.
+
+use std::{
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
+
+use hikyaku::mpi::engine::{Communicator, Mode, Options, Request};
+
+use crate::support::{byte, job_on, options};
+
+/// Longer than the others need by far.
+const LATE: Duration = Duration::from_secs(20);
+/// Together these fill the largest ring.
+const MESSAGES: usize = 40;
+const LEN: usize = 100_000;
+
+fn isend(world: &Communicator, data: &[u8], to: i32) -> Request {
+    // SAFETY: the callers keep the data until the request has ended.
+    unsafe { world.isend(Mode::Standard, data.as_ptr(), data.len() as u64, &byte(), to, 1) }.unwrap()
+}
+
+fn receive(world: &Communicator, len: usize, from: i32) {
+    let mut data = vec![0; len];
+    // SAFETY: nothing else uses the vector during the call.
+    unsafe { world.receive(data.as_mut_ptr(), len as u64, &byte(), from, 1) }.unwrap();
+}
+
+/// Its sender goes on to talk with others through memory.
+#[test]
+fn a_rank_that_does_not_read_holds_up_no_other() {
+    let (tell, told) = mpsc::channel();
+    let told = Mutex::new(told);
+    let options = Options {
+        helper: None,
+        ..options()
+    };
+    job_on("udp", 4, &options, |world| {
+        world.barrier().unwrap();
+        let data = vec![7; LEN];
+        match world.rank() {
+            0 => {
+                let sent: Vec<_> = (0..MESSAGES).map(|_| isend(&world, &data, 1)).collect();
+                for _ in 0..100 {
+                    isend(&world, &data[..500], 3).wait().unwrap();
+                    receive(&world, 500, 3);
+                }
+                tell.send(()).unwrap();
+                for request in sent {
+                    request.wait().unwrap();
+                }
+            }
+            1 => {
+                let told = told.lock().unwrap().recv_timeout(LATE);
+                (0..MESSAGES).for_each(|_| receive(&world, LEN, 0));
+                assert!(told.is_ok(), "the sender was held up");
+            }
+            3 => {
+                for _ in 0..100 {
+                    receive(&world, 500, 0);
+                    isend(&world, &data[..500], 0).wait().unwrap();
+                }
+            }
+            _ => {}
+        }
+        world.barrier().unwrap();
+    });
+}

@@ -1,0 +1,375 @@
+//! Transports that share memory, between threads and between processes.
+#![cfg(all(feature = "shm", target_os = "linux"))]
+
+#[path = "support/exchange.rs"]
+mod exchange;
+
+use std::{
+    env,
+    net::SocketAddr,
+    os::fd::AsFd,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use exchange::{LONG, exchange};
+use hikyaku::{
+    Config, PeerError, PeerId, SendError,
+    backends::{BindError, shm},
+    transport::{BuildError, Event, Transport, WaitError, WaitPolicy},
+};
+use rustix::event::{PollFd, PollFlags, poll};
+
+const ROLE: &str = "SHM_TEST_ROLE";
+const TO: &str = "SHM_TEST_TO";
+const NAME: &str = "SHM_TEST_NAME";
+
+#[expect(clippy::disallowed_methods, reason = "how long the kernel takes is real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn bind(processor: u32, name: &str, config: Config) -> Transport {
+    let builder = Transport::builder().processor(processor).config(config);
+    builder.bind_shm(name).unwrap()
+}
+
+fn pair() -> (Transport, PeerId, Transport, PeerId) {
+    let [mut a, mut b] = [1, 2].map(|processor| bind(processor, "", Config::default()));
+    let to_b = a.add_peer(b.local_addr(), 2).unwrap();
+    let to_a = b.add_peer(a.local_addr(), 1).unwrap();
+    (a, to_b, b, to_a)
+}
+
+/// Below and above what a ring of each size takes, and what a packet takes.
+fn lens() -> Vec<usize> {
+    let mut lens = vec![0, 1, 8, 0, 900, 1_100, 16_000, 17_000, 40_000, 1 << 20, 3, 8 << 20];
+    lens.extend((0..500).map(|i| i * 7 % 300));
+    lens.extend((0..50).map(|i| i * 7_919 % 200_000));
+    lens
+}
+
+/// Sends everything back until a message says "end".
+fn echo(transport: &mut Transport) {
+    loop {
+        let message = transport.receive(Some(LONG)).unwrap();
+        let peer = message.peer();
+        let data = message.into_vec();
+        if data == b"end" {
+            return;
+        }
+        transport.send_blocking(peer, &data).unwrap();
+    }
+}
+
+#[test]
+fn messages_of_all_sizes_between_threads() {
+    for policy in [WaitPolicy::Block, WaitPolicy::default()] {
+        let name = format!("threads-{}-{policy:?}", std::process::id());
+        let mut a = bind(1, "", Config::default());
+        let (a_address, there) = (a.local_addr(), mpsc::channel());
+        let other = thread::spawn(move || {
+            let builder = Transport::builder().processor(2).wait(policy);
+            let mut b = builder.bind_shm(&name).unwrap();
+            let to_a = b.add_peer(a_address, 1).unwrap();
+            there.0.send(b.local_addr()).unwrap();
+            echo(&mut b);
+            b.flush(LONG).unwrap();
+            b.close_peer(to_a);
+            b.close(LONG).unwrap();
+        });
+        let to_b = a.add_peer(there.1.recv().unwrap(), 2).unwrap();
+        exchange(&mut a, to_b, &lens(), 3);
+        a.send(to_b, b"end").unwrap();
+        loop {
+            if let Event::PeerClosed { peer } = a.wait_event(Some(LONG)).unwrap() {
+                break assert_eq!(peer, to_b);
+            }
+        }
+        other.join().unwrap();
+    }
+}
+
+/// Both call at the same moment: there are two memories, and each direction keeps its order.
+#[test]
+fn both_may_begin() {
+    let (mut a, to_b, mut b, to_a) = pair();
+    for number in 0..100_u32 {
+        a.send(to_b, &number.to_le_bytes()).unwrap();
+        b.send(to_a, &number.to_le_bytes()).unwrap();
+    }
+    for number in 0..100_u32 {
+        let mut seen = [false; 2];
+        while seen != [true; 2] {
+            for (side, seen) in [&mut a, &mut b].into_iter().zip(&mut seen) {
+                if *seen {
+                    side.progress().unwrap();
+                } else if let Some(message) = side.try_receive().unwrap() {
+                    assert_eq!(message.data(), number.to_le_bytes());
+                    *seen = true;
+                }
+            }
+        }
+    }
+}
+
+/// A program that sleeps on the descriptor alone misses nothing.
+#[test]
+fn the_descriptor_tells_of_messages() {
+    let (mut a, to_b, mut b, to_a) = pair();
+    let rounds = 300;
+    let other = thread::spawn(move || {
+        for _ in 0..rounds {
+            let message = b.receive(Some(LONG)).unwrap().into_vec();
+            b.send_blocking(to_a, &message).unwrap();
+        }
+        b.flush(LONG).unwrap();
+        b
+    });
+    let _ = a.descriptor().unwrap();
+    for round in 0..rounds {
+        a.send(to_b, &[round as u8]).unwrap();
+        a.progress().unwrap();
+        let echo = loop {
+            if let Some(message) = a.try_receive().unwrap() {
+                break message.into_vec();
+            }
+            let timeout = rustix::event::Timespec::try_from(LONG).unwrap();
+            let fd = a.as_fd();
+            let ready = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)).unwrap();
+            assert_eq!(ready, 1, "round {round}");
+        };
+        assert_eq!(echo, [round as u8]);
+    }
+    other.join().unwrap();
+}
+
+#[test]
+fn there_may_be_no_such_peer() {
+    let mut a = bind(1, "", Config::default());
+    let peer = a.add_peer(shm::address("nobody has this name"), 2).unwrap();
+    a.send(peer, b"hello?").unwrap();
+    let event = a.wait_event(Some(LONG)).unwrap();
+    let Event::PeerDown { error, .. } = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(error, PeerError::Refused);
+    // Nor at an address of the network.
+    let peer = a.add_peer("127.0.0.1:9".parse().unwrap(), 3).unwrap();
+    a.send(peer, b"hello?").unwrap();
+    let event = a.wait_event(Some(LONG)).unwrap();
+    assert!(
+        matches!(
+            event,
+            Event::PeerDown {
+                error: PeerError::Refused,
+                ..
+            }
+        ),
+        "{event:?}"
+    );
+}
+
+#[test]
+fn a_name_is_taken_once() {
+    let name = format!("once-{}", std::process::id());
+    let first = bind(1, &name, Config::default());
+    assert_eq!(first.local_addr(), shm::address(&name));
+    assert_eq!(first.backend_name(), "shm");
+    let error = Transport::builder().bind_shm(&name).unwrap_err();
+    assert!(
+        matches!(&error, BuildError::Bind(BindError::Io { source, .. }) if source.kind() == std::io::ErrorKind::AddrInUse),
+        "{error}"
+    );
+    drop(first);
+    bind(1, &name, Config::default());
+    let error = Transport::builder().bind("shm", "127.0.0.1:80").unwrap_err();
+    assert!(error.to_string().contains("fd68:696b:7961:6b75"), "{error}");
+}
+
+// ---- processes
+
+/// The part of a child process. Not a test by itself: tests run it.
+#[test]
+fn child() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let to: SocketAddr = env::var(TO).unwrap().parse().unwrap();
+    match role.as_str() {
+        "stranger" => {
+            let mut transport = bind(7, "", Config::default());
+            let peer = transport.add_peer(to, 1).unwrap();
+            transport.send(peer, b"here").unwrap();
+            echo(&mut transport);
+            transport.close(LONG).unwrap();
+        }
+        "echo" => {
+            let mut transport = bind(2, &env::var(NAME).unwrap(), Config::default());
+            let peer = transport.add_peer(to, 1).unwrap();
+            transport.send(peer, b"here").unwrap();
+            echo(&mut transport);
+            transport.close(LONG).unwrap();
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+/// A process that is a peer.
+struct Process {
+    child: Child,
+    peer: PeerId,
+}
+
+impl Process {
+    /// Starts one that echoes, and waits until it says that it is there.
+    fn start(at: &mut Transport, name: &str) -> Self {
+        let address = shm::address(name);
+        let peer = match at.add_peer(address, 2) {
+            Ok(peer) => peer,
+            Err(hikyaku::AddPeerError::Exists(peer)) => peer,
+            Err(error) => panic!("{error}"),
+        };
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "child", "--nocapture"]).env(ROLE, "echo");
+        command.env(TO, at.local_addr().to_string()).env(NAME, name);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        assert_eq!(at.receive(Some(LONG)).unwrap().data(), b"here");
+        Self { child, peer }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Only if a test has failed, or has killed it before.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn name(of: &str) -> String {
+    format!("{of}-{}", std::process::id())
+}
+
+#[test]
+fn messages_of_all_sizes_between_processes() {
+    let mut a = bind(1, "", Config::default());
+    let mut process = Process::start(&mut a, &name("sizes"));
+    exchange(&mut a, process.peer, &lens(), 3);
+    a.send(process.peer, b"end").unwrap();
+    a.flush(LONG).unwrap();
+    assert!(process.child.wait().unwrap().success());
+}
+
+/// A server knows nobody.
+#[test]
+fn strangers_may_call_if_they_are_welcome() {
+    let config = Config {
+        accept_strangers: true,
+        ..Config::default()
+    };
+    let mut a = bind(1, "", config);
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture"]).env(ROLE, "stranger");
+    let mut child = command.env(TO, a.local_addr().to_string()).spawn().unwrap();
+    let message = a.receive(Some(LONG)).unwrap();
+    assert_eq!((message.data(), message.source()), (&b"here"[..], 7));
+    let peer = message.peer();
+    exchange(&mut a, peer, &lens(), 3);
+    a.send(peer, b"end").unwrap();
+    a.flush(LONG).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// Makes progress until the peer is lost, talking to it all the while.
+fn until_down(transport: &mut Transport, peer: PeerId) -> PeerError {
+    loop {
+        match transport.send(peer, b"are you there?") {
+            Ok(()) | Err(SendError::WouldBlock(_) | SendError::Peer(..)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        match transport.receive(Some(Duration::from_millis(10))) {
+            Ok(_) | Err(WaitError::TimedOut(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        while let Some(event) = transport.next_event() {
+            match event {
+                Event::PeerDown { peer: lost, error } if lost == peer => return error,
+                Event::PeerDown { .. } | Event::PeerClosed { .. } => panic!("{event:?}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn ask(transport: &mut Transport, peer: PeerId, question: &[u8]) {
+    transport.send(peer, question).unwrap();
+    while transport.receive(Some(LONG)).unwrap().data() != question {}
+}
+
+/// (On a busy machine this process may have to wait for its turn: the best of a few counts.)
+#[test]
+fn a_killed_process_is_lost_within_a_fifth_of_a_second() {
+    const LIMIT: Duration = Duration::from_millis(200);
+    let mut best = Duration::MAX;
+    for round in 0..10 {
+        let mut a = bind(1, "", Config::default());
+        let other = Process::start(&mut a, &name(&format!("other-{round}")));
+        let mut victim = Process::start(&mut a, &name(&format!("victim-{round}")));
+        ask(&mut a, victim.peer, b"1");
+        victim.child.kill().unwrap();
+        let killed = now();
+        assert_eq!(until_down(&mut a, victim.peer), PeerError::Refused);
+        best = best.min(killed.elapsed());
+        // The other one is not affected.
+        ask(&mut a, other.peer, b"2");
+        a.send(other.peer, b"end").unwrap();
+        a.flush(LONG).unwrap();
+        if best < LIMIT {
+            break;
+        }
+    }
+    assert!(best < LIMIT, "lost after {best:?}");
+}
+
+/// A program that sleeps learns of it, too.
+#[test]
+fn a_sleeping_process_learns_of_the_end_of_another() {
+    let mut a = bind(1, "", Config::default());
+    let mut victim = Process::start(&mut a, &name("slept"));
+    victim.child.kill().unwrap();
+    loop {
+        match a.wait_event(Some(LONG)).unwrap() {
+            Event::PeerDown { error, .. } => break assert_eq!(error, PeerError::Refused),
+            Event::PeerUp { .. } => {}
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+/// Under the same name, in a memory of its own; what there was of the old one goes.
+#[test]
+fn a_process_that_is_started_anew_is_met_again() {
+    let config = Config {
+        reconnect: true,
+        ..Config::default()
+    };
+    let mut a = bind(1, "", config);
+    let name = name("anew");
+    for _ in 0..3 {
+        let mut victim = Process::start(&mut a, &name);
+        ask(&mut a, victim.peer, b"1");
+        victim.child.kill().unwrap();
+        victim.child.wait().unwrap();
+        assert_eq!(until_down(&mut a, victim.peer), PeerError::Refused);
+        while a.try_receive().unwrap().is_some() || a.next_event().is_some() {}
+    }
+    // Nothing is left of it.
+    let name = shm::address(&name).ip().to_string();
+    let last = name.rsplit(':').next().unwrap();
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let left = sockets
+        .lines()
+        .find(|line| line.contains("hikyaku-shm-") && line.ends_with(last));
+    assert_eq!(left, None);
+}

@@ -1,0 +1,109 @@
+/* What `hikyaku bench … --backend shm` does, for another MPI: the same loops, counts and buffers.
+ *
+ * within_host OPERATION SIZE…
+ *
+ * prints a line "SIZE NANOSECONDS" for each size: of a message one way (latency), of a message of a window (bandwidth), or
+ * of a collective, of that the mean over ranks. A figure is a mean: the clock is read before the first operation and after
+ * the last. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WINDOW = 64, LARGE_WINDOW = 16, LARGE = 1 << 20 };
+
+static int rank, size;
+static char *out, *in;
+
+static int by_size(int bytes, int small, int medium, int large, int huge) {
+    return bytes <= 8192 ? small : bytes <= 65536 ? medium : bytes <= LARGE ? large : huge;
+}
+
+static double latency(int bytes) {
+    int count = by_size(bytes, 6000, 1500, 200, 60), warmup = (count + 4) / 5;
+    double start = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < warmup + count; i++) {
+        if (i == warmup)
+            start = MPI_Wtime();
+        if (rank == 0) {
+            MPI_Send(out, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+            MPI_Recv(in, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (rank == 1) {
+            MPI_Recv(in, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+        }
+    }
+    return (MPI_Wtime() - start) * 1e9 / (2.0 * count);
+}
+
+static double bandwidth(int bytes) {
+    int count = by_size(bytes, 500, 60, 8, 3), warmup = count / 5 + 1;
+    int window = bytes >= LARGE ? LARGE_WINDOW : WINDOW;
+    MPI_Request requests[WINDOW];
+    double start = 0;
+    char answer = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < warmup + count; i++) {
+        if (i == warmup)
+            start = MPI_Wtime();
+        if (rank == 0) {
+            for (int w = 0; w < window; w++)
+                MPI_Isend(out, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &requests[w]);
+            MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+            MPI_Recv(&answer, 1, MPI_CHAR, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else if (rank == 1) {
+            for (int w = 0; w < window; w++)
+                MPI_Irecv(in, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, &requests[w]);
+            MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+            MPI_Send(&answer, 1, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
+        }
+    }
+    return (MPI_Wtime() - start) * 1e9 / ((double)window * count);
+}
+
+static double collective(const char *name, int bytes) {
+    int crowded = size > sysconf(_SC_NPROCESSORS_ONLN);
+    int count = (crowded ? 400 : 4000) / (bytes < 65536 ? 1 : 4), warmup = count / 5 + 1;
+    double start = 0, own, sum;
+    for (int i = 0; i < warmup + count; i++) {
+        if (i == warmup) {
+            MPI_Barrier(MPI_COMM_WORLD);
+            start = MPI_Wtime();
+        }
+        if (strcmp(name, "barrier") == 0)
+            MPI_Barrier(MPI_COMM_WORLD);
+        else if (strcmp(name, "allreduce") == 0)
+            MPI_Allreduce(out, in, bytes / 4, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        else if (strcmp(name, "bcast") == 0)
+            MPI_Bcast(in, bytes, MPI_CHAR, 0, MPI_COMM_WORLD);
+        else
+            MPI_Alltoall(out, bytes, MPI_CHAR, in, bytes, MPI_CHAR, MPI_COMM_WORLD);
+    }
+    own = (MPI_Wtime() - start) * 1e9 / count;
+    MPI_Reduce(&own, &sum, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    return sum / size;
+}
+
+int main(int argc, char **argv) {
+    size_t room = 8 << 20;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    out = aligned_alloc(4096, room);
+    in = aligned_alloc(4096, room);
+    memset(out, 1, room);
+    memset(in, 2, room);
+    for (int a = 2; a < argc; a++) {
+        const char *name = argv[1];
+        int bytes = atoi(argv[a]);
+        double nanos = strcmp(name, "latency") == 0     ? latency(bytes)
+                       : strcmp(name, "bandwidth") == 0 ? bandwidth(bytes)
+                                                        : collective(name, bytes);
+        if (rank == 0)
+            printf("%d %.2f\n", bytes, nanos);
+    }
+    MPI_Finalize();
+    return 0;
+}

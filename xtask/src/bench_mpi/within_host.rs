@@ -1,0 +1,170 @@
+//! MPIs between processes of one host: `hikyaku bench … --backend shm`, and `xtask/peers/within_host.c` with the others.
+
+use std::collections::BTreeMap;
+
+use super::peers::{Case, LIMIT_S, Peer, hikyaku, lines, run, said, target};
+use crate::shell::{self, Cmd};
+
+const PEERS: &[Peer] = &[Peer::Hikyaku, Peer::Vader, Peer::VaderCma, Peer::Mpich];
+/// MPICH spins: with more ranks than cores, an operation takes a slice of the scheduler.
+const YIELDING: &[Peer] = &[Peer::Hikyaku, Peer::Vader, Peer::VaderCma];
+/// The wheel of MPICH that is measured, with its compiler and its launcher.
+const WHEEL: &str = "mpich==5.0.2";
+
+const PAIR: Case = Case {
+    operation: "latency",
+    ranks: 2,
+    iterations: 0,
+    sizes: &[8, 64, 1 << 10, 2 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20],
+    turns: 10,
+    peers: PEERS,
+    within_host: true,
+};
+
+const fn collective(operation: &'static str, ranks: u32, sizes: &'static [u32]) -> Case {
+    Case {
+        operation,
+        ranks,
+        sizes,
+        peers: if ranks > 2 { YIELDING } else { PEERS },
+        ..PAIR
+    }
+}
+
+const SIZES: &[u32] = &[8, 1 << 10, 64 << 10];
+
+pub(super) const CASES: [Case; 14] = [
+    PAIR,
+    Case {
+        operation: "bandwidth",
+        // Of 8 bytes, the rate of messages is what is shown.
+        sizes: &[8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
+        ..PAIR
+    },
+    collective("barrier", 2, &[0]),
+    collective("allreduce", 2, SIZES),
+    collective("bcast", 2, SIZES),
+    collective("alltoall", 2, SIZES),
+    collective("barrier", 4, &[0]),
+    collective("allreduce", 4, SIZES),
+    collective("bcast", 4, SIZES),
+    collective("alltoall", 4, SIZES),
+    collective("barrier", 8, &[0]),
+    collective("allreduce", 8, SIZES),
+    collective("bcast", 8, SIZES),
+    collective("alltoall", 8, SIZES),
+];
+
+/// Builds all of them; returns those that there are. Only our own must.
+pub(super) fn build() -> Result<Vec<Peer>, String> {
+    run(&Cmd::parse("cargo build --quiet --release -p hikyaku-cli"))?;
+    let mut peers = vec![Peer::Hikyaku];
+    match compile("mpicc.openmpi", "within-host-openmpi") {
+        Ok(()) => peers.extend([Peer::Vader, Peer::VaderCma]),
+        Err(why) => eprintln!("without Open MPI: {why}"),
+    }
+    match mpich() {
+        Ok(()) => peers.push(Peer::Mpich),
+        Err(why) => eprintln!("without MPICH: {why}"),
+    }
+    Ok(peers)
+}
+
+fn compile(compiler: &str, program: &str) -> Result<(), String> {
+    if let Some(why) = shell::missing(&[compiler]) {
+        return Err(why);
+    }
+    run(&Cmd::new(compiler).args(["-O2", "-o", &target(program), "xtask/peers/within_host.c"]))
+}
+
+/// Python's environment with the wheel of MPICH.
+fn mpich() -> Result<(), String> {
+    let venv = target("peers/mpich");
+    let tool = |name: &str| format!("{venv}/bin/{name}");
+    if !std::path::Path::new(&tool("mpicc")).exists() {
+        run(&Cmd::parse("python3 -m venv").args([&venv]).limit_s(120))?;
+        run(&Cmd::new(&tool("pip")).args(["install", "--quiet", WHEEL]).limit_s(300))?;
+    }
+    compile(&tool("mpicc"), "within-host-mpich")
+}
+
+/// Nanoseconds of each size.
+pub(super) fn measure(peer: Peer, case: &Case) -> Result<BTreeMap<u32, f64>, String> {
+    let text = said(&command(peer, case).limit_s(LIMIT_S))?;
+    Ok(match peer {
+        Peer::Hikyaku => figures(&text),
+        _ => lines(&text),
+    })
+}
+
+fn command(peer: Peer, case: &Case) -> Cmd {
+    let ranks = case.ranks.to_string();
+    let sizes: Vec<String> = case.sizes.iter().map(u32::to_string).collect();
+    let copies = match peer {
+        Peer::Hikyaku => {
+            let np = if case.ranks == 2 { vec![] } else { vec!["--np", &ranks] };
+            let command = Cmd::new(&hikyaku())
+                .args(["bench", case.operation, "--backend", "shm", "--level", "mpi"])
+                .args(["--rounds", "1", "--format", "json"])
+                .args(np);
+            return match case.operation {
+                "barrier" => command,
+                _ => command.args(["--sizes", &sizes.join(",")]),
+            };
+        }
+        Peer::Mpich => {
+            return Cmd::new(&target("peers/mpich/bin/mpiexec"))
+                .args([
+                    "-bind-to",
+                    "core",
+                    "-n",
+                    &ranks,
+                    &target("within-host-mpich"),
+                    case.operation,
+                ])
+                .args(sizes);
+        }
+        Peer::VaderCma => "cma",
+        _ => "none",
+    };
+    let binding = if case.ranks > 2 { "none" } else { "core" };
+    Cmd::new("mpirun.openmpi")
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .args(["-n", &ranks, "--oversubscribe", "--bind-to", binding])
+        .args("--mca pml ob1 --mca btl self,vader".split(' '))
+        .args(["--mca", "btl_vader_single_copy_mechanism", copies])
+        .args([&target("within-host-openmpi"), case.operation])
+        .args(sizes)
+}
+
+/// Nanoseconds of each size, from the JSON of `hikyaku bench`.
+fn figures(json: &str) -> BTreeMap<u32, f64> {
+    let row = |text: &str| {
+        let nanos = match (number(text, "avg_us"), number(text, "messages_per_s")) {
+            (Some(micros), _) => micros * 1e3,
+            (None, Some(rate)) => 1e9 / rate,
+            (None, None) => return None,
+        };
+        Some((number(text, "size")? as u32, nanos))
+    };
+    json.split(r#"{"transport""#).skip(1).filter_map(row).collect()
+}
+
+/// How far the two cores are from each other now.
+pub(super) fn cores() -> Option<String> {
+    let json = Cmd::new(&hikyaku())
+        .args(["bench", "cache-line", "--format", "json"])
+        .stdout()?;
+    Some(field(&json, "cores")?.trim_matches('"').to_owned())
+}
+
+fn number(json: &str, name: &str) -> Option<f64> {
+    field(json, name)?.parse().ok()
+}
+
+/// The first value of that name.
+fn field<'a>(json: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = json.split_once(&format!("\"{name}\":"))?;
+    rest.split([',', '}']).next()
+}
