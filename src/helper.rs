@@ -50,7 +50,7 @@ pub(crate) fn allow_late_timers(by: std::time::Duration) {
 mod signals {
     use std::{mem, ptr};
 
-    /// What a fault of the thread itself raises is not blocked: blocked, it would end the process without a word.
+    /// Signals of the thread's own faults are not blocked: blocked, they would end the process without a word.
     const FAULTS: [libc::c_int; 7] = [
         libc::SIGSEGV,
         libc::SIGBUS,

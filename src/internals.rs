@@ -1,4 +1,4 @@
-//! What the other crates, the tests and the benchmarks of this project need beyond the public surface. It changes
+//! Items that the other crates, the tests and the benchmarks of this project need beyond the public surface. It changes
 //! without notice, in any version.
 
 /// Random numbers that are the same in each run.

@@ -96,7 +96,7 @@ fn part() {
 
 /// Of a peer in these tests.
 const DEATH: Duration = Duration::from_secs(4);
-/// Says goodbye to who answers.
+/// Says goodbye to the peers that answer.
 const END: &[u8] = b"this is the end";
 
 fn open(at: &str, processor: u32) -> Transport {

@@ -614,8 +614,8 @@ fn flush_and_close_say_who_was_lost() {
     a.close(LONG).unwrap();
 }
 
-/// Whoever has all of a message may close at once, and the sender has succeeded: of large messages, of messages by
-/// reference, and of small ones.
+/// A receiver that has all of a message may close at once, and the sender has succeeded: of large messages, of messages
+/// by reference, and of small ones.
 #[test]
 fn what_was_delivered_is_no_error_when_the_receiver_closes_then() {
     const CLIENTS: usize = 20;

@@ -272,7 +272,7 @@ pub struct Unreachable<'a> {
     pub quoted: &'a [u8],
 }
 
-/// What has happened to datagrams that were sent before.
+/// An event that concerns datagrams that were sent before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice<'a> {
     /// The memory of the burst with this [token](Transmit::token) is free again.
@@ -461,10 +461,10 @@ pub trait Backend: Send {
     }
 }
 
-/// What backends tell each other beside their addresses, so that none has to ask the network: an Ethernet address, for
-/// instance. The wire-up of a job carries it from each process to all others.
+/// The facts that backends exchange beside their addresses, so that none has to ask the network: an Ethernet address,
+/// for instance. The wire-up of a job carries it from each process to all others.
 pub trait Neighbours {
-    /// What peers need to reach this backend, beside its address. At most 64 bytes.
+    /// Returns the bytes that peers need to reach this backend, beside its address. At most 64 bytes.
     fn link_address(&self) -> Vec<u8>;
 
     /// Takes the [`link_address`](Self::link_address) of the backend at `address`. A backend that does not understand

@@ -8,7 +8,8 @@
 //!
 //! A process is found by its name, 64 bits, as the address `[fd68:696b:7961:6b75:NAME]:1` (`fd68:696b:7961:6b75` spells
 //! "hikyaku"). No network has such addresses. [`address`] makes one of a text; any address with port 0, such as
-//! `"[::]:0"`, stands for a random name that is free. Who binds gets a name, others add its address as that of a peer:
+//! `"[::]:0"`, stands for a random name that is free. A process that binds gets a name; others add its address as that
+//! of a peer:
 //!
 //! ```
 //! use hikyaku::{backends::shm, transport::Transport};

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{BootstrapError, Cause, Environment, Exchange, Identity, message::Version, pmi::Pmi};
 
-/// The dialogue of `mpiexec.hydra` 4.0.2 with rank 0 of 2, recorded, with the keys and values of these tests. `>` is
+/// The exchange of `mpiexec.hydra` 4.0.2 with rank 0 of 2, recorded, with the keys and values of these tests. `>` is
 /// sent by the client, `<` by the launcher.
 const HYDRA: &[&str] = &[
     "> cmd=init pmi_version=1 pmi_subversion=1\n",

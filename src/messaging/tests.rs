@@ -138,7 +138,7 @@ fn packets(from: From, lens: &[usize], first: u32, max_payload: usize, random: &
     packets
 }
 
-/// What the application got and what credit is out.
+/// The messages that the application got, and the credit that is out.
 #[derive(Default)]
 struct Receiver {
     next: BTreeMap<(u32, u32, u32), u32>,
@@ -518,7 +518,7 @@ fn a_new_session_begins_at_zero_and_drops_what_was_incomplete() {
     assert_eq!(all(&mut inbox), [b"old".to_vec(), b"new".to_vec(), b"newer".to_vec()]);
 }
 
-/// What goes on where the last fragment ended is another message's all the same if it is of another peer, session or pair.
+/// A fragment that begins where the last one ended belongs to another message if its peer, session or pair differs.
 #[test]
 fn fragments_that_fit_by_chance_are_not_mixed() {
     let (peer, session) = (From { peer: 1, ..FROM }, From { session: 2, ..FROM });
@@ -652,7 +652,7 @@ fn landed_messages_of_former_sessions_do_not_add_up() {
     assert_eq!(whole(from, 0, b"again").deliver(&mut inbox), Verdict::Taken);
 }
 
-/// What would be promoted, once what is before it is taken, is forgotten with its session.
+/// A message that would be promoted once the ones before it are taken is forgotten with its session.
 #[test]
 fn sessions_leave_no_candidates() {
     let mut inbox = Inbox::new(&config(64 << 10, 1 << 20), &PROCESSORS);

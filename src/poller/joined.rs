@@ -37,7 +37,7 @@ const SLEEP: Duration = Duration::from_micros(50);
 pub struct Joined {
     link: PollerBackend,
     own: Box<dyn Backend>,
-    /// What peers must know of our own backend beside its address.
+    /// The link address of our own backend, which peers must know beside its address.
     own_link: Vec<u8>,
     /// Maps the addresses of peers at their pollers to those of their own backends, and back.
     there: HashMap<SocketAddr, SocketAddr>,

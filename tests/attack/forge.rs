@@ -1,4 +1,4 @@
-//! Packets as somebody forges them who has read the code and knows addresses and ports, and never saw a packet.
+//! Packets as an attacker forges them that has read the code and knows addresses and ports, and never saw a packet.
 
 use hikyaku::wire::{Base, Credit, Features, Flags, Header, Kind, Open, Sack, Seq, Token, checksum};
 

@@ -1,4 +1,4 @@
-//! Packets of an earlier session, recorded by somebody on the path, and sent again by somebody who is not any more.
+//! Packets of an earlier session, recorded by an attacker on the path, and sent again by one that is not any more.
 
 use std::time::Duration;
 

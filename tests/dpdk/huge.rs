@@ -41,7 +41,7 @@ fn memif_without_copies_is_nothing_without_hugepages() {
     );
 }
 
-/// Not enough for all of them, who look for them at the same time. Whoever finds too few does without.
+/// Not enough for all processes, which look for them at the same time. A process that finds too few does without.
 #[test]
 fn processes_that_want_the_same_hugepages() {
     let Some(_huge) = Huge::reserve() else { return };

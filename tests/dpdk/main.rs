@@ -46,7 +46,7 @@ const PART_LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(15);
 /// Of a peer that says nothing.
 const DEATH: Duration = Duration::from_secs(3);
-/// Says goodbye to who answers.
+/// Says goodbye to the peers that answer.
 const END: &[u8] = b"this is the end";
 const EVERY_SIZE: [usize; 12] = [0, 1, 8, 0, 1_400, 1_472, 4_097, 8_972, 65_508, 1 << 20, 3, 4 << 20];
 
@@ -332,7 +332,7 @@ fn devices_that_are_not_there() {
     assert!(error.contains("0000:99:00.0"), "{error}");
 }
 
-/// As somebody who may open no packet sockets, no XDP sockets and no TAP devices, nor write into somebody's folder.
+/// As a user who may open no packet sockets, no XDP sockets and no TAP devices, nor write into another user's folder.
 #[test]
 fn without_permission() {
     // Whether it starts at all is seen by having it list its tests.

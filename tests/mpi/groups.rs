@@ -81,7 +81,7 @@ fn two_groups_talk_and_become_one() {
             let inter = half.create_intercommunicator(0, &comm, first_of_other, 7).unwrap();
             assert!(inter.is_inter() && !half.is_inter());
             assert_eq!(inter.remote_size(), Some(comm.size() - half.size()));
-            // Everybody to everybody of the other group.
+            // All ranks to all of the other group.
             let there = inter.remote_size().unwrap();
             for to in 0..there {
                 send(&inter, &[inter.rank() as u8, to as u8], to, 1).unwrap();

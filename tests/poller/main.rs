@@ -49,7 +49,7 @@ const PART_LIMIT: Duration = Duration::from_secs(120);
 const START_LIMIT: Duration = PART_LIMIT;
 /// Of a peer that says nothing.
 const DEATH: Duration = Duration::from_secs(3);
-/// Says goodbye to who answers.
+/// Says goodbye to the peers that answer.
 const END: &[u8] = b"this is the end";
 const EVERY_SIZE: [usize; 14] = [
     0,

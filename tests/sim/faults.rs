@@ -205,7 +205,7 @@ fn who_refuses_is_missed_at_once_in_a_large_reduction() {
     assert!(failures > 0 && successes > 0, "{failures} {successes}");
 }
 
-/// A failure is told once to who waits for anybody; then the others can be received from.
+/// A rank that waits for any source learns of a failure once; then it can receive from the others.
 #[test]
 fn the_others_go_on() {
     let (results, _) = crash(true, |world| {

@@ -34,7 +34,7 @@ fn is_checked(bytes: &[u8]) -> bool {
         .is_ok_and(|packet| packet.flags().contains(Flags::CHECKSUM) && checksum::verify(&packet, bytes))
 }
 
-/// One side wants checksums: every packet has one, of either side, whoever begins, from the first to the last.
+/// One side wants checksums: every packet has one, of either side, whichever begins, from the first to the last.
 #[test]
 fn one_side_wants_checksums() {
     scenario("agreement::one_side_wants_checksums", 8, |seed| {
@@ -228,7 +228,7 @@ fn features_of_later_releases() {
     assert_eq!(unknown, Some(0x8000));
 }
 
-/// Whoever is refused for its features knows it, and by which.
+/// A peer that is refused for its features learns so, and for which.
 #[test]
 fn a_refused_opening_is_an_error_that_says_why() {
     let mut world = pair(1, (false, false));

@@ -235,7 +235,7 @@ fn forged_from_the_peers_address() {
     });
 }
 
-/// Resets quote a token; who does not know it cannot end a session, and who replays an old reset neither.
+/// Resets quote a token: an attacker that does not know it cannot end a session, nor can one that replays an old reset.
 #[test]
 fn forged_resets() {
     scenario("attack::forged_resets", 2, |seed| {
@@ -255,7 +255,7 @@ fn forged_resets() {
     });
 }
 
-/// Opens in the peer's name: a live session is not ended by somebody who merely knows its address.
+/// Opens in the peer's name: an attacker that merely knows its address does not end a live session.
 #[test]
 fn forged_opens_in_a_peers_name() {
     scenario("attack::forged_opens_in_a_peers_name", 4, |seed| {
@@ -274,7 +274,7 @@ fn forged_opens_in_a_peers_name() {
     });
 }
 
-/// A peer that has restarted comes in while somebody opens sessions in its name all the time.
+/// A peer that has restarted comes in while an attacker opens sessions in its name all the time.
 #[test]
 fn forged_opens_do_not_keep_a_restarted_peer_out() {
     scenario("attack::forged_opens_do_not_keep_a_restarted_peer_out", 4, |seed| {
@@ -327,7 +327,7 @@ fn a_forged_first_open_gives_way_to_the_peer() {
     });
 }
 
-/// The processes of a job know what an opening must say: who does not cannot come before the peer.
+/// The processes of a job know what an opening must say: an attacker that does not cannot come before the peer.
 #[test]
 fn a_forged_first_open_does_nothing_in_a_job() {
     if IS_ON {

@@ -185,7 +185,7 @@ fn watched_idle_peer_is_found_dead() {
     });
 }
 
-/// Whoever waits for something may ask for it in every round of its loop.
+/// A program that waits for something may ask for it in every round of its loop.
 #[test]
 fn watching_again_does_not_put_it_off() {
     scenario("death::watching_again_does_not_put_it_off", 2, |seed| {

@@ -76,7 +76,7 @@ fn dead_process_has_the_usual_time_if_nothing_is_quoted() {
     );
 }
 
-/// Somebody says all the time that nobody is there, while the peer computes.
+/// An attacker says all the time that the peer is not there, while the peer computes.
 #[test]
 fn forged_refusals_lose_nobody() {
     scenario("refused::forged_refusals_lose_nobody", 8, |seed| {

@@ -1,4 +1,4 @@
-//! Opening, closing, and coming back as somebody else.
+//! Opening, closing, and coming back as another incarnation.
 
 use std::time::Duration;
 
@@ -48,8 +48,8 @@ fn simultaneous_open() {
     });
 }
 
-/// Whoever has a message may say goodbye at once: its sender knows that it has arrived before it hears the goodbye,
-/// whatever the message's size and channel.
+/// A receiver that has a message may say goodbye at once: its sender knows that it has arrived before it hears the
+/// goodbye, whatever the message's size and channel.
 #[test]
 fn a_goodbye_comes_after_the_acknowledgement_of_what_came_before() {
     scenario(
@@ -230,7 +230,7 @@ fn sender_restarts() {
     });
 }
 
-/// Crashes at random again and again; in the end everybody can talk to everybody.
+/// Crashes at random again and again; in the end every node can talk to every other.
 #[test]
 fn restarts_again_and_again() {
     scenario("session::restarts_again_and_again", 8, |seed| {

@@ -10,7 +10,7 @@ static FOLDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| std::env::var_os("HI
 /// Fuzz targets whose input is a datagram.
 const TARGETS: [&str; 2] = ["header", "packet"];
 
-/// Keeps a datagram, if somebody wants it.
+/// Keeps a datagram for the fuzz corpus, if one is collected.
 pub(crate) fn keep(bytes: &[u8]) {
     let Some(folder) = &*FOLDER else {
         return;

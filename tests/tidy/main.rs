@@ -6,6 +6,7 @@
 mod arrows;
 mod circles;
 mod source;
+mod vocabulary;
 
 use std::{collections::BTreeSet, fs, process::Command};
 

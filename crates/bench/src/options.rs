@@ -63,7 +63,7 @@ pub(crate) struct World {
     pub turns: Turns,
 }
 
-/// Options of what ranks of an MPI job measure in turns.
+/// Options of measurements that ranks of an MPI job make in turns.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Turns {
     /// How ranks reach each other: udp, shm (memory), or loopback (all ranks are threads of one process)
@@ -162,7 +162,7 @@ pub(crate) struct Common {
     /// Drive a measurement against a host that runs `--listen`; without a port: 7475
     #[arg(long, value_name = "ADDR")]
     pub connect: Option<String>,
-    /// Write what passes through hikyaku's backend to this file
+    /// Write the packets of hikyaku's backend to this file
     #[arg(long, value_name = "FILE.pcapng")]
     pub capture: Option<PathBuf>,
 }

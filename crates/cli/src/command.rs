@@ -36,7 +36,7 @@ pub(crate) enum Command {
     /// Start the processes of a job, here or on several hosts
     #[command(after_help = run::EXAMPLES)]
     Run(Box<RunArgs>),
-    /// Be a process of a job: say which one, and where the others are. Tries out a launcher
+    /// Try out a launcher: print this process's rank, and where the others are
     #[command(after_help = hello::EXAMPLES)]
     Hello(HelloArgs),
     /// Own a port of DPDK and run the protocol for the processes of this host
@@ -45,16 +45,16 @@ pub(crate) enum Command {
     /// Simulate thousands of ranks in virtual time
     #[cfg(feature = "sim")]
     Sim(hikyaku_papers::SimArgs),
-    /// Show what ranks have called: a timeline of their traces, or where the time went
+    /// Show the calls of ranks from their traces: a timeline, or the time per call
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),
-    /// Say what this machine offers, and what to do about what is missing
+    /// Show what this machine offers, and how to get the rest
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(DoctorArgs),
-    /// List every setting, its value and where that comes from, and what is built in
+    /// List every setting with its value and its source, and the features of this build
     #[command(after_help = info::EXAMPLES)]
     Info(InfoArgs),
-    /// Print what makes a shell complete this command's words
+    /// Print a script that lets a shell complete this command's options
     #[command(after_help = manual::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// Print this command's manual page, or write those of all commands into a directory

@@ -18,7 +18,7 @@ Examples:
   srun --mpi=pmi2 -n 2 hikyaku hello                    Slurm
   HIKYAKU_IFACE=eth1 hikyaku run --host a,b hikyaku hello";
 
-/// Options; hidden are those that test what launchers do with ranks that misbehave.
+/// Options. The hidden ones test how launchers treat ranks that misbehave.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct HelloArgs {
     /// This rank ends the job
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &HelloArgs) -> Result<(), Failure> {
     let address = socket.local_addr().or_fail("the address of a socket")?;
     world.put("address", address.to_string().as_bytes()).map_err(fail)?;
     world.fence().map_err(fail)?;
-    // Everybody's address is looked at, and only the own one printed: a job of 1,000 ranks would print a million.
+    // All addresses are read, and only the own one printed: a job of 1,000 ranks would print a million.
     let addresses = world.get_all("address").map_err(fail)?;
     say(&world, &addresses).or_fail("standard output")?;
     if args.abort == Some(world.rank()) {
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &HelloArgs) -> Result<(), Failure> {
 
 fn say(world: &World, addresses: &[Vec<u8>]) -> io::Result<()> {
     let own = String::from_utf8_lossy(&addresses[world.rank() as usize]);
-    // The addresses of all, in a form that shows whether everybody sees the same.
+    // The addresses of all, in a form that shows whether all ranks see the same.
     let all: Vec<u8> = addresses.join(&b' ');
     // One write, so that lines stay whole under launchers that do not look after that.
     let line = format!(

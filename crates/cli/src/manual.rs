@@ -44,7 +44,7 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// Prints what the shell reads to complete the words of `all`, the command line.
+/// Prints the script by which a shell completes the options of `all`, the command line.
 pub(crate) fn completions(args: &CompletionsArgs, all: &Command) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut shown(all), "hikyaku", &mut text);

@@ -18,33 +18,33 @@ Examples:
   hikyaku poller --device memif:socket=/tmp/m,role=client --address 10.0.0.2 --socket /tmp/b &
                                                         two of them on one host, to try it out
 
-The address is the port's own: no interface of the kernel may have it. It ends by Ctrl-C or SIGTERM, with a table of what \
-it has done; its processes then fail with an error that says so. Give it a core of its own (taskset -c 1 hikyaku \
-poller …) and --wait spin; with fewer cores than that --wait nap. HIKYAKU_DPDK_* are described by `hikyaku doctor` \
+The address is the port's own: no interface of the kernel may have it. Ctrl-C or SIGTERM ends the poller, which prints \
+its counters; its processes then fail with an error that says so. Give it a core of its own (taskset -c 1 hikyaku \
+poller …) and --wait spin; with fewer cores, --wait nap. HIKYAKU_DPDK_* are described by `hikyaku doctor` \
 and in docs/dpdk.md.";
 
 /// The behaviour of an idle poller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Wait {
-    /// Looks again and again.
+    /// Polls all the time.
     Spin,
-    /// Looks for a millisecond, then sleeps for moments.
+    /// Polls for a millisecond, then sleeps for 50 µs at a time.
     Adaptive,
-    /// Sleeps for moments.
+    /// Sleeps for 50 µs at a time.
     Nap,
 }
 
 /// Options of `poller`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PollerArgs {
-    /// The port: memif:socket=PATH,role=server, af_packet:iface=NAME, port:0000:03:00.0, … [default: what
-    /// HIKYAKU_DPDK_DEVICE says]
+    /// The port: memif:socket=PATH,role=server, af_packet:iface=NAME, port:0000:03:00.0, … [default:
+    /// HIKYAKU_DPDK_DEVICE]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// IP address of the port
     #[arg(long, value_name = "IP")]
     address: IpAddr,
-    /// Where processes come [default: hikyaku-poller in $XDG_RUNTIME_DIR if that is yours alone, else in
+    /// The socket for processes [default: hikyaku-poller in $XDG_RUNTIME_DIR if that is yours alone, else in
     /// /tmp/hikyaku-USER, which is made]
     #[arg(long, value_name = "PATH", env = "HIKYAKU_POLLER")]
     socket: Option<PathBuf>,
@@ -114,7 +114,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     ended.or_fail("the port has failed")
 }
 
-/// How long to look before sleeping.
+/// How long to poll before sleeping.
 fn spin(wait: Wait) -> Option<Duration> {
     match wait {
         Wait::Spin => None,

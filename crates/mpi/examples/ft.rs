@@ -4,14 +4,12 @@
 //! hikyaku run -n 4 target/release/examples/ft [S | W | A | SIZE]
 //! ```
 //!
-//! The heat equation is solved by its spectrum: a field of random numbers (NPB's generator) is transformed once; then in
-//! each iteration the spectrum is multiplied by what time does to it, transformed back, and 1024 of its points are summed
-//! up. Each rank has some planes of the field for two of the dimensions; for the third, all ranks swap columns once a
-//! transform (`MPI_Alltoall`, or `MPI_Alltoallv` if planes do not go round evenly).
-//!
-//! Who calls what is as in NPB: rank 0 reads what to do and tells the others (two broadcasts); all is transformed once
-//! before the clock starts (a barrier); the points are summed up at rank 0. That makes 8 alltoalls, 6 reductions, 2
-//! broadcasts and a barrier.
+//! The heat equation is solved by its spectrum: a field of random numbers (NPB's generator) is transformed once; then
+//! in each iteration the spectrum is multiplied by what time does to it, transformed back, and 1024 of its points are
+//! summed up. Each rank has some planes of the field for two of the dimensions; for the third, all ranks swap columns
+//! once a transform (`MPI_Alltoall`, or `MPI_Alltoallv` if planes do not go round evenly). The calls are those of NPB:
+//! rank 0 reads the arguments and tells the others (two broadcasts); all is transformed once before the clock starts (a
+//! barrier); the points are summed up at rank 0. That makes 8 alltoalls, 6 reductions, 2 broadcasts and a barrier.
 //!
 //! The classes S (64 x 64 x 64, the default), W and A (256 x 256 x 128) are verified by the checksums that NPB publishes,
 //! to 12 digits. With a SIZE, a power of two, a cube of that is transformed, and rank 0 compares with the checksums of
@@ -162,7 +160,7 @@ struct Part<'a> {
     comm: &'a SimpleCommunicator,
     problem: Problem,
     transforms: [Transform; 3],
-    /// What is swapped. Kept, like all large memory: new pages take longer than what is written to them.
+    /// The blocks to swap. Kept, like all large memory: new pages take longer than writing to them.
     sent: Vec<Complex>,
     received: Vec<Complex>,
 }

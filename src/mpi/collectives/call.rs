@@ -132,7 +132,7 @@ impl<'a> Call<'a> {
 
 /// Readers of the description with its arguments.
 impl Call<'_> {
-    /// What the input and the output hold in this call: an alltoall in place has no input.
+    /// The roles of input and output in this call: an alltoall in place has no input.
     #[inline(always)]
     pub(in crate::mpi) fn roles(&self) -> (Role, Role) {
         let (input, output) = (self.collective.input(), self.collective.output());

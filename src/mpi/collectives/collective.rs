@@ -12,7 +12,8 @@ use super::{
     work::{Ranks, Work},
 };
 
-/// What is the same for all calls of a collective: all that the rest of the project knows of it, but for its schedules.
+/// The properties that all calls of a collective share: all that the rest of the project knows of it, but its
+/// schedules.
 struct Description {
     /// The functions of MPI that call it.
     functions: &'static [Function],
@@ -211,14 +212,14 @@ impl Collective {
         self.describe().partners
     }
 
-    /// What the send buffer holds.
+    /// The role of the send buffer.
     #[must_use]
     #[inline]
     pub const fn input(self) -> Role {
         self.describe().input
     }
 
-    /// What the receive buffer holds.
+    /// The role of the receive buffer.
     #[must_use]
     #[inline]
     pub const fn output(self) -> Role {

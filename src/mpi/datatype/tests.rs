@@ -227,7 +227,7 @@ fn recipes() -> impl Strategy<Value = Recipe> {
     })
 }
 
-/// What `segments` gives, byte by byte.
+/// The offsets that `segments` gives, byte by byte.
 fn bytes(segments: Segments<'_>) -> Vec<i64> {
     segments
         .flat_map(|segment| segment.offset..segment.offset + segment.len as i64)

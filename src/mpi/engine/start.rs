@@ -127,7 +127,7 @@ impl Unconnected {
         self.driver.local_addr()
     }
 
-    /// What the other processes must know besides the address; often nothing. See
+    /// Returns the bytes that the other processes must know besides the address; often none. See
     /// [`Neighbours::link_address`](crate::backends::Neighbours::link_address).
     #[must_use]
     pub fn link_address(&mut self) -> Vec<u8> {

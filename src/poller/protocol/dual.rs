@@ -38,9 +38,9 @@ enum End {
 
 /// A [`ProxyEndpoint`] that has the messages and an [`Endpoint`] of our own that has the placements.
 ///
-/// Both know the same peers by the same numbers and addresses; who carries the datagrams translates the addresses of the
-/// endpoint. A peer is as the `ProxyEndpoint` says: up when that is, and when one of the two sessions fails, so does the other,
-/// and one end is told.
+/// Both know the same peers by the same numbers and addresses; the backend translates the addresses of the endpoint. A
+/// peer's state is that of the `ProxyEndpoint`. When one of the two sessions fails, so does the other, and the program
+/// gets one event.
 ///
 /// Either way may be the slower one, so a goodbye has two parts: first the endpoint's, when all that was placed has
 /// arrived, and when the peer has heard it, that by way of the host, which is the last word.

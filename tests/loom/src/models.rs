@@ -198,7 +198,7 @@ macro_rules! models {
                     for pin in leases {
                         let theirs = Arc::clone(&memory);
                         thread::spawn(move || {
-                            // SAFETY: loom looks whether somebody writes meanwhile.
+                            // SAFETY: loom checks that no thread writes meanwhile.
                             assert_eq!(theirs.with(|place| unsafe { *place }), 1);
                             drop(pin);
                         });
@@ -241,7 +241,7 @@ impl Sleeping for Sleepers {
     }
 }
 
-/// Whoever wakes up reads the descriptor, so that others who were called may find nothing.
+/// The thread that wakes up reads the descriptor, so that others who were called may find nothing.
 #[derive(Default)]
 struct Greedy(usize);
 

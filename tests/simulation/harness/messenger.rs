@@ -16,7 +16,7 @@ use super::{
 
 impl Stack for Messenger {
     fn endpoint(&self) -> &Endpoint {
-        self.layer().as_endpoint().expect("nothing is delegated here")
+        self.layer().as_endpoint().expect("no proxy here")
     }
     fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.add_peer(address, processor)

@@ -72,7 +72,7 @@ impl TaggedStack {
 
 impl Stack for TaggedStack {
     fn endpoint(&self) -> &Endpoint {
-        self.messenger.layer().as_endpoint().expect("nothing is delegated here")
+        self.messenger.layer().as_endpoint().expect("no proxy here")
     }
     fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.messenger.add_peer(address, processor)

@@ -430,7 +430,7 @@ impl Scene {
         let liar = self.number_of_liar();
         let peer = self.world.nodes[HONEST].peer_of[&liar];
         if self.world.nodes[HONEST].endpoint().down(peer).is_none() {
-            // A peer is only missed by who waits for it.
+            // A peer is missed only by a process that waits for it.
             let now = self.world.now;
             self.world.nodes[HONEST].stack_mut().watch(now, peer, true);
             self.world.touch(HONEST);

@@ -118,7 +118,7 @@ impl Peer {
     }
 }
 
-/// What a program prints.
+/// The output of a program.
 pub(super) fn said(command: &Cmd) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command}: {error}"))?;
     if !output.status.success() {

@@ -37,7 +37,7 @@ pub(crate) struct Job {
     /// The name of the operation, for tables and JSON.
     pub transport: String,
     crowded: bool,
-    /// What [`open_transport`](Self::open_transport) has opened.
+    /// The transport that [`open_transport`](Self::open_transport) has opened.
     link: Option<usize>,
     settings: Settings,
 }

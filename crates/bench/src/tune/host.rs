@@ -153,8 +153,7 @@ impl Equation {
         (self.constant + sum) / self.measured - 1.0
     }
 
-    /// What is taken for likely where the times do not tell: that sending takes as long as receiving, and that only
-    /// cores take time.
+    /// The assumptions where the times do not tell: sending takes as long as receiving, and only cores take time.
     fn likely(times: &[(usize, f64)]) -> [Self; 2] {
         let lone = times.iter().map(|(_, micros)| micros * 1e3).fold(f64::MAX, f64::min);
         let measured = lone / LIKELY;

@@ -39,7 +39,7 @@ struct Row {
 pub(super) fn fitted(turns: &Turns, sizes: &[usize], eager_limit: usize) -> Result<Simulated, Failure> {
     let mut job = Job::start_with(turns, 2, false)?;
     let mut progress = Progress::new(turns.output.progress, sizes.len() * job.rounds);
-    // All sizes take turns: who changes the machine's speed meanwhile changes all of them.
+    // All sizes take turns, so that a change of the machine's speed changes all of them.
     let works = sizes
         .iter()
         .map(|&size| ("one by one".to_owned(), work(turns, size, eager_limit as u32)));

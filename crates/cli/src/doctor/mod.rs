@@ -1,4 +1,4 @@
-//! `hikyaku doctor`: what this machine offers, and what to do about what is missing.
+//! `hikyaku doctor`: what this machine offers, and how to get the rest.
 
 mod dpdk;
 mod finding;

@@ -21,8 +21,9 @@ Examples:
 
 Ranks are processes; any program can be one. Those that use hikyaku find each other through this command: `docs/launchers.md`. \
 The job ends when a rank fails: with the exit code of the first that did (128 + N if signal N killed it), and a line that \
-says which one and why. With --on-failure continue the others go on, once all have met at start-up: they are told at once \
-which rank is gone, the last line names all that have failed, and the exit code is that of the first. Ctrl-C ends all ranks, a second Ctrl-C kills them. Nothing is left running in either case. \
+says which one and why. With --on-failure continue, once all have met at start-up, the others go on and learn at once \
+which rank is gone; the last line names all that have failed, and the exit code is that of the first. Ctrl-C ends all \
+ranks, a second Ctrl-C kills them. Neither leaves a process behind. \
 HIKYAKU_* variables of this command are passed to ranks on all hosts, others only to those on this host.";
 
 /// The fate of a job when a rank fails.
@@ -78,7 +79,7 @@ pub(crate) struct RunArgs {
     /// Directory in which ranks start [default: this one]
     #[arg(long, value_name = "DIR")]
     pub(super) wdir: Option<PathBuf>,
-    /// How other hosts are reached: a command that is given a host and a command line for its shell
+    /// The command that reaches other hosts; its arguments are a host and a command line for the shell there
     #[arg(
         long,
         value_name = "CMD",
@@ -88,7 +89,7 @@ pub(crate) struct RunArgs {
     /// Where this program is on other hosts [default: at the same path as here]
     #[arg(long, value_name = "PATH")]
     pub(super) remote_path: Option<String>,
-    /// Be the part on the ranks' host; started by `run`, not by people
+    /// Be the agent on a host of ranks; started by `run`, not by people
     #[arg(long, hide = true)]
     pub(super) agent: bool,
     /// The program and its arguments; `:` begins another program, with its own -n and --env

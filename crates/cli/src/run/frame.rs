@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Signal,
     /// To an agent: this rank has failed, and the others should know.
     Lost,
-    /// From an agent: who it is ([`Hello`]).
+    /// From an agent: its CPUs and its address ([`Hello`]).
     Hello,
     /// A rank runs ([`Started`]).
     Started,
@@ -36,7 +36,7 @@ pub(super) enum Kind {
     Stdout,
     /// Whole lines of its standard error.
     Stderr,
-    /// It took what came for its standard input.
+    /// It took the bytes for its standard input.
     StdinTaken,
     /// A rank has come to the wire-up server.
     Joined,
@@ -158,7 +158,7 @@ pub(super) struct Start {
     pub(super) ticket: String,
     pub(super) job_key: String,
     pub(super) host_address: Option<String>,
-    /// Ranks that fail do not end the others, which listen for who it is.
+    /// Ranks that fail do not end the others, which listen for reports of those that fail.
     pub(super) goes_on: bool,
 }
 

@@ -78,7 +78,7 @@ struct Launcher<'a> {
     code: Option<u8>,
     /// Ranks that have failed while the others went on.
     failed: Vec<u32>,
-    /// The job is being ended: what comes next, and when.
+    /// The job is being ended: the next step, and when.
     next_step: Option<(Step, Instant)>,
     /// Until when hosts must have answered.
     hello_until: Instant,
@@ -184,7 +184,7 @@ impl Launcher<'_> {
         self.turn_until(times.into_iter().flatten().min())
     }
 
-    /// Waits for something, and does what follows from it.
+    /// Waits for an event and handles it.
     fn turn_until(&mut self, until: Option<Instant>) -> io::Result<()> {
         let (stdin, out, err) = (io::stdin(), io::stdout(), io::stderr());
         let reads_stdin = self.started && self.input == Input::Open && may_read_stdin();
@@ -485,7 +485,7 @@ impl Launcher<'_> {
         self.answer(rank, outcome);
     }
 
-    /// The last line of a job that went on: who has failed.
+    /// The last line of a job that went on: the ranks that have failed.
     fn sum_up(&mut self) -> io::Result<()> {
         if self.failed.is_empty() {
             return Ok(());
@@ -518,7 +518,7 @@ impl Launcher<'_> {
         }
     }
 
-    /// Says why the job fails; only the first reason counts, what follows from it is not news.
+    /// Says why the job fails; only the first reason counts, since the others follow from it.
     fn say_end(&mut self, code: u8, text: String) {
         if self.code.is_none() {
             self.code = Some(code);

@@ -26,7 +26,7 @@ impl Files {
         Ok(Self { soft, hard })
     }
 
-    /// Lets this process open what `ranks` ranks take.
+    /// Lets this process open as many files as `ranks` ranks need.
     pub(super) fn allow(self, ranks: usize) -> Result<(), String> {
         let needed = ranks as u64 * PER_RANK + BESIDES;
         let Self { soft, hard } = self;

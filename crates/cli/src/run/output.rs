@@ -118,7 +118,7 @@ impl Output {
         self.append(rank, to_stderr, lines);
     }
 
-    /// Writes what was held back of a rank's lines.
+    /// Writes those of a rank's lines that were held back.
     pub(super) fn release(&mut self, rank: u32) {
         if let Some(held) = self.repeats.held.remove(&rank) {
             self.append(rank, true, &held.lines);
@@ -137,14 +137,14 @@ impl Output {
         self.repeats.held.values().map(|held| held.until).min()
     }
 
-    /// The rank has failed: what was held back of its lines is counted.
+    /// The rank has failed: its lines that were held back are counted.
     pub(super) fn drop_repeats(&mut self, rank: u32) {
         if self.repeats.held.remove(&rank).is_some() {
             self.repeats.dropped.insert(rank);
         }
     }
 
-    /// Says how many ranks wrote what was written before; what is still held back is written.
+    /// Says how many ranks wrote the same as others before, and writes the lines that are still held back.
     pub(super) fn sum_up_repeats(&mut self) {
         let held: Vec<u32> = self.repeats.held.keys().copied().collect();
         held.into_iter().for_each(|rank| self.release(rank));
@@ -206,7 +206,7 @@ impl Output {
         }
     }
 
-    /// Writes what those take that are ready.
+    /// Writes as much as the descriptors that are ready take.
     pub(super) fn flush(&mut self, out: &io::Stdout, err: &io::Stderr, ready: &Ready) {
         if !self.out.is_empty() && ready.has(out) {
             self.out.flush_piece(&mut Raw(out));

@@ -12,7 +12,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
 
-/// More than this waits in a queue: what fills it is not read until it is shorter.
+/// While more than this waits in a queue, the pipe that fills it is not read.
 pub(super) const FULL: usize = 1 << 20;
 /// A pipe that says it is ready takes this many bytes without blocking (`PIPE_BUF`).
 const ATOMIC: usize = 4096;
@@ -43,7 +43,7 @@ pub(super) fn set_nonblocking(descriptor: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what is there into `buffer`, up to `limit` bytes at once; `false` once the other end has closed it.
+/// Reads all bytes that are there into `buffer`, up to `limit` bytes at once; `false` once the other end has closed it.
 pub(super) fn read_some(source: &mut impl Read, buffer: &mut Vec<u8>, limit: usize) -> bool {
     let mut bytes = [0; 16 << 10];
     let mut count = 0;
@@ -171,7 +171,7 @@ impl Lines {
         &mut self.rest
     }
 
-    /// All whole lines, at the `end` also what is left.
+    /// All whole lines, at the `end` also an incomplete one.
     pub(super) fn take(&mut self, end: bool) -> Option<Vec<u8>> {
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let until = if end || self.rest.len() - whole > Self::LONGEST {

@@ -38,7 +38,7 @@ pub(super) struct Plan {
     pub(super) ssh: Vec<String>,
     /// Path of this program on other hosts.
     pub(super) remote_path: String,
-    /// Where the socket of a memif is: who can open it is in the job.
+    /// Where the socket of a memif is: a process that can open it is in the job.
     _memif: Option<PrivateDir>,
     /// How many ranks there are beyond the slots of the hosts that were named.
     pub(super) missing_slots: u32,

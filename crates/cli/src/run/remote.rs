@@ -15,7 +15,7 @@ use super::{
     plan::Plan,
 };
 
-/// How much of what a login shell prints is skipped, and how much of standard error is remembered for errors.
+/// How many bytes that a login shell prints are skipped, and how many of standard error are kept for errors.
 const CHATTER: usize = 64 << 10;
 const TURN: usize = 256 << 10;
 
@@ -94,7 +94,7 @@ impl Link {
         self.flush();
     }
 
-    /// To be sent with what comes after it.
+    /// To be sent with the bytes after it.
     pub(super) fn queue(&mut self, frame: &Frame) {
         frame.append_to(&mut self.to.bytes);
     }
@@ -141,7 +141,7 @@ impl Link {
         Ok(frames)
     }
 
-    /// Looks for the agent's first words among what a login shell has printed.
+    /// Looks for the agent's first words in the output of a login shell.
     fn greet(&mut self) -> Result<bool, String> {
         // A line feed begins it, in case the shell has not ended its line.
         let found = self.from.windows(GREETING.len()).position(|window| window == GREETING);

@@ -87,7 +87,7 @@ macro_rules! methods {
                 let _ = (sent, received);
                 let input = either!([$($send)?] {{
                     $(
-                        // SAFETY: borrowed by who calls this.
+                        // SAFETY: borrowed by the caller.
                         let now = $From::of(unsafe { &*sent });
                         if !now.is_like(&$send) {
                             return None;
@@ -97,7 +97,7 @@ macro_rules! methods {
                 }} { std::ptr::dangling_mut() });
                 let (output, validators) = either!([$($receive)?] {{
                     $(
-                        // SAFETY: borrowed mutably by who calls this.
+                        // SAFETY: borrowed mutably by the caller.
                         let now = $Into::of_mut(unsafe { &mut *received });
                         if !now.is_like(&$receive) {
                             return None;

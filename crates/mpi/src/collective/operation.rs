@@ -183,7 +183,7 @@ impl Operation for &UserOperation<'_> {
                 let datatype = UserDatatype::from(datatype.clone());
                 // SAFETY: the engine's contract: so many elements, to be read.
                 let from = unsafe { DynBuffer::from_raw(input, count as Count, &datatype) };
-                // SAFETY: to be read and written; who takes them for values of a type looks whether they are.
+                // SAFETY: to be read and written; code that takes them for values of a type checks them first.
                 let into = unsafe { DynBufferMut::from_raw(inout, count as Count, &datatype) };
                 if lock(&panicked).is_some() {
                     return;

@@ -12,7 +12,7 @@ pub struct Validator {
     check: Check,
 }
 
-// SAFETY: an address; who uses it answers for the memory.
+// SAFETY: an address; code that uses it answers for the memory.
 unsafe impl Send for Validator {}
 
 impl Validator {

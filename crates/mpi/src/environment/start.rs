@@ -288,7 +288,7 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
     }
     let met = bound.meet().map_err(InitError::Meet)?;
     if let Some(obstacle) = met.obstacle {
-        // Whoever has asked for memory where there is some waits for it to be fast.
+        // A user who has asked for memory expects its speed.
         eprintln!(
             "hikyaku: rank {}: over the network instead of through memory: {obstacle}",
             job.rank()

@@ -158,7 +158,7 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
 
     fn test_all_now(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<bool, Error> {
         let begun = || self.entries.iter().flatten().filter_map(|entry| entry.running.begun());
-        // One pass of progress, which only who is waited for makes. (A failure is told by who has failed.)
+        // One pass of progress, which only the request that is asked makes. (One that has failed reports that itself.)
         if let Some(first) = begun().find(|request| !request.is_done()) {
             let _ = first.status();
         }

@@ -94,8 +94,8 @@ struct Work {
 
 /// Rounds of exchanges that are measured.
 const ROUNDS: usize = 4;
-/// All have left a barrier after this time. Its last messages pass nodes that would send already, and wait there behind half
-/// a millisecond of data; who is late by that makes its neighbours late, again and again.
+/// All have left a barrier after this time. Its last messages pass nodes that would send already, and wait there behind
+/// half a millisecond of data; a node that is late by that makes its neighbours late, again and again.
 const CALM: Duration = Duration::from_millis(1);
 /// Bytes of a node's receive buffers; switches have half of that before each wire.
 const BUFFER: u32 = 16 << 20;

@@ -14,7 +14,7 @@ const FULL: i32 = 1_000_000;
 const LEFT_FILE: u64 = 0x0101_0101_0101_0101;
 const CORNERS: u64 = 0x8100_0000_0000_0081;
 
-/// Discs of who moves and of the other one: bit 8 r + f is row r, file f.
+/// Discs of the player who moves and of the other one: bit 8 r + f is row r, file f.
 #[derive(Clone, Copy, Equivalence)]
 struct Position {
     own: u64,
@@ -113,7 +113,8 @@ fn name(square: u32) -> String {
     format!("{}{}", char::from(b'a' + (square % 8) as u8), square / 8 + 1)
 }
 
-/// Alpha-beta: the value of a position for who moves if it is within the bounds, else one that is as far out.
+/// Alpha-beta: the value of a position for the player who moves if it is within the bounds, else one that is as far
+/// out.
 fn search(position: Position, depth: u32, mut low: i32, high: i32, seen: &mut u64) -> i32 {
     *seen += 1;
     if depth == 0 {
@@ -281,7 +282,7 @@ fn hand_out(world: &SimpleCommunicator, work: &mut Work, searched: &dyn Fn(u64))
         }
         return Ok(());
     }
-    // Everybody asks for work when a search begins.
+    // All ranks ask for work when a search begins.
     let mut unheard = world.size() - 1;
     loop {
         while let Some(rank) = idle.pop() {

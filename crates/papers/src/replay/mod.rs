@@ -113,7 +113,7 @@ pub(crate) struct Played {
 /// The program of each rank.
 pub(crate) type Programs = Rc<[Vec<Step>]>;
 
-/// Runs the program of each rank; `compute` scales what they compute.
+/// Runs the program of each rank; `compute` scales their computing times.
 pub(crate) fn replay(programs: &Programs, simulation: &Simulation, compute: f64) -> Result<Played, Failure> {
     replay_from(programs, simulation, compute, |_, step| format!("step {step}"))
 }

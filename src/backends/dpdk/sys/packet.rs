@@ -1,4 +1,4 @@
-//! Packets and bursts of them: who owns which mbuf.
+//! Packets and bursts of them, and the ownership of mbufs.
 #![expect(unsafe_code, reason = "foreign calls, and fields of mbufs")]
 
 use std::{mem, ops::Range, ptr, slice};

@@ -1,4 +1,4 @@
-//! What a profiler is told of calls.
+//! The interface of profilers: how they learn of calls.
 
 use alloc::{vec, vec::Vec};
 use core::fmt::Debug;

@@ -402,7 +402,7 @@ impl Sender {
         if self.una == flow.send_next {
             return 0;
         }
-        // The peer can not yet miss a packet that was sent less than a round trip ago. A retransmission is not missed
+        // The peer cannot yet miss a packet that was sent less than a round trip ago. A retransmission is not missed
         // either before a packet sent after it has arrived: it may still be in a queue, however short the shortest
         // round trip was.
         let round_trip = u64::from(flow.rtt.min);

@@ -1,5 +1,5 @@
-//! What `crates/mpi/examples/osu.rs` does, for the crate mpi-rs: `osu-mpi-rs OPERATION ITERATIONS SIZE…`, of which
-//! `latency` and `bandwidth`.
+//! The measurements of `crates/mpi/examples/osu.rs` for the crate mpi-rs: `osu-mpi-rs OPERATION ITERATIONS SIZE…`, of
+//! which `latency` and `bandwidth`.
 
 use mpi::{topology::SimpleCommunicator, traits::*};
 

@@ -209,7 +209,7 @@ fn messages(options: &Dse, simulation: &Simulation, way: Way, ping_pong: bool, b
     Ok(outcome.results[0] / f64::from(count * senders) * 1e6)
 }
 
-/// Of each program: who waits how long for the medium is chance, and some places are within 3 % of each other.
+/// Of each program: chance decides how long a host waits for the medium, and some places are within 3 % of each other.
 const RUNS: u64 = 30;
 
 /// Seconds of a program: the mean of several runs.

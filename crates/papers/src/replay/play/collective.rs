@@ -46,7 +46,7 @@ impl Side {
         }
     }
 
-    /// What `what` says of a buffer that holds this; `number` blocks, unless another rank has them.
+    /// The buffer of this role in `what`: `number` blocks, unless another rank has them.
     fn of(role: Role, what: &Collective, lengths: &Lengths, number: Option<usize>) -> Result<Self, String> {
         match (role, number) {
             (Role::None, _) | (Role::Blocks, None) => Ok(Self::single(0, 0)),
