@@ -19,7 +19,7 @@ pub struct Transmission {
 }
 
 /// The seal does not belong to the packet: the key is another one, or a byte has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Forged;
 
 impl fmt::Display for Forged {
@@ -27,6 +27,8 @@ impl fmt::Display for Forged {
         f.write_str("the seal of the packet is not right")
     }
 }
+
+crate::debug_as_display!(Forged);
 
 impl core::error::Error for Forged {}
 
@@ -104,7 +106,7 @@ impl Sealing {
 #[cfg(test)]
 impl Clone for Sealing {
     fn clone(&self) -> Self {
-        unimplemented!("the copy of a sealer would use its numbers again")
+        unreachable!("the copy of a sealer would use its numbers again")
     }
 }
 
