@@ -250,6 +250,9 @@ drop_reasons! {
     OutOfOrder,
     /// For a processor that this side does not have.
     Misaddressed,
+    /// Skips messages, or is the first between two processors, although nothing before it is missing, and there are no
+    /// checksums: a bit may have flipped. It is taken if it comes again.
+    Doubtful,
     /// Acknowledges a packet that was never sent.
     BadAck,
     /// Exceeds the credit that was given; or there is no room, because messages of former sessions, or fragments with

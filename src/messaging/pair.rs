@@ -215,6 +215,15 @@ impl Waiting {
         }
     }
 
+    /// The last message of a pair before `number` that waits: its index, and by how much it is before that.
+    pub(super) fn before(&self, pair: Pair, number: Seq) -> Option<(u32, u32)> {
+        let more = self.more.range(..(pair, number.0)).next_back();
+        let all = self.one.into_iter().chain(more.map(|(key, index)| (*key, *index)));
+        all.filter(|((of, at), _)| *of == pair && *at < number.0)
+            .map(|((_, at), index)| (index, number.0 - at))
+            .min_by_key(|(_, distance)| *distance)
+    }
+
     pub(super) fn remove(&mut self, pair: Pair, number: Seq) {
         let key = (pair, number.0);
         match self.one {

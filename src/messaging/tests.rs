@@ -89,6 +89,7 @@ fn packet(from: From, number: u32, tag: Option<u64>, part: &Part<'_>) -> Sent {
             channel: 0,
             session: from.session,
             cost: payload.len() as u32 + OVERHEAD,
+            confirmed: true,
         },
         bytes,
     }

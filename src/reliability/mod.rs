@@ -108,6 +108,8 @@ pub struct Origin {
     pub session: u32,
     /// The packet's share of the receive credit, bytes. Return it with `Endpoint::release` once its memory is free.
     pub cost: u32,
+    /// The packet is not [doubtful](Verdict::Doubtful): it has come twice, say.
+    pub confirmed: bool,
 }
 
 /// The verdict of the layer above on a packet.
@@ -115,6 +117,9 @@ pub struct Origin {
 pub enum Verdict {
     /// Taken: it is acknowledged and never delivered again.
     Taken,
+    /// Its message skips others, or is the first between two processors. It is delivered again, as
+    /// [confirmed](Origin::confirmed), if that can be, or when it has been sent again: a bit may have flipped.
+    Doubtful,
     /// The processor that it names is not here. The packet is dropped and counted, and its sender gets
     /// [`Event::Returned`]. Other messages of that peer are not affected.
     Misaddressed,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     config::MIN_DATAGRAM,
-    wire::{Features, Open, Token},
+    wire::{Features, Open, Packet, Seq, Token},
 };
 
 /// Longest time that a peer may hold acknowledgements back, ns: it delays our noticing of its death.
@@ -301,6 +301,13 @@ impl Peer {
         if self.phase == Phase::New {
             self.phase = Phase::Open;
         }
+    }
+
+    /// A packet holds the first message between the usual processors.
+    #[cold]
+    pub(super) fn begins(&self, packet: &Packet<&[u8]>) -> bool {
+        let base = packet.base();
+        base.message == Seq(0) && base.source == self.processor
     }
 
     /// A packet that costs so much would go beyond `limit`.

@@ -8,6 +8,8 @@
 //!
 //! - [`MemoryBackend`] is that of a transport without a job: only memory, and a [`Door`](door::Door) at which others call.
 //!
+//! - [`Passing`](passing::Passing) passes the memory of windows on.
+//!
 //! Two processes of a job share memory only if both say so in the end: whoever is asked answers, and who asks believes nothing but
 //! the answer. So both use the same way, whatever fails.
 
@@ -19,10 +21,14 @@ mod links;
 mod memory;
 mod near;
 mod pair;
+#[cfg(feature = "mpi")]
+mod passing;
 mod socket;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "mpi")]
+pub(crate) use self::passing::Passing;
 pub(crate) use self::{backend::Routed, memory::MemoryBackend};
 use crate::reliability::Limits;
 

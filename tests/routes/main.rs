@@ -33,3 +33,4 @@ mod persistent;
 mod progress;
 #[path = "../mpi/windows.rs"]
 mod windows;
+mod windows_in_memory;

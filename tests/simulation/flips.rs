@@ -101,15 +101,9 @@ fn flipped_destination_stalls_nothing() {
     });
 }
 
-/// The source and the number of a message are left out: nothing in a packet contradicts them.
 #[test]
 fn other_flipped_bits_stall_nothing() {
-    const SOURCE: std::ops::Range<usize> = 32..64;
-    const MESSAGE: std::ops::Range<usize> = 288..320;
     scenario("flips::other_flipped_bits_stall_nothing", 1, |seed| {
-        let longest = 8 * 64;
-        for bits in [0..SOURCE.start, SOURCE.end..MESSAGE.start, MESSAGE.end..longest] {
-            assert_eq!(stalled(seed, bits), []);
-        }
+        assert_eq!(stalled(seed, 0..8 * 64), []);
     });
 }

@@ -145,6 +145,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "environment",
             "events",
             "helper",
+            "routes",
+            "shm",
             "transport",
             "progress",
             "messaging",

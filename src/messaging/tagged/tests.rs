@@ -368,6 +368,40 @@ fn a_flood_becomes_requests_and_grants_pass_it() {
     assert!(pair.sides[0].tagged.outbox.is_empty());
 }
 
+/// Credit that comes back is there before the requests that wait for it are sent: a message that is short enough for it
+/// must not overtake them.
+#[test]
+fn an_eager_message_does_not_overtake_requests_that_wait() {
+    let mut pair = Pair::new(64 << 10);
+    let mut sent = 0;
+    while !pair.sides[0].tagged.holds_requests(PEER) {
+        pair.send(0, 9, &pattern(1_000, sent), sent as u64);
+        pair.run();
+        sent += 1;
+    }
+    let receive = |pair: &mut Pair, n: usize| {
+        let (buffer, _) = pair.receive(1, any(9), 1_000, n as u64);
+        (buffer, n)
+    };
+    let mut received: Vec<_> = (0..20).map(|n| receive(&mut pair, n)).collect();
+    for _ in 0..8 {
+        // (Side 0 hears of the credit, and does nothing.)
+        pair.now += Duration::from_millis(1);
+        pair.work(1);
+        pair.carry(1);
+    }
+    let Side { messenger, tagged, .. } = &mut pair.sides[0];
+    assert!(messenger.layer().credit(PEER) > 2 * RESERVE && tagged.holds_requests(PEER));
+    pair.send(0, 9, &pattern(8, sent), sent as u64);
+    pair.run();
+    received.extend((20..=sent).map(|n| receive(&mut pair, n)));
+    pair.run();
+    for (buffer, n) in received {
+        let len = if n == sent { 8 } else { 1_000 };
+        assert!(buffer.get()[..len] == pattern(len, n), "{n}");
+    }
+}
+
 /// A request to send that nobody receives takes memory, which its credit pays for: there are not more of them than that,
 /// the rest waits at the sender, and all are received in the end.
 #[test]

@@ -120,6 +120,11 @@ pub(crate) trait Fabric: Send + Sync {
     /// the task must ask again.
     fn attend(&self) -> bool;
 
+    /// The processes are those of the system, so they can share memory.
+    fn is_native(&self) -> bool {
+        false
+    }
+
     /// Whether it wants to [know](Self::note) which call the program is in.
     fn takes_notes(&self) -> bool {
         false

@@ -403,6 +403,10 @@ impl Fabric for Native {
         self.wait_by(self.policy, done)
     }
 
+    fn is_native(&self) -> bool {
+        true
+    }
+
     fn attend(&self) -> bool {
         let Some(call) = self.helper.get() else { return false };
         call.for_task();

@@ -262,8 +262,15 @@ impl Endpoint {
                     channel: base.channel,
                     session: p.session,
                     cost,
+                    confirmed: false,
                 };
                 verdict = sink.deliver(origin, packet);
+                if verdict == Verdict::Doubtful
+                    && (checked || !in_order || p.begins(&packet) || !receive.doubt(base.sequence.plus(taken)))
+                {
+                    let confirmed = true;
+                    verdict = sink.deliver(Origin { confirmed, ..origin }, packet);
+                }
                 if verdict != Verdict::Taken {
                     break;
                 }
@@ -358,6 +365,10 @@ impl Endpoint {
         verdict: Verdict,
     ) -> DropReason {
         match verdict {
+            Verdict::Doubtful => {
+                self.note_gap(index, packet.base().sequence);
+                DropReason::Doubtful
+            }
             Verdict::Misaddressed => self.take_back(peer, index, packet, cost_of(packet, flags)),
             Verdict::Taken | Verdict::NoRoom => self.put_off(index),
             Verdict::NoMemory => {

@@ -43,6 +43,7 @@ impl Endpoint {
             channel: packet.channel,
             session: p.session,
             cost: len + MESSAGE_COST,
+            confirmed: false,
         };
         if !p.expects_from(source, packet.session.secret)
             || !active.receive.is_next(flow, packet.sequence)

@@ -815,6 +815,7 @@ impl MemoryLayer {
             channel: packet.base().channel,
             session: p.session,
             cost,
+            confirmed: true,
         };
         match sink.deliver(origin, packet) {
             Verdict::Taken => {
@@ -838,7 +839,7 @@ impl MemoryLayer {
                 }
                 Err(DropReason::Misaddressed)
             }
-            Verdict::NoRoom | Verdict::NoMemory => {
+            Verdict::NoRoom | Verdict::NoMemory | Verdict::Doubtful => {
                 p.put_off.push_back(datagram.to_vec());
                 self.waiting.push_back(peer);
                 Ok(())

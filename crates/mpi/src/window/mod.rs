@@ -31,11 +31,12 @@
 //!
 //! # Why no safe program can race with others
 //!
-//! Window memory belongs to the engine. All operations on it, those of other processes and those of a process on its
+//! Window memory belongs to the engines. All operations on it, those of other processes and those of a process on its
 //! own window in an epoch, are done by the engine of the window's process under one lock: placing bytes of packets,
-//! accumulating, and copying into packets. So no two of them happen at the same time, even if a program forgets to
-//! synchronise. Such a program gets values that make no sense, but they are values ([`Equivalence`] demands that any
-//! bytes are one, or are made one).
+//! accumulating, and copying into packets; or, where processes share the memory, by the engine of the origin, which
+//! copies bytes and makes no reference to them. So nothing but bytes is at stake if a program forgets to synchronise. Such
+//! a program gets values that make no sense, but they are values ([`Equivalence`] demands that any bytes are one, or are
+//! made one).
 //!
 //! Only [`Local`] lends a reference to the memory. It must exist only at times when no engine touches the memory:
 //!

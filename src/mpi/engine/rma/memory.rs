@@ -136,8 +136,14 @@ impl Memory {
     /// Appends the bytes of the run, which is in the window, to `out`.
     pub(super) fn read(&self, run: Run, out: &mut Vec<u8>) {
         if let Some((start, _)) = self.find(run) {
-            // SAFETY: the contract of `new` or `attach`; `out` is other memory.
-            out.extend_from_slice(unsafe { slice::from_raw_parts(start, run.len as usize) });
+            let (filled, len) = (out.len(), run.len as usize);
+            out.reserve(len);
+            // SAFETY: the contract of `new` or `attach`; `out` is other memory, with room for `len` bytes, which are there
+            // then. (No reference is made: another process of this host may be writing.)
+            unsafe {
+                ptr::copy_nonoverlapping(start, out.as_mut_ptr().add(filled), len);
+                out.set_len(filled + len);
+            }
         }
     }
 

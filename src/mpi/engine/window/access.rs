@@ -8,8 +8,11 @@ use crate::mpi::{
     engine::{
         Entry, PROC_NULL, Request, Status,
         buffer::Buffer,
-        rma::{Place, What},
-        window::Flavor,
+        rma::{Failure, Place, What},
+        window::{
+            Flavor,
+            memory::{Elements, copy},
+        },
     },
     error::{Detail, Error, ErrorClass},
     operation::{Operation, OperationError, Predefined},
@@ -380,6 +383,7 @@ impl Window {
         }
         // SAFETY: the caller's contract.
         let buffer = |side: &Operands<'_>| unsafe { Buffer::new(side.base, side.count, side.datatype) };
+        let sides = (origin, result);
         let (origin, result) = (origin.map(buffer), result.map(buffer));
         if origin.as_ref().is_some_and(Option::is_none) || result.as_ref().is_some_and(Option::is_none) {
             return Err(self.error(call, ErrorClass::Count));
@@ -389,6 +393,16 @@ impl Window {
             return Ok(nothing());
         }
         let process = place.process;
+        if let (What::Put | What::Get, Some(memory)) = (what, self.0.peers[target.rank as usize].mapped) {
+            let there = Elements {
+                base: memory.wrapping_offset(place.base as isize),
+                count: place.count,
+                datatype: &place.datatype,
+            };
+            // SAFETY: the caller's contract; `place` has checked that they lie in the window, whose memory is mapped.
+            unsafe { self.copy(call, process, sides, there) }?;
+            return Ok(nothing());
+        }
         let mut operation = Some((place, what, buffers));
         let (request, begun) = loop {
             // In one access with the operation: after one that touches no peer a look may be due, and would send what
@@ -417,6 +431,45 @@ impl Window {
             Ok(()) => Ok(pending.unwrap_or_else(nothing)),
             Err(failure) => Err(self.failed(call, Some(process), failure)),
         }
+    }
+
+    /// Puts or gets in memory that is shared with the target.
+    ///
+    /// # Safety
+    /// See [`operate`](Self::operate); `there` is memory of a window.
+    unsafe fn copy<'a>(
+        &self,
+        call: &'static str,
+        process: u32,
+        (origin, result): (Option<&Operands<'a>>, Option<&Operands<'a>>),
+        there: Elements<'_>,
+    ) -> Result<(), Error> {
+        let allowed = self.locked(call, |rma, net| {
+            let window = rma.window(self.0.name);
+            let state = window.ok_or(Failure::Refused(ErrorClass::Win))?;
+            if !state.epoch.allows(process) {
+                return Err(Failure::Refused(ErrorClass::RmaSync));
+            }
+            net.lost(process).map_or(Ok(()), |error| Err(Failure::Lost(error)))
+        })?;
+        allowed.map_err(|failure| self.failed(call, Some(process), failure))?;
+        let here = |side: &Operands<'a>| Elements {
+            base: side.base,
+            count: side.count,
+            datatype: side.datatype,
+        };
+        // SAFETY: the caller's contract; both sides have the same number of bytes.
+        unsafe {
+            if let Some(origin) = origin {
+                copy(here(origin), there);
+            }
+            if let Some(result) = result {
+                copy(there, here(result));
+            }
+        }
+        // A program that only copies serves the others, too.
+        self.0.communicator.engine().fabric.stayed();
+        Ok(())
     }
 
     /// Checks that an operand has as many bytes as the target, and elements of the same kind if they are combined.

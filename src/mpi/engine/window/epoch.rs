@@ -38,18 +38,23 @@ impl Window {
     /// Waits until the operations of this window to the processes that are `wanted` have ended.
     pub(super) fn flush_those(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
         self.check(call)?;
-        let left = self.with(call, |state, net| {
-            let left = state.operations(&wanted);
-            if left > 0 {
-                // Otherwise the acknowledgement might be delayed, to be piggybacked.
-                net.messenger.request_acks(net.now);
+        // What was copied to memory that is shared comes before what this process says next.
+        atomic::fence(Ordering::AcqRel);
+        let ended = self.with(call, |state, net| {
+            if state.operations(&wanted) == 0 {
+                return Ok(Some(state.take_failure(&wanted)));
             }
-            Ok(left)
+            // Otherwise the acknowledgement might be delayed, to be piggybacked.
+            net.messenger.request_acks(net.now);
+            Ok(None)
         })?;
-        if left > 0 {
-            self.wait_for(call, |state| state.operations(&wanted) == 0)?;
-        }
-        let failed = self.with(call, |state, _| Ok(state.take_failure(&wanted)))?;
+        let failed = match ended {
+            Some(failed) => failed,
+            None => {
+                self.wait_for(call, |state| state.operations(&wanted) == 0)?;
+                self.with(call, |state, _| Ok(state.take_failure(&wanted)))?
+            }
+        };
         failed.map_or(Ok(()), |(process, failure)| {
             Err(self.failed(call, Some(process), failure))
         })

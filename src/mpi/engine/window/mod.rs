@@ -3,14 +3,17 @@
 
 mod access;
 mod epoch;
+mod memory;
+mod shared;
 
-use alloc::{sync::Arc, vec, vec::Vec};
+use alloc::{sync::Arc, vec::Vec};
 use core::{
     fmt,
     sync::atomic::{AtomicBool, Ordering},
 };
 use std::sync::Mutex;
 
+use self::memory::{Kept, Mapped, Offer, WORDS};
 pub use self::{
     access::{Operands, Target},
     epoch::LockKind,
@@ -38,6 +41,8 @@ struct Peer {
     name: u64,
     len: u64,
     unit: u32,
+    /// Where its memory is in this process, if it is shared.
+    mapped: Option<*mut u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +50,38 @@ enum Flavor {
     Create,
     Allocate,
     Dynamic,
+    Shared,
 }
+
+/// The memory of this process, when a window is made.
+struct Own {
+    flavor: Flavor,
+    exposed: Memory,
+    base: *mut u8,
+    len: u64,
+    unit: u32,
+    kept: Kept,
+    /// It may be shared with other processes of this host.
+    offer: Option<Offer>,
+}
+
+impl Own {
+    /// Memory that is not shared.
+    fn alone(flavor: Flavor, exposed: Memory, (base, len, unit): (*mut u8, u64, u32)) -> Self {
+        Self {
+            flavor,
+            exposed,
+            base,
+            len,
+            unit,
+            kept: Kept::default(),
+            offer: None,
+        }
+    }
+}
+
+/// Numbers of a rank that all ranks learn when a window is made.
+const SHARED: usize = 4 + WORDS;
 
 struct Inner {
     /// A duplicate, so that the window's barriers are its own.
@@ -55,11 +91,11 @@ struct Inner {
     base: *mut u8,
     peers: Vec<Peer>,
     freed: AtomicBool,
-    /// Memory that [`Window::allocate`] has allocated.
-    memory: Mutex<Vec<u64>>,
+    /// Memory that the window has allocated, and that of others.
+    memory: Mutex<Kept>,
 }
 
-// SAFETY: `base` is only a number here; by `Window::create`'s contract the memory there may be used from any thread.
+// SAFETY: `base` and those of `peers` are only numbers here; by `Window::create`'s contract the memory there may be used from any thread.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -71,7 +107,11 @@ unsafe impl Sync for Inner {}
 /// They have ended at origin and target when the epoch ends, or after a [`flush`](Self::flush). (So `flush` also serves
 /// as `MPI_Win_flush_local`, which demands less.) MPI's assertions are hints, and are not offered here.
 ///
-/// The target's part of an operation runs in whichever of its threads makes progress, or in its helper thread.
+/// Processes of one host that [allocate](Self::allocate) a window share its memory, if they are reached through memory
+/// ([`Routes`](crate::transport::Routes)): there, `put` and `get` are copies, which have ended when the call returns, and
+/// need no part of the target. All accumulates are done by the target, so each is atomic whoever calls it.
+///
+/// Otherwise, the target's part of an operation runs in whichever of its threads makes progress, or in its helper thread.
 #[derive(Clone)]
 pub struct Window(Arc<Inner>);
 
@@ -97,14 +137,8 @@ impl Window {
     pub unsafe fn create(communicator: &Communicator, base: *mut u8, len: u64, unit: u32) -> Result<Self, Error> {
         // SAFETY: the caller's contract.
         let memory = unsafe { Memory::new(base, len) };
-        Self::make(
-            "MPI_Win_create",
-            communicator,
-            Flavor::Create,
-            memory,
-            (base, len, unit),
-            vec![],
-        )
+        let own = Own::alone(Flavor::Create, memory, (base, len, unit));
+        Self::make("MPI_Win_create", communicator, own)
     }
 
     /// A window over `len` new bytes, which are 0 (`MPI_Win_allocate`). They are at [`base`](Self::base), aligned to 8
@@ -114,19 +148,36 @@ impl Window {
     /// As [`create`](Self::create).
     pub fn allocate(communicator: &Communicator, len: u64, unit: u32) -> Result<Self, Error> {
         const CALL: &str = "MPI_Win_allocate";
-        let mut memory = Vec::new();
-        let words = usize::try_from(len.div_ceil(8)).unwrap_or(usize::MAX);
-        let enough = memory.try_reserve_exact(words).is_ok();
-        if enough {
-            memory.resize(words, 0_u64);
+        let engine = communicator.engine();
+        // A process that is not reached through memory does not share any.
+        let is_near = communicator.access(false, |_, messenger, _| messenger.layer().memory().is_some())
+            && engine.fabric.is_native();
+        let mut offer = is_near.then(|| Offer::open(engine)).flatten();
+        let mut kept = Kept::default();
+        if let Some(mapped) = offer.as_mut().and_then(|offer| offer.make(len)) {
+            kept.segments.push(mapped);
+        } else {
+            offer = None;
+            let words = usize::try_from(len.div_ceil(8)).unwrap_or(usize::MAX);
+            if kept.words.try_reserve_exact(words).is_ok() {
+                kept.words.resize(words, 0);
+            }
         }
-        let base = memory.as_mut_ptr().cast::<u8>();
+        let enough = offer.is_some() || kept.words.len() as u64 >= len.div_ceil(8);
+        let base = match kept.segments.first() {
+            Some(mapped) => mapped.base(),
+            None => kept.words.as_mut_ptr().cast::<u8>(),
+        };
         // A rank without enough memory takes part all the same, so that all ranks learn about it.
         let (len, unit) = if enough { (len, unit) } else { (0, 0) };
         // SAFETY: the memory is kept until the window is closed, and its address is given out as a pointer only.
         let exposed = unsafe { Memory::new(base, len) };
-        let made = Self::make(CALL, communicator, Flavor::Allocate, exposed, (base, len, unit), memory);
-        made.map_err(|error| {
+        let own = Own {
+            kept,
+            offer,
+            ..Own::alone(Flavor::Allocate, exposed, (base, len, unit))
+        };
+        Self::make(CALL, communicator, own).map_err(|error| {
             if enough {
                 error
             } else {
@@ -141,25 +192,32 @@ impl Window {
     /// # Errors
     /// A process is lost.
     pub fn create_dynamic(communicator: &Communicator) -> Result<Self, Error> {
-        let nowhere = (core::ptr::null_mut(), 0, 1);
-        let call = "MPI_Win_create_dynamic";
-        Self::make(call, communicator, Flavor::Dynamic, Memory::dynamic(), nowhere, vec![])
+        let own = Own::alone(Flavor::Dynamic, Memory::dynamic(), (core::ptr::null_mut(), 0, 1));
+        Self::make("MPI_Win_create_dynamic", communicator, own)
     }
 
-    fn make(
+    fn make(call: &'static str, communicator: &Communicator, own: Own) -> Result<Self, Error> {
+        Self::make_with(call, communicator, own, |_, mapped| mapped)
+    }
+
+    /// The same; `place` says where the memory of each rank is in this process, from what is known without it.
+    fn make_with(
         call: &'static str,
         communicator: &Communicator,
-        flavor: Flavor,
-        exposed: Memory,
-        (base, len, unit): (*mut u8, u64, u32),
-        memory: Vec<u64>,
+        own: Own,
+        place: impl Fn(usize, Option<*mut u8>) -> Option<*mut u8>,
     ) -> Result<Self, Error> {
         let span = communicator.enter(|| Entry {
-            bytes: len,
-            displacement: Some(unit.into()),
+            bytes: own.len,
+            displacement: Some(own.unit.into()),
             ..Entry::named(call)
         });
-        let made = Self::make_quietly(call, communicator, flavor, exposed, (base, len, unit), memory);
+        let made = Self::make_quietly(call, communicator, own).map(|mut inner| {
+            for (rank, peer) in inner.peers.iter_mut().enumerate() {
+                peer.mapped = place(rank, peer.mapped);
+            }
+            Self(Arc::new(inner))
+        });
         span.leave(made, |window, leave| {
             leave(&Exit {
                 made: Some(window.0.communicator.as_made()),
@@ -168,14 +226,16 @@ impl Window {
         })
     }
 
-    fn make_quietly(
-        call: &'static str,
-        communicator: &Communicator,
-        flavor: Flavor,
-        exposed: Memory,
-        (base, len, unit): (*mut u8, u64, u32),
-        memory: Vec<u64>,
-    ) -> Result<Self, Error> {
+    fn make_quietly(call: &'static str, communicator: &Communicator, own: Own) -> Result<Inner, Error> {
+        let Own {
+            flavor,
+            exposed,
+            base,
+            len,
+            unit,
+            kept,
+            offer,
+        } = own;
         communicator.is_one_group(call)?;
         let communicator = communicator.duplicate_quietly(call)?;
         let group = communicator.group();
@@ -191,12 +251,16 @@ impl Window {
             base,
             peers: Vec::new(),
             freed: AtomicBool::new(name.is_none()),
-            memory: Mutex::new(memory),
+            memory: Mutex::new(kept),
             communicator: communicator.clone(),
         };
-        let own = [inner.name as i64, len as i64, i64::from(unit), name.is_some().into()];
+        let mut own = [0; SHARED];
+        own[..4].copy_from_slice(&[inner.name as i64, len as i64, i64::from(unit), name.is_some().into()]);
+        if let Some(offer) = &offer {
+            own[4..].copy_from_slice(&offer.words());
+        }
         let all = communicator.share(call, &own)?;
-        if all.chunks_exact(4).any(|peer| peer[3] == 0) {
+        if all.chunks_exact(SHARED).any(|peer| peer[3] == 0) {
             let detail = Detail::Text(if name.is_none() {
                 "this rank's memory or displacement unit is wrong, or it has too many windows"
             } else {
@@ -207,15 +271,19 @@ impl Window {
         }
         inner.peers = group
             .processes()
-            .zip(all.chunks_exact(4))
+            .zip(all.chunks_exact(SHARED))
             .map(|(process, peer)| Peer {
                 process,
                 name: peer[0] as u64,
                 len: peer[1] as u64,
                 unit: peer[2] as u32,
+                mapped: None,
             })
             .collect();
-        Ok(Self(Arc::new(inner)))
+        if let Some(offer) = offer {
+            inner.share(offer, &all);
+        }
+        Ok(inner)
     }
 
     /// Adds memory to a dynamic window (`MPI_Win_attach`). Not collective; the program must tell other ranks the
@@ -437,6 +505,26 @@ impl Window {
 }
 
 impl Inner {
+    /// Maps the memory of the other processes of this host, which do the same. `all`: what the ranks have said.
+    fn share(&mut self, offer: Offer, all: &[i64]) {
+        let own = self.communicator.rank() as usize;
+        let mut near: Vec<usize> = Vec::new();
+        for (rank, said) in all.chunks_exact(SHARED).enumerate() {
+            if rank != own && offer.meets(&said[4..]) {
+                near.push(rank);
+            }
+        }
+        let of = |rank: &usize| (all[rank * SHARED..][4..SHARED].to_vec(), self.peers[*rank].len);
+        let givers: Vec<_> = near.iter().map(of).collect();
+        let mapped = offer.exchange(self.communicator.engine(), near.len(), &givers);
+        self.peers[own].mapped = Some(self.base);
+        let Ok(kept) = self.memory.get_mut() else { return };
+        for (rank, mapped) in near.into_iter().zip(mapped) {
+            self.peers[rank].mapped = mapped.as_ref().map(Mapped::base);
+            kept.segments.extend(mapped);
+        }
+    }
+
     /// Closes the window, and waits until nothing refers to its memory.
     fn close(&self) {
         if self.freed.swap(true, Ordering::Relaxed) {

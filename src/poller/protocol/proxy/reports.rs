@@ -146,6 +146,7 @@ impl ProxyEndpoint {
             channel: record.channel,
             session: record.session,
             cost: record.value,
+            confirmed: true,
         }
     }
 

@@ -141,7 +141,8 @@ impl Lane<'_> {
         passed
     }
 
-    /// The packet is the end of a long message, and behind that is another with a full packet to send.
+    /// The packet is the end of a long message, and behind that is another with a full packet to send. (A message of which
+    /// the receiver has nothing is not passed: it would doubt the one that comes instead.)
     #[inline(always)]
     fn may_be_passed(&self, plan: &Plan) -> bool {
         let queue = &self.send.queue;
@@ -149,7 +150,10 @@ impl Lane<'_> {
             matches!(next.form, Form::Whole | Form::Placed) && next.end - next.at >= self.peer.mtu.into()
         };
         queue.get(self.passed + 1).is_some_and(long)
-            && matches!(plan.record.form, Form::Whole | Form::Placed)
+            && match plan.record.form {
+                Form::Whole => plan.record.offset > 0,
+                form => form == Form::Placed,
+            }
             && !plan.resend
             && queue[self.passed].is_ended_by(plan.record.len)
     }
