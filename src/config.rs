@@ -97,7 +97,8 @@ pub struct Config {
     /// Ask for a CRC-32C in every packet, for links that do not check. Agreed when a session opens: if either side
     /// asks, both put a checksum into all their packets, and drop packets without one
     /// ([`DropReason::Checksum`](crate::DropReason::Checksum)). Default off: only packets that open or refuse a session
-    /// have one. A checksum that is present is always verified.
+    /// have one. A checksum that is present is always verified. Sealed packets
+    /// ([`Endpoint::with_sealer`](crate::reliability::Endpoint::with_sealer)) have none.
     pub checksum: bool,
     /// How lost packets are sent again. Default selective repeat.
     pub recovery: Recovery,

@@ -223,6 +223,10 @@ drop_reasons! {
     Version,
     /// The checksum does not match, or it is missing where it is required.
     Checksum,
+    /// It has no seal, and this side has a [sealer](crate::reliability::Sealer).
+    Unsealed,
+    /// Its seal is not right: it was made with another key, or a byte has changed.
+    Forged,
     /// Opens a session with required features that this side does not know.
     Incompatible,
     /// Uses a feature of the protocol ([`crate::wire::Features`]) that was not agreed.

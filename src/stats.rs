@@ -106,10 +106,10 @@ impl Stats {
         fields.into_iter()
     }
 
-    /// A packet with so many bytes of payload has been delivered.
+    /// So many packets with so many bytes of payload have been delivered.
     #[inline(always)]
-    pub(crate) fn note_delivered(&mut self, payload: u32) {
-        self.packets_delivered += 1;
+    pub(crate) fn note_delivered(&mut self, packets: u32, payload: u32) {
+        self.packets_delivered += u64::from(packets);
         self.payload_received += u64::from(payload);
     }
 }

@@ -31,7 +31,8 @@ const PADDING: SourceId = NONE - 1;
 /// A burst of datagrams to one destination: equal sizes, but the last may be shorter.
 ///
 /// Headers and small payloads are in the burst's own memory, larger payloads stay where they are:
-/// `Endpoint::gather` gives them all in order. Reuse one object; it allocates only when it is made.
+/// `Endpoint::gather` gives them all in order. Sealed packets lie whole in the burst's own memory. Reuse one object; it
+/// allocates when it is made, and until it is as large as a burst of sealed packets.
 #[derive(Debug)]
 pub struct Burst {
     destination: SocketAddr,
@@ -129,6 +130,18 @@ impl Burst {
     pub(crate) fn header(&mut self) -> &mut [u8; MAX_HEADER_LEN] {
         let header = self.arena[self.used..].first_chunk_mut();
         header.unwrap_or_else(|| unreachable!("there is room for the longest header of each datagram"))
+    }
+
+    /// Memory for a whole datagram of `len` bytes, which begins with the next header.
+    pub(crate) fn datagram(&mut self, len: usize) -> &mut [u8] {
+        let needed = self.used + len + MAX_HEADER_LEN;
+        if needed > self.arena.len() {
+            let mut larger = vec![0; needed.next_power_of_two()].into_boxed_slice();
+            let written = self.used + MAX_HEADER_LEN;
+            larger[..written].copy_from_slice(&self.arena[..written]);
+            self.arena = larger;
+        }
+        &mut self.arena[self.used..self.used + len]
     }
 
     /// The next `header_len` bytes of the arena are a header; `payload` is copied behind it.

@@ -8,12 +8,12 @@ mod beside;
 mod burst;
 mod credit;
 mod endpoint;
-mod extensions;
 mod flow;
 mod layer;
 mod memory;
 mod packet_builder;
 mod peer;
+mod sealing;
 mod timers;
 
 use bytes::Bytes;
@@ -37,6 +37,7 @@ pub(crate) use memory::Arriving;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use memory::Obstacle;
 pub use memory::{Gate, MemoryLayer};
+pub use sealing::{Forged, Sealer, Transmission};
 
 pub use crate::id::{PeerId, SendToken};
 

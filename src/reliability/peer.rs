@@ -295,7 +295,7 @@ impl Peer {
         self.window = open.credit.window;
         self.split_ports = open.port != 0;
         if open.features.contains(Features::CHECKSUM) {
-            self.format.insert(Format::CHECKSUM);
+            self.format.want_checksums();
         }
         self.features = open.features.bits() as u16;
         if self.phase == Phase::New {

@@ -19,7 +19,7 @@ pub(crate) const OPEN_LEN: usize = 40;
 /// Bytes of a checksum in a header.
 pub(crate) const CHECKSUM_LEN: usize = 8;
 /// Bytes of a [`Seal`] in a header.
-pub(super) const SEAL_LEN: usize = 24;
+pub(crate) const SEAL_LEN: usize = 24;
 /// Largest number of 64-bit words in a selective-acknowledgement bitmap: it covers this × 64 packets.
 pub const MAX_SACK_WORDS: usize = 16;
 /// Destination processor "any processor that listens at this address": for a sender that knows an address but no
@@ -282,7 +282,8 @@ bitflags! {
         const SETTLE = 1 << 1;
         /// The session has flows on several rails. In use if both sides announce it.
         const RAILS = 1 << 2;
-        /// Every packet is sealed ([`Flags::SEAL`]). Required.
+        /// Every packet but resets and challenges is sealed ([`Flags::SEAL`]). Required. An endpoint with a
+        /// [sealer](crate::reliability::Endpoint::with_sealer) announces it.
         const SEALED = 1 << 16;
     }
 }

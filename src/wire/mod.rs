@@ -135,7 +135,8 @@
 //! Checksum: the CRC-32C of the whole datagram, headers and payload, with the 4 bytes of the CRC itself taken as zero.
 //! It does not cover addresses. See [`checksum`]. Packets with an opening and resets always carry a checksum, so that a
 //! flipped bit cannot change the parameters of a session. The other packets of a session carry one if that was agreed
-//! ([`Features::CHECKSUM`]); the receiver then drops packets without a checksum.
+//! ([`Features::CHECKSUM`]); the receiver then drops packets without a checksum. Sealed packets carry none, whatever they
+//! are and whatever was agreed: the tag of a seal covers all bytes.
 //!
 //! ```text
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
@@ -190,7 +191,7 @@
 //! +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 //! ```
 //!
-//! Seal ([`Seal`]), always the last extension. The payload is encrypted and keeps its length; the additional data are
+//! Seal ([`Seal`]), always the last extension. Resets and challenges have none. The payload is encrypted and keeps its length; the additional data are
 //! all bytes of the packet before the tag. A retransmitted packet gets a new transmission number. Other rules about the
 //! content of the payload (the records of a bundle, for example) apply to the decrypted payload.
 //!
@@ -296,6 +297,7 @@ mod packet;
 mod plain;
 pub mod pretty;
 mod record;
+pub(crate) mod seal;
 mod seq;
 mod value;
 
@@ -305,7 +307,7 @@ pub use header::{
     ANY_PROCESSOR, BASE_LEN, Base, Credit, Features, Flags, Fragment, Kind, MAX_HEADER_LEN, MAX_SACK_WORDS, Open,
     Placement, Seal, Timestamp, Token, VERSION,
 };
-pub(crate) use header::{CHECKSUM_LEN, OPEN_LEN};
+pub(crate) use header::{CHECKSUM_LEN, OPEN_LEN, SEAL_LEN};
 pub use packet::{Head, Packet, Quoted};
 pub use plain::Plain;
 pub(crate) use plain::write as write_plain;

@@ -286,8 +286,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline]
     pub(crate) fn goes_on(&self, before: &Packet<&[u8]>, sequence: Seq) -> bool {
         let (raw, other) = (self.raw(), before.raw());
-        raw.version_kind == other.version_kind
-            && raw.channel == other.channel
+        [raw.version_kind, raw.channel] == [other.version_kind, other.channel]
             && raw.session_index == other.session_index
             && raw.session_secret == other.session_secret
             && raw.sequence.get() == sequence.0

@@ -9,7 +9,7 @@ use hikyaku::{
 
 use crate::{
     exactly_once::{config, traffic},
-    harness::{App, Job, NodeOptions, Prng, World, scenario},
+    harness::{App, Job, NodeOptions, Prng, World, scenario, seal::IS_ON},
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -118,6 +118,9 @@ pub(crate) fn bystander_is_unharmed(world: &mut World) {
 
 #[test]
 fn flood_of_strangers() {
+    if IS_ON {
+        return; // An attacker without the secret opens nothing.
+    }
     scenario("attack::flood_of_strangers", 2, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = three(seed, &NodeOptions::default());
@@ -177,6 +180,9 @@ fn any_base(rng: &mut Prng) -> Base {
 /// than they have sent.
 #[test]
 fn flood_of_allowed_strangers() {
+    if IS_ON {
+        return; // An attacker without the secret opens nothing.
+    }
     scenario("attack::flood_of_allowed_strangers", 2, |seed| {
         let mut rng = Prng::new(seed);
         let options = NodeOptions {
@@ -293,6 +299,9 @@ fn forged_opens_do_not_keep_a_restarted_peer_out() {
 /// A stranger that opens in the name of a peer that has not called yet has a session only until that peer calls.
 #[test]
 fn a_forged_first_open_gives_way_to_the_peer() {
+    if IS_ON {
+        return; // An attacker without the secret opens nothing.
+    }
     scenario("attack::a_forged_first_open_gives_way_to_the_peer", 4, |seed| {
         let mut rng = Prng::new(seed);
         let mut world = World::pair(seed, &NodeOptions::default());
@@ -321,6 +330,9 @@ fn a_forged_first_open_gives_way_to_the_peer() {
 /// The processes of a job know what an opening must say: an attacker that does not cannot come before the peer.
 #[test]
 fn a_forged_first_open_does_nothing_in_a_job() {
+    if IS_ON {
+        return; // An attacker without the secret opens nothing.
+    }
     scenario("attack::a_forged_first_open_does_nothing_in_a_job", 4, |seed| {
         let mut rng = Prng::new(seed);
         let options = NodeOptions {

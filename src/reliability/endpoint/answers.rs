@@ -7,11 +7,11 @@ use super::{
 use crate::{
     reliability::{
         burst::Burst,
-        extensions::{finish_extensions, open_of},
         flow::window_of,
+        packet_builder::{Body, Written, finish, finish_extensions, open_of},
+        sealing::Sealing,
     },
-    span::Span,
-    wire::{self, Base, Builder, Kind, Open, Seq, Token, checksum::Crc32c},
+    wire::{self, Base, Builder, Kind, Open, Seq, Token},
 };
 
 impl Endpoint {
@@ -57,7 +57,14 @@ impl Endpoint {
             Control::Challenge { to, session, cookie } => {
                 burst.begin(to);
                 let window = window_of(&self.limits, &self.config, 1);
-                let open = open_of(&self.config, &self.limits, self.epoch, cookie, window);
+                let open = open_of(
+                    &self.config,
+                    &self.limits,
+                    self.epoch,
+                    cookie,
+                    window,
+                    self.format.is_sealed(),
+                );
                 let base = self.control_base(Kind::Challenge, session, wire::ANY_PROCESSOR, 0);
                 self.write_plain(&base, true, Some(&open), 0, burst);
             }
@@ -97,27 +104,17 @@ impl Endpoint {
         size: usize,
         burst: &mut Burst,
     ) {
-        let start = burst.position();
+        let is_of_session = !matches!(base.kind, Kind::Reset | Kind::Challenge);
+        let sealing = self.sealing.as_deref_mut().filter(|_| is_of_session);
         let mut header = Builder::new(burst.header(), base);
-        let checksum = finish_extensions(&mut header, None, None, checksum, open);
-        let header_len = header.header_len();
-        let padding = size.saturating_sub(header_len);
-        header.finish(padding as u16);
-        if let Some(at) = checksum {
-            let mut crc = Crc32c::new().update(burst.arena(start, start + header_len));
-            let mut left = padding;
-            while left > 0 {
-                let zeros = &[0; 256][..left.min(256)];
-                crc = crc.update(zeros);
-                left -= zeros.len();
-            }
-            burst.patch(start + at, crc.finish().to_be_bytes());
-        }
-        if padding > 0 {
-            burst.push_padding(header_len, padding)
-        } else {
-            burst.push_inline(header_len, Span::default())
-        }
+        finish_extensions(&mut header, None, None, checksum, open);
+        let overhead = header.header_len() + if sealing.is_some() { Sealing::LEN } else { 0 };
+        let body = match size.saturating_sub(overhead) {
+            0 => Body::Empty,
+            padding => Body::Zeros(padding),
+        };
+        let written = Written::of(header, body.len());
+        finish(burst, written, body, sealing);
         self.stats.packets_sent += 1;
     }
 }

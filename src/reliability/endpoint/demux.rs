@@ -51,6 +51,11 @@ impl Endpoint {
         if data.len() <= stride && self.handle_predicted(&source, data, sink) {
             return;
         }
+        if self.sealing.is_some() {
+            // (Not generic, so that the usual way has `handle_packet` in line.)
+            self.handle_sealed(source, data, stride, &mut { sink });
+            return;
+        }
         let mut rest = data.chunks(stride.max(1));
         while let Some(bytes) = rest.next() {
             self.stats.packets_received += 1;
@@ -63,17 +68,14 @@ impl Endpoint {
     /// Takes in one packet, and those behind it that just go on. An error is why it (or the last one) is dropped;
     /// `Ok` also stands for drops that are counted already.
     #[inline]
-    fn handle_packet<S: Sink + ?Sized>(
+    pub(super) fn handle_packet<S: Sink + ?Sized>(
         &mut self,
         source: SocketAddr,
         bytes: &[u8],
         rest: &mut Chunks<'_, u8>,
         sink: &mut S,
     ) -> Result<(), DropReason> {
-        let packet = Packet::new_checked(bytes).map_err(|error| match error {
-            wire::Error::Version(_) => DropReason::Version,
-            _ => DropReason::Malformed,
-        })?;
+        let packet = Packet::new_checked(bytes).map_err(DropReason::of)?;
         let arrival = Arrival::new(source, bytes, packet);
         self.handle_any(&arrival, rest, sink)
     }
@@ -93,9 +95,11 @@ impl Endpoint {
             flags,
         } = arrival;
         if !is_agreed(&base, flags) {
-            return Err(DropReason::Unagreed);
+            return Err(self.refuse_sealed(source, &packet));
         }
-        let checked = flags.contains(Flags::OPEN) || base.kind == Kind::Reset || self.must_be_checked(base.session);
+        // (A sealer has verified the packet already.)
+        let checked = (flags.contains(Flags::OPEN) || base.kind == Kind::Reset || self.must_be_checked(base.session))
+            && self.sealing.is_none();
         if !is_intact(checked, &packet, bytes, flags) {
             return Err(DropReason::Checksum);
         }
@@ -271,7 +275,6 @@ impl Endpoint {
                     break;
                 }
                 p.cost_received = p.cost_received.wrapping_add(cost);
-                self.stats.note_delivered(len);
             }
             taken += 1;
             bytes += len;
@@ -288,6 +291,9 @@ impl Endpoint {
             self.stats.packets_received += 1;
         }
         if taken > 0 {
+            if base.kind == Kind::Data {
+                self.stats.note_delivered(taken, bytes);
+            }
             receive.note_taken(taken, bytes, self.now, packet.timestamp());
             let moved = p.address != arrival.source && !p.split_ports;
             let due = receive.is_due(marks, &self.config, self.ack_bytes);
@@ -517,5 +523,16 @@ fn is_intact(checked: bool, packet: &Packet<&[u8]>, bytes: &[u8], flags: Flags) 
         checksum::verify(packet, bytes)
     } else {
         !checked
+    }
+}
+
+impl DropReason {
+    /// Why what is no packet is dropped.
+    #[cold]
+    pub(super) fn of(error: wire::Error) -> Self {
+        match error {
+            wire::Error::Version(_) => Self::Version,
+            _ => Self::Malformed,
+        }
     }
 }

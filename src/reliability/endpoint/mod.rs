@@ -18,6 +18,7 @@ mod reconnect;
 mod recovery;
 mod returns;
 mod scheduler;
+mod sealed;
 mod send;
 mod session;
 mod settle;
@@ -32,6 +33,7 @@ mod model_tests;
 mod tests;
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
@@ -55,6 +57,7 @@ use crate::{
         flow::{Active, Flow, Freed, NONE, Placers, Sender, SourceId, Sources, ack_bytes_of},
         packet_builder::Format,
         peer::{Peer, Phase, Place, Tokens},
+        sealing::Sealing,
         timers::{Heap, Timer},
     },
     span::Span,
@@ -116,6 +119,7 @@ pub struct Endpoint {
     config: Config,
     /// Of the first packets to a peer.
     format: Format,
+    sealing: Option<Box<Sealing>>,
     limits: Limits,
     epoch: u64,
     addresses: Addresses,
@@ -180,7 +184,7 @@ impl Endpoint {
             index: 0,
             secret: config.contact.0,
         };
-        let format = Format::first(&config);
+        let format = Format::first(&config, false);
         let times = Times {
             ack_delay: nanos(config.ack_delay),
             reordering: nanos(config.reordering_window),
@@ -195,6 +199,7 @@ impl Endpoint {
             ack_bytes: ack_bytes_of(&limits, &config),
             config,
             format,
+            sealing: None,
             times,
             limits,
             epoch: epoch.max(1),

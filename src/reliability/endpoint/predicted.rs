@@ -55,7 +55,7 @@ impl Endpoint {
         }
         (p.last_heard, active.last_use) = (active_now, now);
         self.stats.packets_received += 1;
-        self.stats.note_delivered(len);
+        self.stats.note_delivered(1, len);
         p.cost_received = p.cost_received.wrapping_add(origin.cost);
         active.receive.note_next(flow, now, len, packet.timestamp);
         let asked = if packet.ack_request {

@@ -18,7 +18,7 @@ impl Endpoint {
     pub(super) fn take_back(&mut self, peer: u32, index: u32, packet: &Packet<&[u8]>, cost: u32) -> DropReason {
         let base = packet.base();
         let receive = &mut self.actives[index as usize].receive;
-        if !self.peers[peer as usize].checksums() && receive.doubt(base.sequence) {
+        if !self.peers[peer as usize].format.is_verified() && receive.doubt(base.sequence) {
             // A bit may have flipped. What is sent again says whether that was so.
             self.note_gap(index, base.sequence);
             return DropReason::Misaddressed;

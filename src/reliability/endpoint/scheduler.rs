@@ -5,14 +5,13 @@ use crate::{
     config::Recovery,
     reliability::{
         Burst,
-        extensions::{finish_extensions, open_of},
         flow::{Active, Filled, Lane, NONE, window_of},
+        packet_builder::{Body, Written, finish, finish_extensions, open_of},
         peer::{Phase, token_of},
         timers::Timer,
     },
-    span::Span,
     time::Instant,
-    wire::{Base, Builder, Credit, Flags, Kind, Seq, checksum::Crc32c},
+    wire::{Base, Builder, Credit, Flags, Kind, Seq},
 };
 
 /// A flow with at least this many bytes queued is a bulk flow.
@@ -220,7 +219,7 @@ impl Endpoint {
             limits: &self.limits,
             now: self.now,
             stamp: active.receive.timestamp(self.now, &self.config),
-            checksum: peer.checksums(),
+            checksum: peer.format.has_checksum(),
             open: (!peer.is_confirmed()).then(|| {
                 open_of(
                     &self.config,
@@ -228,8 +227,10 @@ impl Endpoint {
                     self.epoch,
                     token_of(flow.peer, peer.local_secret),
                     window_of(&self.limits, &self.config, 1),
+                    self.format.is_sealed(),
                 )
             }),
+            sealing: self.sealing.as_deref_mut(),
             overhead,
             room: usize::from(peer.mtu) - overhead,
             window: active.send.window().min(peer.window),
@@ -342,27 +343,31 @@ impl Endpoint {
         let limit = peer.tell_limit(self.config.unexpected_bytes);
         let stamp = active.receive.timestamp(self.now, &self.config);
         let token = token_of(flow.peer, peer.local_secret);
-        let open = (!peer.is_confirmed()).then(|| open_of(&self.config, &self.limits, self.epoch, token, window));
-        let start = burst.position();
+        let open = (!peer.is_confirmed()).then(|| {
+            open_of(
+                &self.config,
+                &self.limits,
+                self.epoch,
+                token,
+                window,
+                self.sealing.is_some(),
+            )
+        });
         let mut header = Builder::new(burst.header(), &base);
         header.set(flags);
-        let checksum = finish_extensions(
+        finish_extensions(
             &mut header,
             stamp,
             Some(Credit { limit, window }),
-            peer.checksums(),
+            peer.format.has_checksum(),
             open.as_ref(),
         );
         if self.config.recovery == Recovery::SelectiveRepeat && active.receive.has_gap(flow) {
             let (words, count) = active.receive.bitmap(flow);
             header.sack(&words[..count]);
         }
-        let header_len = header.finish(0);
-        if let Some(at) = checksum {
-            let crc = Crc32c::new().update(burst.arena(start, start + header_len)).finish();
-            burst.patch(start + at, crc.to_be_bytes());
-        }
-        burst.push_inline(header_len, Span::default());
+        let written = Written::of(header, 0);
+        finish(burst, written, Body::Empty, self.sealing.as_deref_mut());
         self.stats.packets_sent += 1;
         self.stats.acks_alone += 1;
         if flags.contains(Flags::NACK) {

@@ -60,10 +60,7 @@ impl Endpoint {
             return Err(DropReason::Stranger);
         }
         let open = opening_of(packet).ok_or(DropReason::UnknownSession)?;
-        let address = match open.port {
-            0 => source,
-            port => SocketAddr::new(source.ip(), port),
-        };
+        let address = address_of(source, &open);
         let known = self.addresses.get(&self.peers, address);
         if known.is_none() && !self.config.accept_strangers {
             return Err(DropReason::Stranger);
@@ -351,7 +348,10 @@ impl Endpoint {
 
     /// Whether we know all that the opener requires. If not, it is told.
     fn check_features(&mut self, open: &Open, address: SocketAddr) -> Result<(), DropReason> {
-        let refused = open.features.refused();
+        let mut refused = open.features.refused();
+        if self.sealing.is_some() {
+            refused.remove(Features::SEALED);
+        }
         if refused.is_empty() {
             return Ok(());
         }
@@ -384,6 +384,11 @@ impl Endpoint {
         self.push_reset(to, session, Some(refused));
     }
 
+    /// Tells an opener which features are in the way of a session.
+    pub(super) fn refuse_features(&mut self, to: SocketAddr, session: Token, features: Features) {
+        self.refuse_opening(to, session, Refusal::Features(features));
+    }
+
     fn push_reset(&mut self, to: SocketAddr, session: Token, refused: Option<Refusal>) {
         let budget = &mut self.resets[usize::from(self.peer_by_address(to).is_none())];
         if budget.take(self.now, self.config.resets_per_second) {
@@ -394,8 +399,16 @@ impl Endpoint {
     }
 }
 
+/// Where the opener receives.
+pub(super) fn address_of(source: SocketAddr, open: &Open) -> SocketAddr {
+    match open.port {
+        0 => source,
+        port => SocketAddr::new(source.ip(), port),
+    }
+}
+
 /// The opening of a session that a packet carries, if it is valid.
-fn opening_of(packet: &Packet<&[u8]>) -> Option<Open> {
+pub(super) fn opening_of(packet: &Packet<&[u8]>) -> Option<Open> {
     packet
         .open()
         .filter(|open| is_of_session(open.token) && open.epoch != 0)

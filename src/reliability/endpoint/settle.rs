@@ -4,9 +4,13 @@ use super::Endpoint;
 use crate::{
     error::DropReason,
     events::event,
-    reliability::{burst::Burst, extensions::finish_extensions, flow::BASE_DATAGRAM, timers::Timer},
-    span::Span,
-    wire::{Base, Builder, Flags, Kind, Packet, Seq, checksum::Crc32c},
+    reliability::{
+        burst::Burst,
+        flow::BASE_DATAGRAM,
+        packet_builder::{Body, Written, finish, finish_extensions},
+        timers::Timer,
+    },
+    wire::{Base, Builder, Flags, Kind, Packet, Seq},
 };
 
 impl Endpoint {
@@ -119,18 +123,13 @@ impl Endpoint {
             message,
         };
         let stamp = active.receive.timestamp(self.now, &self.config);
-        let start = burst.position();
         let mut header = Builder::new(burst.header(), &base);
-        let checksum = finish_extensions(&mut header, stamp, None, peer.checksums(), None);
+        finish_extensions(&mut header, stamp, None, peer.checksums(), None);
         if !bitmap.is_empty() {
             header.sack(bitmap);
         }
-        let header_len = header.finish(0);
-        if let Some(at) = checksum {
-            let crc = Crc32c::new().update(burst.arena(start, start + header_len)).finish();
-            burst.patch(start + at, crc.to_be_bytes());
-        }
-        burst.push_inline(header_len, Span::default());
+        let written = Written::of(header, 0);
+        finish(burst, written, Body::Empty, self.sealing.as_deref_mut());
         self.stats.packets_sent += 1;
     }
 

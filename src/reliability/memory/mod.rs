@@ -820,7 +820,7 @@ impl MemoryLayer {
         match sink.deliver(origin, packet) {
             Verdict::Taken => {
                 p.cost_received = p.cost_received.wrapping_add(cost);
-                self.stats.note_delivered(len);
+                self.stats.note_delivered(1, len);
                 if packet.flags().contains(Flags::ACK_REQUEST) {
                     self.answer(peer);
                 }

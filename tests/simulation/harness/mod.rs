@@ -12,6 +12,7 @@ pub(crate) mod node;
 pub(crate) mod ops;
 pub(crate) mod prng;
 mod record;
+pub(crate) mod seal;
 pub(crate) mod seeds;
 pub(crate) mod stack;
 pub(crate) mod tagged;

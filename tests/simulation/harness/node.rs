@@ -18,10 +18,13 @@ use super::{
     memory::{Block, Memory},
     model::{Arrived, Job, Model},
     prng::Prng,
+    seal::{IS_ON, TestSealer},
     stack::{Bare, Stack},
     tagged::TaggedStack,
 };
 
+/// The secret of all nodes that seal.
+const SECRET: u64 = 0x5ea1;
 /// Rounds of one pump before it is taken for an endless loop.
 const MAX_ROUNDS: u32 = 20_000;
 /// Bursts of one poll before it is taken for an endless loop.
@@ -61,6 +64,8 @@ pub(crate) struct NodeOptions {
     pub(crate) slack: u64,
     /// Datagrams handled before the application and the transmitter get their turn.
     pub(crate) budget: usize,
+    /// Seals with this secret.
+    pub(crate) sealed: Option<u64>,
 }
 
 impl Default for NodeOptions {
@@ -86,6 +91,7 @@ impl Default for NodeOptions {
             coalesce: 500,
             slack: 0,
             budget: 64,
+            sealed: IS_ON.then_some(SECRET),
         }
     }
 }
@@ -194,6 +200,10 @@ impl Node {
         let endpoint = match Endpoint::new(config, limits, rng.next() | 1, rng.next().into()) {
             Ok(endpoint) => endpoint,
             Err(error) => panic!("the scenario's configuration is wrong: {error}"),
+        };
+        let endpoint = match self.options.sealed {
+            Some(secret) => endpoint.with_sealer(Box::new(TestSealer::new(secret))),
+            None => endpoint,
         };
         self.incarnation += 1;
         self.peers.clear();

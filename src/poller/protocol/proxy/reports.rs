@@ -138,7 +138,7 @@ impl ProxyEndpoint {
     #[inline(always)]
     fn begin_delivery(&mut self, peer: PeerId, record: &Record, payload: usize) -> Origin {
         self.follow(peer, record.session);
-        self.stats.note_delivered(payload as u32);
+        self.stats.note_delivered(1, payload as u32);
         let p = &mut self.peers[peer.index()];
         p.taken = p.taken.saturating_add(record.value);
         Origin {

@@ -15,6 +15,7 @@ use crate::{
         Outgoing,
         burst::{Burst, INLINE},
         credit::MESSAGE_COST,
+        packet_builder::message::of_record,
         peer::Peer,
     },
     span::Span,
@@ -85,7 +86,7 @@ impl Sender {
         };
         let window = self.window().min(peer.window);
         let cost = queued.cost + data.len() as u64 + u64::from(MESSAGE_COST);
-        let header = peer.format.overhead() + 8 * usize::from(match_bits.is_some());
+        let header = peer.format.overhead() + of_record(match_bits);
         let fits = data.len() <= INLINE && header + data.len() <= peer.mtu.into();
         if !fits || cost > peer.cost_limit || !self.has_room(window, run.len()) {
             return None;

@@ -10,13 +10,10 @@ use super::{
 };
 use crate::{
     config::{Config, MAX_WINDOW_PACKETS},
-    reliability::{Limits, credit::MESSAGE_COST, peer::Peer},
+    reliability::{Limits, credit::MESSAGE_COST, packet_builder::message::Cut, peer::Peer, sealing::Sealing},
     stats::Stats,
     wire::{self, Builder, Fragment, Open, Placement, Records, Seq, Timestamp},
 };
-
-/// Bytes of a placement in a header.
-const PLACEMENT_LEN: usize = 16;
 
 /// The next packet of a flow.
 pub(super) struct Plan {
@@ -48,6 +45,7 @@ pub(in crate::reliability) struct Lane<'a> {
     pub(in crate::reliability) stamp: Option<Timestamp>,
     pub(in crate::reliability) checksum: bool,
     pub(in crate::reliability) open: Option<Open>,
+    pub(in crate::reliability) sealing: Option<&'a mut Sealing>,
     /// Bytes of a header that do not depend on the message.
     pub(in crate::reliability) overhead: usize,
     /// Bytes that are left of the path's MTU beside those.
@@ -102,12 +100,12 @@ impl Lane<'_> {
     pub(super) fn next_packet(&self) -> Option<Plan> {
         let plan = if self.send.lost_count > 0 {
             let seq = self.first_lost()?;
-            let (payload, extra) = self.sizes(seq);
+            let Cut { payload, extensions } = self.cut(seq);
             Plan {
                 seq,
                 record: *self.send.record(seq),
                 payload,
-                header: self.overhead + extra,
+                header: self.overhead + extensions,
                 resend: true,
                 messages: 1,
                 cost: 0,
@@ -174,31 +172,30 @@ impl Lane<'_> {
         self.send.lost.first_set(self.send.una, self.flow.send_next)
     }
 
-    /// Bytes of the payload of a packet that was sent before, and bytes by which its header exceeds the fixed header.
+    /// How a packet that was sent before is cut.
     #[cold]
-    fn sizes(&self, seq: Seq) -> (usize, usize) {
+    fn cut(&self, seq: Seq) -> Cut {
         let record = self.send.record(seq);
         let len = usize::from(record.len);
         match record.form {
             Form::Whole => {
                 let whole = self.sources.whole(record.source);
                 let first = if record.offset == 0 { whole.header_len() } else { 0 };
-                let fragment = u32::from(record.len) != whole.len;
-                (len, first + 8 * usize::from(fragment))
+                Cut::again(len, first, u32::from(record.len) == whole.len)
             }
-            Form::Placed => (len, PLACEMENT_LEN),
+            Form::Placed => Cut::of_placement(len, usize::MAX, len),
             Form::Single => self.single(record.source, record.offset),
-            Form::Return => (len, return_len(record.offset)),
-            Form::Bundle | Form::Goodbye => (len, 0),
+            Form::Return => Cut::of_return(record.offset),
+            Form::Bundle | Form::Goodbye => Cut::plain(len),
         }
     }
 
     /// The same for one record of a block, sent plain.
     #[inline(always)]
-    fn single(&self, source: SourceId, offset: u32) -> (usize, usize) {
+    fn single(&self, source: SourceId, offset: u32) -> Cut {
         match wire::Record::split(&self.sources.bytes(source)[offset as usize..]) {
-            Ok((record, _)) => alone(&record),
-            Err(_) => (0, 0),
+            Ok((record, _)) => Cut::of_record(&record),
+            Err(_) => Cut::plain(0),
         }
     }
 
@@ -215,7 +212,7 @@ impl Lane<'_> {
         let left = (queued.end - queued.at) as usize;
         let credit = self.peer.cost_limit.checked_sub(queued.cost)?;
         let mut form = queued.form;
-        let (len, payload, extra, messages, cost) = match queued.form {
+        let (len, cut, messages, cost) = match queued.form {
             Form::Whole => {
                 let begins = queued.at == 0;
                 let (first, is_all) = if begins {
@@ -224,14 +221,10 @@ impl Lane<'_> {
                 } else {
                     (0, false)
                 };
-                let alone = (room - first).min(config.max_payload.into());
-                let (len, extra) = if is_all && left <= alone {
-                    (left, first)
-                } else {
-                    (left.min(alone).min(room - first - 8), first + 8)
-                };
+                let cut = Cut::of_message(left, first, is_all, room, config.max_payload.into());
+                let len = cut.payload;
                 let cost = len as u64 + if begins { MESSAGE_COST.into() } else { 0 };
-                (len, len, extra, 1, cost)
+                (len, cut, 1, cost)
             }
             Form::Single | Form::Bundle => {
                 let run = &self.sources.bytes(queued.source)[queued.at as usize..queued.end as usize];
@@ -250,17 +243,17 @@ impl Lane<'_> {
                 } = split_run(run, most, credit, config.bundle)?;
                 if count == 1 {
                     form = Form::Single;
-                    (len, first.0, first.1, count, cost)
+                    (len, first, count, cost)
                 } else {
-                    (len, len, 0, count, cost)
+                    (len, Cut::plain(len), count, cost)
                 }
             }
             Form::Placed => {
-                let len = left.min(config.max_payload.into()).min(room - PLACEMENT_LEN);
-                (len, len, PLACEMENT_LEN, 1, 0)
+                let cut = Cut::of_placement(left, room, config.max_payload.into());
+                (cut.payload, cut, 1, 0)
             }
-            Form::Return => (0, 0, return_len(queued.at), 0, 0),
-            Form::Goodbye => (0, 0, 0, 0, 0),
+            Form::Return => (0, Cut::of_return(queued.at), 0, 0),
+            Form::Goodbye => (0, Cut::plain(0), 0, 0),
         };
         if cost > credit {
             return None;
@@ -279,8 +272,8 @@ impl Lane<'_> {
         Some(Plan {
             seq: self.flow.send_next,
             record,
-            payload,
-            header: self.overhead + extra,
+            payload: cut.payload,
+            header: self.overhead + cut.extensions,
             resend: false,
             messages,
             cost,
@@ -338,19 +331,6 @@ impl Lane<'_> {
     }
 }
 
-/// Bytes by which a return's header exceeds the fixed header: it has a count if it is about several messages.
-#[cold]
-fn return_len(more: u32) -> usize {
-    8 * usize::from(more > 0)
-}
-
-/// Bytes of the payload of a record that is sent as a packet of its own, and bytes by which its header exceeds the
-/// fixed header.
-#[inline(always)]
-fn alone(record: &wire::Record<'_>) -> (usize, usize) {
-    (record.data.len(), 8 * usize::from(record.match_bits.is_some()))
-}
-
 /// The records from the front of a run that make a packet.
 struct Split {
     /// Length in bytes.
@@ -359,8 +339,8 @@ struct Split {
     count: u32,
     /// Their cost, in bytes of the credit.
     cost: u64,
-    /// The first of them, [`alone`].
-    first: (usize, usize),
+    /// The first of them, as a packet of its own.
+    first: Cut,
 }
 
 /// The records from the front of a run that fit a payload of `room` bytes and the credit. `None`: the credit is too
@@ -381,7 +361,7 @@ fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> Option<Split
         len,
         count: 1,
         cost,
-        first: alone(&first),
+        first: Cut::of_record(&first),
     };
     if len == run.len() {
         return Some(split);

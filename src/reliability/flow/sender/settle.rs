@@ -12,7 +12,7 @@ use super::{
     Sender,
 };
 use crate::{
-    reliability::credit::MESSAGE_COST,
+    reliability::{credit::MESSAGE_COST, packet_builder::message::of_record},
     wire::{Records, Seq},
 };
 
@@ -244,7 +244,7 @@ impl Large {
             let (len, bits) = (record.data.len(), record.match_bits);
             let header = crate::wire::Record::header_len(bits);
             let end = at + (header + len) as u32;
-            if len + 8 * usize::from(bits.is_some()) > room {
+            if len + of_record(bits) > room {
                 return Some(Self {
                     at,
                     end,

@@ -60,7 +60,7 @@ impl Half {
             1,
             tokens,
             1_472,
-            Format::first(&config),
+            Format::first(&config, false),
         );
         peer.format.remove(Format::OPENING);
         Self {
@@ -103,6 +103,7 @@ impl Half {
             stamp: self.receive.timestamp(self.now, &self.config),
             checksum: false,
             open: None,
+            sealing: None,
             overhead: self.peer.format.overhead(),
             room: self.peer.room(),
             window: self.send.window().min(self.peer.window),

@@ -1,20 +1,17 @@
 //! Writes the packets of a flow.
 
 use super::{
-    super::{
-        packet::{Form, Record},
-        source::{NONE, SourceId},
-    },
+    super::packet::{Form, Record},
     plan::{Lane, Plan, take_from_queue},
 };
 use crate::{
     config::WindowMode,
     reliability::{
-        burst::{Burst, INLINE, MAX_SEGMENTS},
-        extensions::finish_extensions,
+        burst::{Burst, MAX_SEGMENTS},
+        packet_builder::{Body, Written, finish, finish_extensions},
+        sealing::Sealing,
     },
-    span::Span,
-    wire::{Base, Builder, Flags, Kind, checksum::Crc32c},
+    wire::{Base, Builder, Flags, Kind},
 };
 
 /// How far a burst has been filled.
@@ -114,46 +111,27 @@ impl Lane<'_> {
             rail: 0,
             message: record.message,
         };
-        let start = burst.position();
         let mut header = Builder::new(burst.header(), &base);
         header.set(flags);
         if plan.header > self.overhead {
             self.describe(&mut header, record);
         }
-        let checksum = finish_extensions(&mut header, self.stamp, None, self.checksum, self.open.as_ref());
-        let header_len = header.finish(plan.payload as u16);
-        debug_assert_eq!(header_len, plan.header, "the plan's size is the packet's size");
-        let from = record.offset as usize + usize::from(record.len) - plan.payload;
-        if let Some(at) = checksum {
-            let crc = Crc32c::new().update(burst.arena(start, start + header_len));
-            let crc = self.sum_up(crc, record.source, from, plan.payload);
-            burst.patch(start + at, crc.finish().to_be_bytes());
-        }
-        if plan.payload <= INLINE {
-            burst.push_inline(header_len, self.payload(record.source, from, plan.payload));
-        } else {
-            burst.push_reference(header_len, record.source, from as u32, plan.payload as u32);
-        }
+        finish_extensions(&mut header, self.stamp, None, self.checksum, self.open.as_ref());
+        let written = Written::of(header, plan.payload);
+        let seal = if self.sealing.is_some() { Sealing::LEN } else { 0 };
+        debug_assert_eq!(
+            written.len() + seal,
+            plan.header,
+            "the plan's size is the packet's size"
+        );
+        let body = Body::Part {
+            sources: self.sources,
+            source: record.source,
+            from: record.offset as usize + usize::from(record.len) - plan.payload,
+            len: plan.payload,
+        };
+        finish(burst, written, body, self.sealing.as_deref_mut());
         self.stats.packets_sent += 1;
-    }
-
-    #[inline]
-    fn payload(&self, source: SourceId, from: usize, len: usize) -> Span<'_> {
-        if source == NONE {
-            Span::default()
-        } else {
-            self.sources.span(source).part(from..from + len)
-        }
-    }
-
-    /// Adds the payload to a checksum. Another process may change its memory between this and the transmission; the
-    /// receiver then drops the packet.
-    fn sum_up(&self, crc: Crc32c, source: SourceId, from: usize, len: usize) -> Crc32c {
-        if source == NONE {
-            crc
-        } else {
-            self.sources.sum_up(crc, source, from..from + len)
-        }
     }
 
     /// The last packet of a placement, whose acknowledgement completes it: its sender waits for that.

@@ -1,46 +1,50 @@
 //! The extensions that any packet may have: opening, credit, timestamp, checksum.
 
-use super::Limits;
 use crate::{
     config::Config,
+    reliability::Limits,
     wire::{Builder, Credit, Features, Open, Timestamp, Token},
 };
 
-/// Writes the extensions that any packet may have; gives the offset of the checksum, which every opening has.
+/// Writes the extensions that any packet may have.
 #[inline(always)]
-pub(super) fn finish_extensions(
+pub(in crate::reliability) fn finish_extensions(
     header: &mut Builder<'_>,
     stamp: Option<Timestamp>,
     credit: Option<Credit>,
     checksum: bool,
     open: Option<&Open>,
-) -> Option<usize> {
+) {
     if let Some(stamp) = stamp {
         header.timestamp(stamp);
     }
     if let Some(credit) = credit {
         header.credit(credit);
     }
-    if checksum || open.is_some() {
+    if checksum {
         header.checksum();
     }
-    let at = header.checksum_offset();
     if let Some(open) = open {
         header.open(open);
     }
-    at
 }
 
 /// What an opening says of us.
-pub(super) fn open_of(config: &Config, limits: &Limits, epoch: u64, token: Token, window: u32) -> Open {
+pub(in crate::reliability) fn open_of(
+    config: &Config,
+    limits: &Limits,
+    epoch: u64,
+    token: Token,
+    window: u32,
+    sealed: bool,
+) -> Open {
+    let mut features = Features::SETTLE;
+    features.set(Features::CHECKSUM, config.checksum);
+    features.set(Features::SEALED, sealed);
     Open {
         epoch,
         token,
-        features: if config.checksum {
-            Features::SETTLE.union(Features::CHECKSUM)
-        } else {
-            Features::SETTLE
-        },
+        features,
         credit: Credit {
             limit: config.unexpected_bytes,
             window,
