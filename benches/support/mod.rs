@@ -165,10 +165,12 @@ impl Pair {
             };
             self.now += 2_000;
             let (now, wire) = (Instant::from_nanos(self.now), &mut self.wire);
-            let inline = from.begin_inline(now, peer, 0, &message, data, &mut self.burst);
+            assert!(
+                from.send_inline(now, peer, 0, &message, data, &mut self.burst),
+                "the flow is quiet"
+            );
             wire.clear();
             from.gather(&self.burst, |piece| wire.extend_from_slice(piece));
-            from.finish_inline(inline.expect("the flow is quiet"));
             let stride = wire.len();
             to.handle_datagrams(now, self.addresses[source as usize], wire, stride, &mut self.got);
             let (session, cost) = (to.session(back), std::mem::take(&mut self.got.cost));

@@ -23,12 +23,10 @@ impl Driver {
             return false;
         }
         let now = self.read_clock();
-        let Some(inline) = self.messenger.begin_inline(now, peer, options, data, &mut self.burst) else {
+        if !self.messenger.send_inline(now, peer, options, data, &mut self.burst) {
             return false;
-        };
-        let sent = self.transmit_burst(now);
-        self.messenger.finish_inline(inline);
-        match sent {
+        }
+        match self.transmit_burst(now) {
             Ok(sent) => _ = self.note_sent(sent),
             Err(error) => self.failure = Some(error),
         }

@@ -8,7 +8,7 @@ use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{Burst, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target};
+use super::{Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target};
 use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
@@ -310,9 +310,9 @@ impl Layer {
         }
     }
 
-    /// [`Endpoint::begin_inline`]; no other layer has that way.
+    /// [`Endpoint::send_inline`]; no other layer has that way.
     #[inline]
-    pub(crate) fn begin_inline(
+    pub(crate) fn send_inline(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -320,18 +320,10 @@ impl Layer {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
-    ) -> Option<Inline> {
+    ) -> bool {
         match self {
-            Self::Endpoint(endpoint) => endpoint.begin_inline(now, peer, channel, message, data, burst),
-            Self::Other(_) => None,
-        }
-    }
-
-    /// [`Endpoint::finish_inline`].
-    #[inline]
-    pub(crate) fn finish_inline(&mut self, inline: Inline) {
-        if let Self::Endpoint(endpoint) = self {
-            endpoint.finish_inline(inline);
+            Self::Endpoint(endpoint) => endpoint.send_inline(now, peer, channel, message, data, burst),
+            Self::Other(_) => false,
         }
     }
 

@@ -29,7 +29,7 @@ pub use beside::Beside;
 pub use burst::Burst;
 pub(crate) use credit::{INITIAL_CREDIT, MESSAGE_COST};
 pub(crate) use endpoint::Source;
-pub use endpoint::{Endpoint, Inline, LostMessages};
+pub use endpoint::{Endpoint, LostMessages};
 pub(crate) use flow::Sources;
 pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};

@@ -265,14 +265,18 @@ impl Endpoint {
                     confirmed: false,
                 };
                 verdict = sink.deliver(origin, packet);
-                if verdict == Verdict::Doubtful
-                    && (checked || !in_order || p.begins(&packet) || !receive.doubt(base.sequence.plus(taken)))
-                {
+                if verdict != Verdict::Taken {
+                    let sequence = base.sequence.plus(taken);
+                    let is_doubtful =
+                        verdict == Verdict::Doubtful && in_order && !p.format.is_verified() && !p.begins(&packet);
+                    if verdict != Verdict::Doubtful || (is_doubtful && receive.doubt(sequence)) {
+                        break;
+                    }
                     let confirmed = true;
                     verdict = sink.deliver(Origin { confirmed, ..origin }, packet);
-                }
-                if verdict != Verdict::Taken {
-                    break;
+                    if verdict != Verdict::Taken {
+                        break;
+                    }
                 }
                 p.cost_received = p.cost_received.wrapping_add(cost);
             }

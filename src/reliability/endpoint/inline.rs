@@ -7,30 +7,22 @@ use crate::{
     reliability::{
         Burst, Outgoing, PeerId,
         credit::MESSAGE_COST,
-        flow::{Following, Lone, fits_record},
+        flow::{Following, fits_record},
         timers::Timer,
     },
     time::Instant,
 };
 
-/// A packet that is written and not yet counted as sent: see [`Endpoint::begin_inline`].
-#[derive(Debug)]
-#[must_use]
-pub struct Inline {
-    index: u32,
-    lone: Lone,
-}
-
 impl Endpoint {
-    /// Fills `burst` with the packet of a message, if the message fits one packet without checksum and nothing else of its
-    /// flow is queued, unacknowledged or owed. Transmit the burst like one of [`poll_transmit`](Self::poll_transmit), then
-    /// call [`finish_inline`](Self::finish_inline), before any other method: until then the endpoint does not count the
-    /// packet as sent. `None`: nothing was done. [`send`](Self::send) then takes the message, or says why not.
+    /// Takes a message and fills `burst` with its packet, if the message fits one packet without checksum and nothing
+    /// else of its flow is queued, unacknowledged or owed. Transmit the burst like one of
+    /// [`poll_transmit`](Self::poll_transmit). `false`: nothing was done. [`send`](Self::send) then takes the message,
+    /// or says why not.
     ///
-    /// Both calls do the work of `send` and `poll_transmit` together, except for packets of other flows, which wait for
-    /// the next `poll_transmit`. They are two so that the packet is under way while the endpoint takes note of it.
+    /// The call does the work of `send` and `poll_transmit` together, except for packets of other flows, which wait for
+    /// the next `poll_transmit`.
     #[inline]
-    pub fn begin_inline(
+    pub fn send_inline(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -38,12 +30,16 @@ impl Endpoint {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
-    ) -> Option<Inline> {
-        let flow_index = self.find_flow(peer.0, channel)?;
-        let flow = &self.flows[flow_index as usize];
+    ) -> bool {
+        let Some(flow_index) = self.find_flow(peer.0, channel) else {
+            return false;
+        };
+        let flow = &mut self.flows[flow_index as usize];
         let index = flow.active;
-        let active = self.actives.get_mut(index as usize)?;
-        let p = &self.peers[peer.index()];
+        let Some(active) = self.actives.get_mut(index as usize) else {
+            return false;
+        };
+        let p = &mut self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
             || !active.send.sends_at_once(&active.receive, flow, p)
@@ -51,42 +47,30 @@ impl Endpoint {
             || message.immediate.is_some()
             || !fits_record(&self.config, p, message, data.len())
         {
-            return None;
+            return false;
         }
         self.now = later(self.now, now);
-        burst.begin(p.address);
-        let following = Following {
-            config: &self.config,
-            now: self.now,
-            peer: p,
-            flow,
-            receive: &active.receive,
-        };
-        let lone = active
-            .send
-            .write_at_once(following, &mut self.sources, message, data, burst);
-        self.hold(burst);
-        Some(Inline { index, lone })
-    }
-
-    /// Counts the packet of [`begin_inline`](Self::begin_inline) as sent.
-    #[inline]
-    pub fn finish_inline(&mut self, inline: Inline) {
-        let Inline { index, lone } = inline;
-        let payload = u64::from(lone.payload);
         let now = self.now;
-        let active = &mut self.actives[index as usize];
-        let flow = &mut self.flows[active.flow as usize];
-        let p = &mut self.peers[flow.peer as usize];
-        p.cost_queued += payload + u64::from(MESSAGE_COST);
+        p.cost_queued += cost;
         if !active.busy {
             active.busy = true;
             self.busy += 1;
         }
-        active.send.note_lone(flow, lone);
+        burst.begin(p.address);
+        let at = now + self.times.rto(flow, p);
+        let following = Following {
+            config: &self.config,
+            now,
+            peer: p,
+            flow,
+            receive: &active.receive,
+        };
+        active
+            .send
+            .write_at_once(following, &mut self.sources, message, data, burst);
         active.send.wait_since(now - self.stalled.min(now));
         self.stats.packets_sent += 1;
-        self.stats.payload_sent += payload;
+        self.stats.payload_sent += data.len() as u64;
         active.last_use = now;
         let repeats = active.receive.note_acknowledged();
         active.deadlines.stop(Timer::Ack);
@@ -94,8 +78,9 @@ impl Endpoint {
             let at = now + self.times.repetition();
             active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
         }
-        let at = now + self.times.rto(flow, p);
         active.deadlines.arm(&mut self.heap, index, Timer::Rto, at);
+        self.hold(burst);
+        true
     }
 
     /// Writes the packet of the only queued message of a flow, if nothing is in the way of this early exit. `false`:
@@ -115,12 +100,11 @@ impl Endpoint {
             flow,
             receive: &active.receive,
         };
-        let Some(lone) = active.send.write_only_queued(following, &self.sources, burst) else {
+        let Some(len) = active.send.write_only_queued(following, &self.sources, burst) else {
             return false;
         };
-        active.send.note_lone(flow, lone);
         self.stats.packets_sent += 1;
-        self.stats.payload_sent += u64::from(lone.payload);
+        self.stats.payload_sent += len as u64;
         self.launched(index, first);
         true
     }

@@ -66,8 +66,8 @@ use crate::{
     wire::Token,
 };
 
+pub use self::lost::LostMessages;
 pub(crate) use self::send::Source;
-pub use self::{inline::Inline, lost::LostMessages};
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;

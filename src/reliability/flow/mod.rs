@@ -21,7 +21,7 @@ pub(in crate::reliability) use self::{
     mtu::{BASE_DATAGRAM, Search, Step},
     receiver::Receiver,
     resident::{Flow, first_sequence},
-    sender::{BLACK_HOLE, Cause, Filled, Following, Lane, Lone, Queueable, Released, Sender, fits_record},
+    sender::{BLACK_HOLE, Cause, Filled, Following, Lane, Queueable, Released, Sender, fits_record},
     source::{CopyOf, Freed, NONE, SourceId, Whole},
     window::{Placers, ack_bytes_of, window_of},
 };

@@ -71,11 +71,11 @@ pub(in crate::reliability) fn finish(
     sealing: Option<&mut Sealing>,
 ) {
     if let Some(sealing) = sealing {
-        finish_sealed(burst, header.len, &body, sealing);
+        finish_sealed(burst, header.len, body, sealing);
         return;
     }
     if let Some(at) = header.checksum {
-        add_checksum(burst, header.len, at, &body);
+        add_checksum(burst, header.len, at, body);
     }
     match body {
         Body::Empty => burst.push_inline(header.len, Span::default()),
@@ -101,13 +101,15 @@ fn span(body: Body<'_>) -> Span<'_> {
     }
 }
 
+/// (By value, so that a body is put into memory only for this.)
+///
 /// Another process may change the memory of the payload between this and the transmission; the receiver then drops the
 /// packet.
 #[inline(never)]
-fn add_checksum(burst: &mut Burst, header_len: usize, at: usize, body: &Body<'_>) {
+fn add_checksum(burst: &mut Burst, header_len: usize, at: usize, body: Body<'_>) {
     let start = burst.position();
     let mut crc = Crc32c::new().update(burst.arena(start, start + header_len));
-    match *body {
+    match body {
         Body::Part {
             sources,
             source,
@@ -129,14 +131,14 @@ fn add_checksum(burst: &mut Burst, header_len: usize, at: usize, body: &Body<'_>
 
 #[cold]
 #[inline(never)]
-fn finish_sealed(burst: &mut Burst, header_len: usize, body: &Body<'_>, sealing: &mut Sealing) {
+fn finish_sealed(burst: &mut Burst, header_len: usize, body: Body<'_>, sealing: &mut Sealing) {
     let at = header_len + Sealing::LEN;
     let packet = burst.datagram(at + body.len());
     let payload = &mut packet[at..];
     if let Body::Zeros(_) = body {
         payload.fill(0);
     } else {
-        span(*body).copy_to(payload);
+        span(body).copy_to(payload);
     }
     sealing.close(packet, header_len);
     let len = packet.len();

@@ -21,7 +21,7 @@ Examples:
   hikyaku bench allreduce --np 8 --sizes 8,1M           eight ranks on this machine
   hikyaku bench allreduce --algorithm auto,ring         what was chosen beside a ring, in turns
   hikyaku bench barrier --np 8 --wait block
-  hikyaku bench allreduce --backend shm                 two ranks, through memory (see `bench latency --help`)
+  hikyaku bench allreduce --backend shm                 two ranks, through memory
   HIKYAKU_EAGER_LIMIT=16K hikyaku bench alltoall        with settings of an MPI program
 
 As the OSU micro-benchmarks: before each operation there is a barrier (but for `barrier`), each rank takes its time; \

@@ -21,7 +21,7 @@ Examples:
   hikyaku bench latency --wait block --vs tcp           both ends sleep in the kernel
   hikyaku bench latency --level transport,mpi           what MPI adds to the transport
   hikyaku bench latency --format json --plot lat.svg    for programs, and for eyes
-  hikyaku bench latency --backend shm                   between processes of one host, through memory
+  hikyaku bench latency --backend shm                   through the memory of one host
   hikyaku bench latency --backend dpdk --device memif   without the kernel (feature dpdk)
   hikyaku bench latency --backend dpdk --device memif --vs memif,tcp
   hikyaku bench latency --listen 0.0.0.0:7475           on one host, then on the other:

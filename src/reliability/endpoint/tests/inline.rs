@@ -103,12 +103,11 @@ fn send_as_through_the_queue(
     let mut twin = pair.ends[from].0.clone();
     let (mut burst, mut nothing) = (Burst::default(), Burst::default());
     let endpoint = &mut pair.ends[from].0;
-    let Some(inline) = endpoint.begin_inline(now, peer, channel, message, data, &mut burst) else {
+    if !endpoint.send_inline(now, peer, channel, message, data, &mut burst) {
         // Nothing was done.
         assert_same(endpoint, &twin);
         return false;
-    };
-    endpoint.finish_inline(inline);
+    }
     let sent = describe(endpoint, &burst);
     assert!(!endpoint.poll_transmit(now, &mut nothing));
     twin.send(now, peer, channel, message, Payload::Copy(data)).unwrap();

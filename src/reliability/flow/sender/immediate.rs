@@ -32,8 +32,7 @@ impl Sender {
         self.is_quiet(flow) && !waits && !owes && peer.format.is_plain() && peer.is_open()
     }
 
-    /// Writes the packet of a message that is sent [at once](Self::sends_at_once), past the queue. It is then to be
-    /// [noted](Self::note_lone).
+    /// Writes the packet of a message that is sent [at once](Self::sends_at_once), past the queue.
     #[inline(always)]
     pub(crate) fn write_at_once(
         &mut self,
@@ -42,7 +41,7 @@ impl Sender {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
-    ) -> Lone {
+    ) {
         let data = Span::new(data);
         let (offset, len) = self.store_record(sources, message.match_bits, data);
         sources.retain(self.tail);
@@ -57,19 +56,19 @@ impl Sender {
             from: message.source,
             to: message.destination,
         };
-        self.write_lone(&lone, record, message.match_bits, data, burst)
+        self.write_lone(lone, &record, message.match_bits, data, burst);
     }
 
     /// Writes the packet of the only queued message, if it may go now in a packet of its own without checksum and the
-    /// flow owes nothing but an acknowledgement. `None`: nothing was done. The packet equals the one that
-    /// [`Lane::fill`](super::Lane::fill) would write, and is then to be [noted](Self::note_lone).
+    /// flow owes nothing but an acknowledgement. Returns the bytes of its payload. `None`: nothing was done. The packet
+    /// equals the one that [`Lane::fill`](super::Lane::fill) would write.
     #[inline(always)]
     pub(crate) fn write_only_queued(
         &mut self,
         lone: Following<'_>,
         sources: &Sources,
         burst: &mut Burst,
-    ) -> Option<Lone> {
+    ) -> Option<usize> {
         let (receive, config, peer) = (lone.receive, lone.config, lone.peer);
         let in_flight = lone.flow.send_next.distance(self.una);
         let queued = self.queue.front().filter(|_| self.queue.len() == 1)?;
@@ -105,19 +104,20 @@ impl Sender {
         // The packet takes over the queue's own reference.
         self.queue.pop_front();
         self.queued_bytes = self.queued_bytes.saturating_sub(record.len.into());
-        Some(self.write_lone(&lone, record, match_bits, Span::new(data), burst))
+        self.write_lone(lone, &record, match_bits, Span::new(data), burst);
+        Some(data.len())
     }
 
-    /// Writes a packet of one small message, and its record.
+    /// Writes a packet of one small message, and notes that it is in flight.
     #[inline(always)]
     fn write_lone(
         &mut self,
-        lone: &Following<'_>,
-        record: Record,
+        lone: Following<'_>,
+        record: &Record,
         match_bits: Option<u64>,
         data: Span<'_>,
         burst: &mut Burst,
-    ) -> Lone {
+    ) {
         let Following {
             config,
             peer,
@@ -125,18 +125,25 @@ impl Sender {
             receive,
             ..
         } = lone;
+        let seq = flow.send_next;
         let window = self.window().min(peer.window);
-        // The windows allow no other packet of this size: sending on needs the acknowledgement of this one.
-        let is_last = flow.send_next.distance(self.una) + 1 >= config.window_packets.into();
-        let ask = self.want_ack || is_last || !self.has_room_beyond(window, record.len.into());
+        self.push_record(seq, *record);
+        flow.send_next = seq.plus(1);
+        self.bytes_in_flight += u32::from(record.len);
+        self.packets_in_flight += 1;
+        self.probe = false;
+        let is_last = flow.send_next.distance(self.una) >= config.window_packets.into();
         self.waiting = is_last && config.window_mode == WindowMode::BurstThenWait;
+        // The window allows no other packet of this size: sending on needs the acknowledgement of this one.
+        let ask = self.want_ack || is_last || !self.has_room(window, record.len.into());
+        self.want_ack = false;
         let base = Base {
             kind: Kind::Data,
             channel: flow.channel,
             source: record.from,
             destination: record.to,
             session: peer.remote_token(),
-            sequence: flow.send_next,
+            sequence: seq,
             acknowledgement: flow.expected,
             rail: 0,
             message: record.message,
@@ -149,31 +156,7 @@ impl Sender {
             let at = record.offset + u32::from(record.len) - data.len() as u32;
             burst.push_reference(header, record.source, at, data.len() as u32);
         }
-        self.push_record(flow.send_next, record);
-        Lone {
-            len: record.len,
-            payload: data.len() as u16,
-        }
     }
-
-    /// Notes that the packet that was written last is in flight.
-    #[inline(always)]
-    pub(crate) fn note_lone(&mut self, flow: &mut Flow, lone: Lone) {
-        flow.send_next = flow.send_next.plus(1);
-        self.bytes_in_flight += u32::from(lone.len);
-        self.packets_in_flight += 1;
-        self.probe = false;
-        self.want_ack = false;
-    }
-}
-
-/// A packet of one small message that is written.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::reliability) struct Lone {
-    /// Bytes at its source.
-    len: u16,
-    /// Bytes of payload.
-    pub(in crate::reliability) payload: u16,
 }
 
 /// What a packet says beside its message, and the flow in which it follows the packets before.
@@ -181,7 +164,7 @@ pub(in crate::reliability) struct Following<'a> {
     pub(in crate::reliability) config: &'a Config,
     pub(in crate::reliability) now: u64,
     pub(in crate::reliability) peer: &'a Peer,
-    pub(in crate::reliability) flow: &'a Flow,
+    pub(in crate::reliability) flow: &'a mut Flow,
     pub(in crate::reliability) receive: &'a Receiver,
 }
 

@@ -12,7 +12,7 @@ mod write;
 use alloc::{collections::VecDeque, vec::Vec};
 
 pub(in crate::reliability) use self::{
-    immediate::{Following, Lone},
+    immediate::Following,
     plan::Lane,
     queue::{Queueable, fits_record},
     recovery::{BLACK_HOLE, Cause, Released},
@@ -336,12 +336,6 @@ impl Sender {
         }
         // After two time-outs in a row a single packet has to prove that the path is alive.
         self.timeouts < CAREFUL && self.bytes_in_flight as usize + len <= window as usize
-    }
-
-    /// The windows have room for another packet of `len` bytes once one is sent.
-    #[inline(always)]
-    fn has_room_beyond(&self, window: u32, len: usize) -> bool {
-        self.timeouts < CAREFUL && self.bytes_in_flight as usize + 2 * len <= window as usize
     }
 
     #[inline]

@@ -348,10 +348,6 @@ struct Split {
 #[inline(always)]
 fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> Option<Split> {
     let mut records = Records::new(run);
-    let sizes = |record: &wire::Record<'_>| {
-        let size = wire::Record::header_len(record.match_bits) + record.data.len();
-        (size, record.data.len() as u64 + u64::from(MESSAGE_COST))
-    };
     let first = records.next()?;
     let (len, cost) = sizes(&first);
     if cost > credit {
@@ -366,16 +362,33 @@ fn split_run(run: &[u8], room: usize, credit: u64, bundle: bool) -> Option<Split
     if len == run.len() {
         return Some(split);
     }
-    for record in records {
-        let (size, more) = sizes(&record);
-        if split.cost + more > credit || split.len + size > room || !bundle {
-            break;
-        }
-        split.len += size;
-        split.cost += more;
-        split.count += 1;
+    if bundle {
+        split.extend(records, room, credit);
     }
     Some(split)
+}
+
+impl Split {
+    /// Adds the records that fit, too. (Where it is inlined, the loop has too few registers.)
+    #[inline(never)]
+    fn extend(&mut self, records: Records<'_>, room: usize, credit: u64) {
+        for record in records {
+            let (size, cost) = sizes(&record);
+            if self.cost + cost > credit || self.len + size > room {
+                break;
+            }
+            self.len += size;
+            self.cost += cost;
+            self.count += 1;
+        }
+    }
+}
+
+/// Bytes of a record, and its cost.
+#[inline(always)]
+fn sizes(record: &wire::Record<'_>) -> (usize, u64) {
+    let size = wire::Record::header_len(record.match_bits) + record.data.len();
+    (size, record.data.len() as u64 + u64::from(MESSAGE_COST))
 }
 
 /// The packet is sent for the first time: the queue moves on at `place`, and the packet refers to its source.
