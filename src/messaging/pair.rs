@@ -85,6 +85,7 @@ impl Numbers {
 
     /// The session with a peer, as far as messages of its usual pair were sent in it, and the number of the next one; the
     /// caller uses it up by setting its successor.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(super) fn usual(&mut self, peer: PeerId) -> Option<(u32, &mut Seq)> {
         let next = self.usual.get_mut(peer.index())?;

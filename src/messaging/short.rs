@@ -10,6 +10,7 @@ use crate::{
 impl Messenger {
     /// Sends a message with match bits at once, if its peer is reached by a ring. `None`: it is not, or there is no room,
     /// and [`send`](Self::send) takes the message. Else returns whether there is something to transmit.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(super) fn send_short(&mut self, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
         let (session, number) = self.numbers.usual(peer)?;
@@ -71,6 +72,7 @@ impl Messenger {
     }
 
     /// Returns whether short messages to and from this peer go by rings now.
+    #[cfg(feature = "mpi")]
     #[inline]
     pub(crate) fn has_ring(&self, peer: PeerId) -> bool {
         self.layer.memory().is_some_and(|memory| memory.has_ring(peer))

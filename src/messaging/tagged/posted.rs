@@ -100,6 +100,7 @@ impl<T> Posted<T> {
     }
 
     /// The oldest of all, if it takes this message and they are not sorted.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(super) fn oldest(&mut self, source: u32, bits: u64) -> Option<&mut T> {
         let first = self.few.front_mut()?;
@@ -107,6 +108,7 @@ impl<T> Posted<T> {
     }
 
     /// The [oldest](Self::oldest) waits no longer. Nothing in it has to be dropped.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(super) fn forget_oldest(&mut self) {
         mem::forget(self.few.pop_front());

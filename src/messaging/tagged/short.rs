@@ -1,11 +1,16 @@
 //! Short messages, which go by a ring in memory to a peer of this host, past the messenger's queues.
 
-use super::{Completion, Envelope, Handle, MemoryRegion, Messenger, Receive, Selector, Tagged, matched, place};
-use crate::reliability::{Arriving, PeerId};
+use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
+#[cfg(feature = "mpi")]
+use super::{Envelope, Handle, Receive, Selector};
+use crate::reliability::Arriving;
+#[cfg(feature = "mpi")]
+use crate::reliability::PeerId;
 
 impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Sends a copy of `data`, complete at once, if the peer is reached by a ring. `None`:
     /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn send_short(
         &mut self,
@@ -23,6 +28,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     }
 
     /// Posts a receive, if no message that has come could be for it. `None`: [`receive`](Self::receive) takes it.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn post(&mut self, selector: &Selector, buffer: B, request: u64) -> Option<Handle> {
         if self.unexpected.len() > 0 {
@@ -33,6 +39,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
 
     /// Takes the next message out of the rings, if nothing that came before it is to be handled first, and it ends this
     /// request, which is the oldest that is posted. `None`: nothing was done.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn take_short(&mut self, messenger: &mut Messenger, request: u64) -> Option<Envelope> {
         if messenger.inbox.messages() > 0 || !self.lost.is_empty() {
@@ -57,6 +64,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
 
     /// The same for a receive that is not posted, because it ends here or not at all: if `selector` takes the message and
     /// it fits into the buffer, which is one run of memory.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn take_short_into(
         &mut self,
@@ -80,6 +88,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     }
 
     /// Returns whether messages in the rings are the oldest that have come, and no receive waits for one.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn is_clear(&self, messenger: &Messenger) -> bool {
         messenger.inbox.messages() == 0 && self.unexpected.len() == 0 && self.posted.len() == 0 && self.lost.is_empty()

@@ -64,6 +64,7 @@ impl Rings {
     }
 
     /// Returns whether there may be rings.
+    #[cfg(feature = "mpi")]
     pub(super) fn may_exist(&self) -> bool {
         self.meet.is_some()
     }

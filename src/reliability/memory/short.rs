@@ -84,6 +84,7 @@ impl MemoryLayer {
 
     /// Sends a message of this session and of the usual pair of processors by the ring. `None`: it has to go as a packet.
     /// Else returns whether there is something to transmit.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn send_short(
         &mut self,
@@ -109,6 +110,7 @@ impl MemoryLayer {
     }
 
     /// A packet tells the peer that there is something in the ring.
+    #[cfg(feature = "mpi")]
     #[cold]
     fn wake(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.index()];
@@ -123,6 +125,7 @@ impl MemoryLayer {
     }
 
     /// Returns whether there is a ring to and from this peer.
+    #[cfg(feature = "mpi")]
     #[inline]
     pub(crate) fn has_ring(&self, peer: PeerId) -> bool {
         self.peers.get(peer.index()).is_some_and(|p| p.outward.is_some())
