@@ -43,9 +43,16 @@ impl Messenger {
         Some((arriving, number))
     }
 
-    /// Messages of this cost were received at once.
-    #[cold]
+    /// Messages of this cost, mostly 0, were received at once, and their credit is to be given back.
+    #[inline(always)]
     pub(super) fn accept_short(&mut self, peer: PeerId, cost: u32) {
+        if cost > 0 {
+            self.give_back_short(peer, cost);
+        }
+    }
+
+    #[cold]
+    fn give_back_short(&mut self, peer: PeerId, cost: u32) {
         if let Some(memory) = self.layer.memory_mut() {
             memory.accept_short(peer, cost);
         }

@@ -55,9 +55,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         arriving.front.copy_to(room);
         self.posted.forget_oldest();
         let (peer, cost) = arriving.take(number);
-        if cost > 0 {
-            messenger.accept_short(peer, cost);
-        }
+        messenger.accept_short(peer, cost);
         let len = len as u64;
         Some(Envelope { source, bits, len })
     }
@@ -80,9 +78,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         }
         arriving.front.copy_to(room);
         let (peer, cost) = arriving.take(number);
-        if cost > 0 {
-            messenger.accept_short(peer, cost);
-        }
+        messenger.accept_short(peer, cost);
         let len = len as u64;
         Some(Envelope { source, bits, len })
     }
@@ -125,9 +121,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         let mut data = [0; Arriving::MOST];
         arriving.front.copy_to(&mut data);
         let (peer, cost) = arriving.take(number);
-        if cost > 0 {
-            messenger.accept_short(peer, cost);
-        }
+        messenger.accept_short(peer, cost);
         Some(place(receive, source, bits, &data[..len]))
     }
 }
