@@ -3,6 +3,8 @@
 
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "support/lost.rs"]
+mod lost;
 
 use std::{
     env,
@@ -16,10 +18,11 @@ use std::{
 
 use exchange::{LONG, exchange};
 use hikyaku::{
-    Config, PeerError, PeerId, SendError,
+    Config, PeerError, PeerId,
     backends::{BindError, shm},
-    transport::{BuildError, Event, Transport, WaitError, WaitPolicy},
+    transport::{BuildError, Event, Transport, WaitPolicy},
 };
+use lost::until_down;
 use rustix::event::{PollFd, PollFlags, poll};
 
 const ROLE: &str = "SHM_TEST_ROLE";
@@ -279,27 +282,6 @@ fn strangers_may_call_if_they_are_welcome() {
     a.send(peer, b"end").unwrap();
     a.flush(LONG).unwrap();
     assert!(child.wait().unwrap().success());
-}
-
-/// Makes progress until the peer is lost, talking to it all the while.
-fn until_down(transport: &mut Transport, peer: PeerId) -> PeerError {
-    loop {
-        match transport.send(peer, b"are you there?") {
-            Ok(()) | Err(SendError::WouldBlock(_) | SendError::Peer(..)) => {}
-            Err(error) => panic!("{error}"),
-        }
-        match transport.receive(Some(Duration::from_millis(10))) {
-            Ok(_) | Err(WaitError::TimedOut(_)) => {}
-            Err(error) => panic!("{error}"),
-        }
-        while let Some(event) = transport.next_event() {
-            match event {
-                Event::PeerDown { peer: lost, error } if lost == peer => return error,
-                Event::PeerDown { .. } | Event::PeerClosed { .. } => panic!("{event:?}"),
-                _ => {}
-            }
-        }
-    }
 }
 
 fn ask(transport: &mut Transport, peer: PeerId, question: &[u8]) {

@@ -3,6 +3,8 @@
 
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "support/lost.rs"]
+mod lost;
 
 use std::{
     env, fs,
@@ -21,6 +23,7 @@ use hikyaku::{
     reliability::Payload,
     transport::{BuildError, Event, FlushError, SendOptions, Transport, WaitError, WaitPolicy},
 };
+use lost::until_down;
 
 const ROLE: &str = "TRANSPORT_TEST_ROLE";
 const TO: &str = "TRANSPORT_TEST_TO";
@@ -286,27 +289,6 @@ fn messages_of_all_sizes_between_processes() {
     a.send(peer, b"end").unwrap();
     a.flush(LONG).unwrap();
     process.end();
-}
-
-/// Makes progress until the peer is lost, talking to it all the while.
-fn until_down(transport: &mut Transport, peer: PeerId) -> PeerError {
-    loop {
-        match transport.send(peer, b"are you there?") {
-            Ok(()) | Err(SendError::WouldBlock(_) | SendError::Peer(..)) => {}
-            Err(error) => panic!("{error}"),
-        }
-        match transport.receive(Some(Duration::from_millis(10))) {
-            Ok(_) | Err(WaitError::TimedOut(_)) => {}
-            Err(error) => panic!("{error}"),
-        }
-        while let Some(event) = transport.next_event() {
-            match event {
-                Event::PeerDown { peer: lost, error } if lost == peer => return error,
-                Event::PeerDown { .. } | Event::PeerClosed { .. } => panic!("{event:?}"),
-                _ => {}
-            }
-        }
-    }
 }
 
 fn ask(transport: &mut Transport, peer: PeerId, question: &[u8]) {
