@@ -265,18 +265,15 @@ impl Endpoint {
                     confirmed: false,
                 };
                 verdict = sink.deliver(origin, packet);
+                if verdict == Verdict::Doubtful {
+                    // (A packet that is refused leaves a gap, so its next copy is believed.)
+                    let confirmed = !in_order || p.format.is_verified() || p.begins(&packet);
+                    if confirmed {
+                        verdict = sink.deliver(Origin { confirmed, ..origin }, packet);
+                    }
+                }
                 if verdict != Verdict::Taken {
-                    let sequence = base.sequence.plus(taken);
-                    let is_doubtful =
-                        verdict == Verdict::Doubtful && in_order && !p.format.is_verified() && !p.begins(&packet);
-                    if verdict != Verdict::Doubtful || (is_doubtful && receive.doubt(sequence)) {
-                        break;
-                    }
-                    let confirmed = true;
-                    verdict = sink.deliver(Origin { confirmed, ..origin }, packet);
-                    if verdict != Verdict::Taken {
-                        break;
-                    }
+                    break;
                 }
                 p.cost_received = p.cost_received.wrapping_add(cost);
             }

@@ -213,7 +213,7 @@ impl Receiver {
         self.end = expected;
     }
 
-    /// A packet that is unlikely is dropped and doubted. `false`: it was before.
+    /// A packet for a processor that is not here is dropped and doubted. `false`: it was before.
     pub(crate) fn doubt(&mut self, sequence: Seq) -> bool {
         let is_new = !self.doubted.get(sequence);
         self.doubted.set(sequence);
