@@ -5,7 +5,7 @@
 //! acknowledgement. The weight of the message depends on the part of our packet that it quotes (RFC 5927):
 //!
 //! - Our header with numbers that are in flight and the peer's token, or our own token in an opening: only the network
-//!   between us and that address has seen those. The peer is *in doubt*: it is probed repeatedly, and sent little else,
+//!   between us and that address has seen those. The peer is a *suspect*: it is probed repeatedly, and sent little else,
 //!   until a packet of it arrives. If a probe sent [`REFUSED_FOR`] after the first refusal, or later, is refused in the
 //!   same way, the peer is gone ([`PeerError::Refused`]).
 //! - Nothing of ours (many hosts quote only addresses and ports): the peer is probed, but with a limited rate.
@@ -13,7 +13,7 @@
 
 use core::net::SocketAddr;
 
-use super::{Endpoint, doubts::REFUSED_FOR};
+use super::{Endpoint, suspects::REFUSED_FOR};
 use crate::{
     error::PeerError,
     reliability::{
@@ -59,7 +59,7 @@ impl Endpoint {
             (Phase::New, _) if self.config.late_peers => {}
             // It may have gone as soon as it had our goodbye; all data was acknowledged before.
             (Phase::Goodbye, Quote::Ours) => self.end_session(peer, PeerError::Closed),
-            (_, Quote::Ours) => self.doubt(peer),
+            (_, Quote::Ours) => self.suspect(peer),
             (_, Quote::Short) => self.take_hint(peer),
         }
     }
@@ -100,20 +100,20 @@ impl Endpoint {
     }
 
     /// There is good reason to think that the peer has gone.
-    fn doubt(&mut self, peer: u32) {
+    fn suspect(&mut self, peer: u32) {
         let heard = self.peers[peer as usize].last_heard;
-        let Some(doubt) = self.doubts.of(peer, self.now, heard) else {
-            self.doubts.begin(peer, self.now, heard);
+        let Some(suspicion) = self.suspects.of(peer, self.now, heard) else {
+            self.suspects.begin(peer, self.now, heard);
             self.hold_back(peer);
             self.ask_on(peer);
             return;
         };
-        if doubt.is_confirmed(self.now) {
+        if suspicion.is_confirmed(self.now) {
             self.end_session(peer, PeerError::Refused);
         }
     }
 
-    /// The time for another question has come, if the peer is in doubt.
+    /// The time for another question has come, if the peer is a suspect.
     pub(super) fn ask_again(&mut self, index: u32) -> bool {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let round_trip = self
@@ -121,10 +121,10 @@ impl Endpoint {
             .map(|flow| self.flows[flow as usize].rtt().smoothed.into());
         let round_trip = round_trip.max().unwrap_or(0);
         let heard = self.peers[peer as usize].last_heard;
-        let Some(doubt) = self.doubts.of(peer, self.now, heard) else {
+        let Some(suspicion) = self.suspects.of(peer, self.now, heard) else {
             return false;
         };
-        doubt.ask(self.now, round_trip);
+        suspicion.ask(self.now, round_trip);
         self.ask_on(peer);
         true
     }

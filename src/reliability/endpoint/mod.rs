@@ -7,7 +7,6 @@ mod answers;
 mod calls;
 mod control;
 mod demux;
-mod doubts;
 mod inline;
 mod liveness;
 mod locate;
@@ -24,6 +23,7 @@ mod session;
 mod settle;
 mod slots;
 mod strangers;
+mod suspects;
 mod timeout;
 mod tokens;
 
@@ -43,9 +43,9 @@ use self::{
     addresses::Addresses,
     calls::Calls,
     control::Control,
-    doubts::Doubts,
     lost::Lost,
     places::Places,
+    suspects::Suspects,
     tokens::{Budget, TokenKey},
 };
 use crate::{
@@ -135,7 +135,7 @@ pub struct Endpoint {
     challenges: [Budget; 2],
     places: Places,
     /// Peers for whose address an ICMP message has reported that the port is unreachable.
-    doubts: Doubts,
+    suspects: Suspects,
     /// Peers that are called until they answer, and the messages that were lost with ended sessions.
     calls: Calls,
     lost: Lost,
@@ -231,7 +231,7 @@ impl Endpoint {
             resets: [Budget::default(); 2],
             challenges: [Budget::default(); 2],
             places: Places::default(),
-            doubts: Doubts::default(),
+            suspects: Suspects::default(),
             calls: Calls::default(),
             lost: Lost::default(),
             hints: Budget::default(),

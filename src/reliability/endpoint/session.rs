@@ -317,7 +317,7 @@ impl Endpoint {
             self.stats.peers_lost += 1;
         }
         self.places.changed();
-        self.doubts.remove(peer);
+        self.suspects.remove(peer);
         self.down.insert(peer, error);
         self.events.push_back(Event::Down {
             peer: PeerId(peer),

@@ -1,21 +1,21 @@
-//! Peers for whose address an ICMP message has reported that the port is unreachable.
+//! Suspects: peers for whose address an ICMP message has reported that the port is unreachable.
 
 use alloc::collections::BTreeMap;
 
 /// The refusal of a probe sent this long after the first refusal ends the session, ns. Twice the round-trip time if
 /// that is longer, because refusals of packets that were in flight at first arrive until then.
 pub(super) const REFUSED_FOR: u64 = 100_000_000;
-/// A doubt that is not confirmed for so long is over, ns.
-const DOUBTED_FOR: u64 = 2_000_000_000;
+/// A suspicion that is not confirmed for so long is over, ns.
+const SUSPECTED_FOR: u64 = 2_000_000_000;
 
-/// Peers in doubt, by their number.
+/// Suspects, by their number.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
-pub(super) struct Doubts(BTreeMap<u32, Doubt>);
+pub(super) struct Suspects(BTreeMap<u32, Suspicion>);
 
 /// A peer whose port the network has reported unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Doubt {
+pub(super) struct Suspicion {
     /// When it was said first, …
     since: u64,
     /// … and last, ns.
@@ -26,22 +26,22 @@ pub(super) struct Doubt {
     last_chance: bool,
 }
 
-impl Doubts {
-    /// Begins to doubt a peer that was last `heard` then, ns of active time.
+impl Suspects {
+    /// Begins to suspect a peer that was last `heard` then, ns of active time.
     pub(super) fn begin(&mut self, peer: u32, now: u64, heard: u64) {
-        let doubt = Doubt {
+        let suspicion = Suspicion {
             since: now,
             latest: now,
             heard,
             last_chance: false,
         };
-        self.0.insert(peer, doubt);
+        self.0.insert(peer, suspicion);
     }
 
-    /// The doubt about a peer, unless something has come from it since, or it was not confirmed for long.
-    pub(super) fn of(&mut self, peer: u32, now: u64, heard: u64) -> Option<&mut Doubt> {
-        let doubt = self.0.get(&peer)?;
-        if heard != doubt.heard || now - doubt.latest >= DOUBTED_FOR {
+    /// The suspicion of a peer, unless something has come from it since, or it was not confirmed for long.
+    pub(super) fn of(&mut self, peer: u32, now: u64, heard: u64) -> Option<&mut Suspicion> {
+        let suspicion = self.0.get(&peer)?;
+        if heard != suspicion.heard || now - suspicion.latest >= SUSPECTED_FOR {
             self.0.remove(&peer);
             return None;
         }
@@ -53,7 +53,7 @@ impl Doubts {
     }
 }
 
-impl Doubt {
+impl Suspicion {
     /// The peer is refused again. Returns whether it is lost: this was its last chance.
     pub(super) fn is_confirmed(&mut self, now: u64) -> bool {
         self.latest = now;
