@@ -453,7 +453,10 @@ fn a_restarted_peer_is_recognised() {
         match event {
             Event::PeerUp { .. } => up += 1,
             Event::PeerDown { error, .. } => {
-                assert!(matches!(error, PeerError::Restarted | PeerError::Refused), "{error}");
+                // (What is seen first: its opening; that its port was closed meanwhile; or its answer to a probe of the
+                // old session, if it takes its time between binding the port and the opening.)
+                let known = [PeerError::Restarted, PeerError::Refused, PeerError::Reset];
+                assert!(known.contains(&error), "{error}");
                 down += 1;
             }
             _ => {}
