@@ -5,6 +5,7 @@
 //!           and how far its ring of short messages is read
 //! 4096      two rings of short messages, 64 lines each
 //! 12288     two rings of packets of 2 KB, two of 64 KB, two of 2 MB
+//! ...       bytes of short messages that are longer than a line: for each direction 16 KB, and 256 KB for streams
 //! ```
 //!
 //! Of these rings each direction uses one at a time. It begins with the smallest, so that a pair takes 16 KB; a packet
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 2;
+pub(super) const LAYOUT: u32 = 3;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;
@@ -39,7 +40,8 @@ const LEVELS: usize = 3;
 /// A page: where control ends, and a multiple of what the other parts begin at.
 const PAGE: usize = 4096;
 const PACKETS: usize = PAGE + 2 * LINES as usize * LINE;
-const LEN: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2]);
+const CHUNKS: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2]);
+const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
 /// The longest packet: 16 KB and a header. It is no longer than half of a ring in the middle.
 pub(super) const LONGEST: usize = (16 << 10) + 128;
 
@@ -81,6 +83,7 @@ fn lines(memory: &Arc<Segment>, role: Role) -> ring::Place {
         progress: at(2 * LEVELS * CONTROL + side * LINE),
         lines: at(PAGE + side * LINES as usize * LINE),
         count: LINES,
+        chunks: at(CHUNKS + side * ring::Place::CHUNKS),
         owner: Box::new(Arc::clone(memory)),
     }
 }
