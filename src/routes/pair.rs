@@ -27,6 +27,7 @@ use std::{
 use crate::{
     ring,
     shm::{Access, CONTROL, Consumer, Corrupt, Found, Place, Producer, Segment, taken},
+    span::Span,
 };
 
 /// The version of this layout.
@@ -246,20 +247,40 @@ pub(super) struct Inward {
 
 impl Inward {
     /// Copies the next packet to the beginning of `into`, which has room for [`LONGEST`] bytes. Returns its length.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn next(&mut self, into: &mut [u8]) -> Result<Option<usize>, Corrupt> {
-        while let Some(Found { kind, at, len }) = self.rings[self.level].next()? {
-            if kind == PACKET {
-                let into = into.get_mut(..len).ok_or(Corrupt)?;
-                return if self.memory.copy(at, into) {
-                    Ok(Some(len))
-                } else {
-                    Err(Corrupt)
-                };
+        let Some(Found { at, len, .. }) = self.find()? else {
+            return Ok(None);
+        };
+        self.copy(at, &mut into[..len]);
+        Ok(Some(len))
+    }
+
+    /// Finds the next packet, of at most [`LONGEST`] bytes. It stays until the next [`release`](Self::release).
+    #[inline]
+    pub(super) fn find(&mut self) -> Result<Option<Found>, Corrupt> {
+        while let Some(found) = self.rings[self.level].next()? {
+            if found.kind != PACKET {
+                self.follow(found.kind)?;
+            } else if found.len > LONGEST || !self.memory.holds(found.at, found.len) {
+                return Err(Corrupt);
+            } else {
+                return Ok(Some(found));
             }
-            self.follow(kind)?;
         }
         Ok(None)
+    }
+
+    /// Copies a packet that was found.
+    #[inline]
+    pub(super) fn copy(&self, at: usize, into: &mut [u8]) {
+        self.memory.copy(at, into);
+    }
+
+    /// The bytes of a packet that was found.
+    #[inline]
+    pub(super) fn span(&self, at: usize, len: usize) -> Span<'_> {
+        self.memory.span(at, len).unwrap_or_default()
     }
 
     #[cold]
@@ -268,15 +289,14 @@ impl Inward {
         if level >= LEVELS || level == self.level {
             return Err(Corrupt);
         }
-        self.rings[self.level].release();
         self.level = level;
         Ok(())
     }
 
-    /// Gives what was read back to the sender.
+    /// Gives what was read back to the sender, in the rings of all levels.
     #[inline]
     pub(super) fn release(&mut self) {
-        self.rings[self.level].release();
+        self.rings.iter_mut().for_each(Consumer::release);
     }
 
     /// Asks to be woken. `false`: there is a packet already.
