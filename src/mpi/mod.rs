@@ -1,6 +1,6 @@
 //! MPI on top of messages: datatypes, groups, topologies, collectives and the engine that runs them.
 //!
-//! All but the [`engine`] and [`trace`] are pure computations: no transport, no IO, no clock; `core` and `alloc`
+//! All but the [`engine`], the [`job`] and [`trace`] are pure computations: no transport, no IO, no clock; `core` and `alloc`
 //! suffice.
 //!
 //! - [`datatype`]: how data lie in memory, and how they are packed into messages and unpacked from them.
@@ -9,6 +9,7 @@
 //! - [`topology`]: grids and graphs of processes.
 //! - [`collectives`]: the schedule of each rank in a collective, as data.
 //! - [`engine`]: communicators and requests, by pointer, count and datatype, over a transport.
+//! - [`job`]: how a process joins its job, and leaves it.
 //! - [`error`]: MPI's error classes, and errors that name the failed call.
 //! - [`trace`]: a profiler that writes the calls of the engine to files.
 //!
@@ -21,6 +22,7 @@ pub mod datatype;
 pub mod engine;
 pub mod error;
 pub mod group;
+pub mod job;
 pub mod operation;
 pub mod topology;
 pub mod trace;

@@ -142,6 +142,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "mpi",
         &[
             "ring",
+            "bootstrap",
             "environment",
             "events",
             "helper",

@@ -4,9 +4,10 @@
 //! places and distances within these bounds.
 
 use alloc::vec::Vec;
+use core::{iter::once, slice};
 
 use super::{
-    Datatype, Inner,
+    Combiner, Datatype, Inner,
     bounds::Bounds,
     error::{DatatypeError, Quantity},
     kind::Kind,
@@ -29,9 +30,10 @@ impl Datatype {
     /// # Errors
     /// A negative `count`; overflow; nesting.
     pub fn contiguous(count: i64, child: &Self) -> Result<Self, DatatypeError> {
-        let count = not_negative("count", None, count)?;
-        let total = Total::of(child).repeated(count, i128::from(child.extent()), "count")?;
-        total.build(|| child.0.node.repeated(count, child.extent()))
+        let times = not_negative("count", None, count)?;
+        let total = Total::of(child).repeated(times, i128::from(child.extent()), "count")?;
+        let built = total.build(|| child.0.node.repeated(times, child.extent()))?;
+        Ok(built.made(Combiner::Contiguous, [count], &[], slice::from_ref(child)))
     }
 
     /// `count` blocks of `blocklength` elements, `stride` extents of `child` apart (`MPI_Type_vector`).
@@ -39,8 +41,10 @@ impl Datatype {
     /// # Errors
     /// As [`hvector`](Self::hvector).
     pub fn vector(count: i64, blocklength: i64, stride: i64, child: &Self) -> Result<Self, DatatypeError> {
-        let stride = i128::from(stride) * i128::from(child.extent());
-        strided(count, blocklength, stride, child)
+        let bytes = i128::from(stride) * i128::from(child.extent());
+        let built = strided(count, blocklength, bytes, child)?;
+        let integers = [count, blocklength, stride];
+        Ok(built.made(Combiner::Vector, integers, &[], slice::from_ref(child)))
     }
 
     /// `count` blocks of `blocklength` elements, `stride` bytes apart (`MPI_Type_create_hvector`).
@@ -48,7 +52,9 @@ impl Datatype {
     /// # Errors
     /// A negative `count` or `blocklength`; overflow; nesting.
     pub fn hvector(count: i64, blocklength: i64, stride: i64, child: &Self) -> Result<Self, DatatypeError> {
-        strided(count, blocklength, i128::from(stride), child)
+        let built = strided(count, blocklength, i128::from(stride), child)?;
+        let integers = [count, blocklength];
+        Ok(built.made(Combiner::Hvector, integers, &[stride], slice::from_ref(child)))
     }
 
     /// Blocks of `blocklengths[i]` elements at `displacements[i]` extents of `child` (`MPI_Type_indexed`).
@@ -59,7 +65,9 @@ impl Datatype {
         same_length("displacements", displacements.len(), blocklengths.len())?;
         let extent = i128::from(child.extent());
         let places = displacements.iter().map(|place| i128::from(*place) * extent);
-        blocks(places.zip(blocklengths.iter().copied()).map(|(p, b)| (p, b, child)))
+        let built = blocks(places.zip(blocklengths.iter().copied()).map(|(p, b)| (p, b, child)))?;
+        let integers = counted(blocklengths).chain(displacements.iter().copied());
+        Ok(built.made(Combiner::Indexed, integers, &[], slice::from_ref(child)))
     }
 
     /// Blocks of `blocklengths[i]` elements at `displacements[i]` bytes (`MPI_Type_create_hindexed`).
@@ -69,7 +77,9 @@ impl Datatype {
     pub fn hindexed(blocklengths: &[i64], displacements: &[i64], child: &Self) -> Result<Self, DatatypeError> {
         same_length("displacements", displacements.len(), blocklengths.len())?;
         let places = displacements.iter().map(|place| i128::from(*place));
-        blocks(places.zip(blocklengths.iter().copied()).map(|(p, b)| (p, b, child)))
+        let built = blocks(places.zip(blocklengths.iter().copied()).map(|(p, b)| (p, b, child)))?;
+        let integers = counted(blocklengths);
+        Ok(built.made(Combiner::Hindexed, integers, displacements, slice::from_ref(child)))
     }
 
     /// Blocks of `blocklength` elements at `displacements[i]` extents of `child` (`MPI_Type_create_indexed_block`).
@@ -80,7 +90,10 @@ impl Datatype {
         not_negative("blocklength", None, blocklength)?;
         let extent = i128::from(child.extent());
         let places = displacements.iter().map(|place| i128::from(*place) * extent);
-        blocks(places.map(|place| (place, blocklength, child)))
+        let built = blocks(places.map(|place| (place, blocklength, child)))?;
+        let integers = [displacements.len() as i64, blocklength];
+        let integers = integers.into_iter().chain(displacements.iter().copied());
+        Ok(built.made(Combiner::IndexedBlock, integers, &[], slice::from_ref(child)))
     }
 
     /// Blocks of `blocklength` elements at `displacements[i]` bytes (`MPI_Type_create_hindexed_block`).
@@ -90,7 +103,9 @@ impl Datatype {
     pub fn hindexed_block(blocklength: i64, displacements: &[i64], child: &Self) -> Result<Self, DatatypeError> {
         not_negative("blocklength", None, blocklength)?;
         let places = displacements.iter().map(|place| i128::from(*place));
-        blocks(places.map(|place| (place, blocklength, child)))
+        let built = blocks(places.map(|place| (place, blocklength, child)))?;
+        let integers = [displacements.len() as i64, blocklength];
+        Ok(built.made(Combiner::HindexedBlock, integers, displacements, slice::from_ref(child)))
     }
 
     /// Blocks of `blocklengths[i]` elements of `types[i]` at `displacements[i]` bytes (`MPI_Type_create_struct`).
@@ -102,7 +117,8 @@ impl Datatype {
         same_length("types", types.len(), blocklengths.len())?;
         let places = displacements.iter().map(|place| i128::from(*place));
         let lengths = blocklengths.iter().copied();
-        blocks(places.zip(lengths).zip(types).map(|((p, b), child)| (p, b, child)))
+        let built = blocks(places.zip(lengths).zip(types).map(|((p, b), child)| (p, b, child)))?;
+        Ok(built.made(Combiner::Struct, counted(blocklengths), displacements, types))
     }
 
     /// The part of an array of `sizes` that has `subsizes` and begins at `starts`, with the extent of the whole array
@@ -157,7 +173,10 @@ impl Datatype {
             .shifted(place)
             .and_then(|bounds| bounds.resized(0, stride as i64))
             .map_err(overflow("sizes", None))?;
-        total.build(|| Ok(node.shifted(place)))
+        let built = total.build(|| Ok(node.shifted(place)))?;
+        let arrays = [sizes, subsizes, starts].into_iter().flatten().copied();
+        let integers = once(sizes.len() as i64).chain(arrays).chain([order as i64]);
+        Ok(built.made(Combiner::Subarray, integers, &[], slice::from_ref(child)))
     }
 
     /// `child` with other bounds, which decide how elements follow each other (`MPI_Type_create_resized`).
@@ -170,8 +189,14 @@ impl Datatype {
             .bounds
             .resized(lower_bound, extent)
             .map_err(overflow("extent", None))?;
-        total.build(|| Ok(child.0.node.clone()))
+        let built = total.build(|| Ok(child.0.node.clone()))?;
+        Ok(built.made(Combiner::Resized, [], &[lower_bound, extent], slice::from_ref(child)))
     }
+}
+
+/// An array with its length before it.
+fn counted(array: &[i64]) -> impl Iterator<Item = i64> + '_ {
+    once(array.len() as i64).chain(array.iter().copied())
 }
 
 /// The totals of a type map: size, bounds and signature.
@@ -240,6 +265,8 @@ impl Total {
             signature: self.signature,
             predefined: None,
             element_kind: self.element_kind,
+            contents: None,
+            word: 0,
         }))
     }
 }

@@ -47,11 +47,62 @@ pub enum Kind {
     F32I32,
     /// `MPI_DOUBLE_INT`: a value and its index.
     F64I32,
+    /// `MPI_CHAR`, `MPI_CHARACTER`: a printable character, which is not reduced.
+    Char,
+    /// `MPI_WCHAR`: a wide character of four bytes, which is not reduced.
+    WideChar,
+    /// `MPI_INTEGER16`.
+    I128,
+    /// `MPI_REAL2`: half precision.
+    F16,
+    /// `MPI_LONG_DOUBLE` as on x86-64: extended precision of 80 bits, in 16 bytes.
+    F80,
+    /// `MPI_REAL16`: quadruple precision; also `MPI_LONG_DOUBLE` where that is C's.
+    F128,
+    /// `MPI_COMPLEX4`: two [`F16`](Self::F16).
+    Complex16,
+    /// `MPI_C_LONG_DOUBLE_COMPLEX`: two [`F80`](Self::F80).
+    Complex80,
+    /// `MPI_COMPLEX32`: two [`F128`](Self::F128).
+    Complex128,
+    /// `MPI_LOGICAL2`: zero is false.
+    L16,
+    /// `MPI_LOGICAL4`, `MPI_LOGICAL`: zero is false.
+    L32,
+    /// `MPI_LOGICAL8`: zero is false.
+    L64,
+    /// `MPI_LOGICAL16`: zero is false.
+    L128,
+    /// `MPI_LONG_DOUBLE_INT`: a value and its index.
+    F80I32,
+    /// `MPI_2REAL`: a value and its index.
+    F32F32,
+    /// `MPI_2DOUBLE_PRECISION`: a value and its index.
+    F64F64,
+}
+
+/// The sorts of kinds (MPI 6.9.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sort {
+    /// Integers.
+    Integer,
+    /// Floating-point numbers.
+    Float,
+    /// Complex numbers.
+    Complex,
+    /// Logicals.
+    Logical,
+    /// Uninterpreted bytes, with bit-wise operations.
+    Byte,
+    /// A value and its index.
+    Pair,
+    /// Characters and packed data, which are moved but not computed with.
+    Opaque,
 }
 
 impl Kind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 36] = [
         Self::I8,
         Self::I16,
         Self::I32,
@@ -72,6 +123,22 @@ impl Kind {
         Self::I64I32,
         Self::F32I32,
         Self::F64I32,
+        Self::Char,
+        Self::WideChar,
+        Self::I128,
+        Self::F16,
+        Self::F80,
+        Self::F128,
+        Self::Complex16,
+        Self::Complex80,
+        Self::Complex128,
+        Self::L16,
+        Self::L32,
+        Self::L64,
+        Self::L128,
+        Self::F80I32,
+        Self::F32F32,
+        Self::F64F64,
     ];
 
     /// Its name in the standard.
@@ -98,6 +165,22 @@ impl Kind {
             Self::I64I32 => "MPI_LONG_INT",
             Self::F32I32 => "MPI_FLOAT_INT",
             Self::F64I32 => "MPI_DOUBLE_INT",
+            Self::Char => "MPI_CHAR",
+            Self::WideChar => "MPI_WCHAR",
+            Self::I128 => "MPI_INTEGER16",
+            Self::F16 => "MPI_REAL2",
+            Self::F80 => "MPI_LONG_DOUBLE",
+            Self::F128 => "MPI_REAL16",
+            Self::Complex16 => "MPI_COMPLEX4",
+            Self::Complex80 => "MPI_C_LONG_DOUBLE_COMPLEX",
+            Self::Complex128 => "MPI_COMPLEX32",
+            Self::L16 => "MPI_LOGICAL2",
+            Self::L32 => "MPI_LOGICAL4",
+            Self::L64 => "MPI_LOGICAL8",
+            Self::L128 => "MPI_LOGICAL16",
+            Self::F80I32 => "MPI_LONG_DOUBLE_INT",
+            Self::F32F32 => "MPI_2REAL",
+            Self::F64F64 => "MPI_2DOUBLE_PRECISION",
         }
     }
 
@@ -107,10 +190,11 @@ impl Kind {
         match self.pair() {
             Some((value, index)) => value.size() + index.size(),
             None => match self {
-                Self::I16 | Self::U16 => 2,
-                Self::I32 | Self::U32 | Self::F32 => 4,
-                Self::I64 | Self::U64 | Self::F64 | Self::Complex32 => 8,
-                Self::Complex64 => 16,
+                Self::I16 | Self::U16 | Self::F16 | Self::L16 => 2,
+                Self::I32 | Self::U32 | Self::F32 | Self::L32 | Self::WideChar | Self::Complex16 => 4,
+                Self::I64 | Self::U64 | Self::F64 | Self::L64 | Self::Complex32 => 8,
+                Self::I128 | Self::F80 | Self::F128 | Self::L128 | Self::Complex64 => 16,
+                Self::Complex80 | Self::Complex128 => 32,
                 _ => 1,
             },
         }
@@ -127,7 +211,7 @@ impl Kind {
                     index.size()
                 }
             }
-            (None, Self::Complex32 | Self::Complex64) => self.size() / 2,
+            (None, _) if matches!(self.sort(), Sort::Complex) => self.size() / 2,
             (None, _) => self.size(),
         }
     }
@@ -141,6 +225,22 @@ impl Kind {
         }
     }
 
+    /// Its sort, on which depend the operations that take it.
+    #[must_use]
+    pub const fn sort(self) -> Sort {
+        match self {
+            Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::I128 => Sort::Integer,
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => Sort::Integer,
+            Self::F16 | Self::F32 | Self::F64 | Self::F80 | Self::F128 => Sort::Float,
+            Self::Complex16 | Self::Complex32 | Self::Complex64 | Self::Complex80 | Self::Complex128 => Sort::Complex,
+            Self::Bool | Self::L16 | Self::L32 | Self::L64 | Self::L128 => Sort::Logical,
+            Self::Byte => Sort::Byte,
+            Self::Packed | Self::Char | Self::WideChar => Sort::Opaque,
+            Self::I16I32 | Self::I32I32 | Self::I64I32 | Self::F32I32 | Self::F64I32 => Sort::Pair,
+            Self::F80I32 | Self::F32F32 | Self::F64F64 => Sort::Pair,
+        }
+    }
+
     /// The value and index of a pair (for `MPI_MINLOC` and `MPI_MAXLOC`). The index is at offset
     /// [`alignment`](Self::alignment).
     #[must_use]
@@ -151,6 +251,9 @@ impl Kind {
             Self::I64I32 => Some((Self::I64, Self::I32)),
             Self::F32I32 => Some((Self::F32, Self::I32)),
             Self::F64I32 => Some((Self::F64, Self::I32)),
+            Self::F80I32 => Some((Self::F80, Self::I32)),
+            Self::F32F32 => Some((Self::F32, Self::F32)),
+            Self::F64F64 => Some((Self::F64, Self::F64)),
             _ => None,
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A [`Datatype`] is a handle that is cheap to clone and never changes. Each constructor normalises at once: contiguous
 //! data become one run, repetitions stay a loop, so a vector of 10^9 blocks takes as much memory as one of two.
-//! `MPI_Type_commit` has nothing left to do; a caller that must know whether it was called keeps a flag. `MPI_Type_dup`
-//! is `clone`.
+//! `MPI_Type_commit` has nothing left to do; a caller that must know whether it was called keeps a flag. A clone is
+//! the same datatype; [`Datatype::duplicate`] is `MPI_Type_dup`.
 //!
 //! Data move between memory and *packed bytes*: all elements in the order of the type map, without gaps. A message
 //! carries packed bytes. There are three ways to convert:
@@ -16,27 +16,33 @@
 //! run; nothing is allocated.
 //!
 //! Counts and displacements of constructors are `i64` like `MPI_Count` and `MPI_Aint`; negative or overflowing ones are
-//! a [`DatatypeError`]. Contents are not recorded (`MPI_Type_get_contents`), nor are names.
+//! a [`DatatypeError`]. A datatype remembers its constructor ([`Datatype::contents`]) and a word of the caller
+//! ([`Datatype::word`]), but no name.
 
 mod bounds;
+mod combiner;
 mod construct;
 mod cursor;
+mod darray;
 mod error;
 mod kind;
 mod layout;
+mod made;
 mod overlap;
 mod signature;
 #[cfg(test)]
 mod tests;
 mod transfer;
 
-use alloc::{borrow::Cow, sync::Arc};
+use alloc::{borrow::Cow, sync::Arc, vec::Vec};
 
 use bounds::Bounds;
+pub use combiner::Combiner;
 pub use construct::Order;
 pub use cursor::{Segment, Segments};
+pub use darray::{Distributed, Distribution};
 pub use error::{DatatypeError, Quantity};
-pub use kind::Kind;
+pub use kind::{Kind, Sort};
 pub use layout::MAX_DEPTH;
 use layout::{Node, Run, Runs, Shape, Shared};
 pub use signature::Signature;
@@ -45,7 +51,21 @@ pub use signature::Signature;
 #[derive(Clone)]
 pub struct Datatype(Shared<Inner>);
 
-#[derive(Debug)]
+/// The arguments of a constructor, in the order of `MPI_Type_get_contents`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contents {
+    /// The constructor.
+    pub combiner: Combiner,
+    /// Counts, lengths, displacements in elements, and so on. An [`Order`] or
+    /// [`Distribution`] is its place in the declaration.
+    pub integers: Vec<i64>,
+    /// Displacements, strides and bounds in bytes.
+    pub addresses: Vec<i64>,
+    /// The datatypes.
+    pub datatypes: Vec<Datatype>,
+}
+
+#[derive(Clone, Debug)]
 struct Inner {
     node: Node,
     bounds: Bounds,
@@ -58,6 +78,10 @@ struct Inner {
     signature: Signature,
     predefined: Option<Kind>,
     element_kind: Option<Kind>,
+    /// How it was made; `None` if it is predefined.
+    contents: Option<Arc<Contents>>,
+    /// A word of the caller.
+    word: u64,
 }
 
 impl Datatype {
@@ -253,6 +277,22 @@ static PREDEFINED: [Inner; Kind::ALL.len()] = [
     inner(Kind::I64I32),
     inner(Kind::F32I32),
     inner(Kind::F64I32),
+    inner(Kind::Char),
+    inner(Kind::WideChar),
+    inner(Kind::I128),
+    inner(Kind::F16),
+    inner(Kind::F80),
+    inner(Kind::F128),
+    inner(Kind::Complex16),
+    inner(Kind::Complex80),
+    inner(Kind::Complex128),
+    inner(Kind::L16),
+    inner(Kind::L32),
+    inner(Kind::L64),
+    inner(Kind::L128),
+    inner(Kind::F80I32),
+    inner(Kind::F32F32),
+    inner(Kind::F64F64),
 ];
 
 /// `MPI_SHORT_INT`, the only predefined one with a gap between its elements.
@@ -295,6 +335,8 @@ const fn inner(kind: Kind) -> Inner {
         signature: Signature::of(kind),
         predefined: Some(kind),
         element_kind: Some(kind),
+        contents: None,
+        word: 0,
     }
 }
 

@@ -595,3 +595,94 @@ fn same_types_are_found_to_be() {
     assert!(vector(5).is_same(&vector(5)) && !vector(5).is_same(&vector(6)));
     assert!(!Datatype::resized(0, 64, &f64s).unwrap().is_same(&f64s));
 }
+
+#[test]
+fn datatypes_remember_how_they_were_made() {
+    let int = Datatype::from(Kind::I32);
+    assert_eq!((int.combiner(), int.contents()), (Combiner::Named, None));
+    let vector = Datatype::vector(3, 2, 5, &int).unwrap();
+    let contents = vector.contents().unwrap();
+    assert_eq!(
+        (contents.combiner, &contents.integers[..]),
+        (Combiner::Vector, &[3, 2, 5][..])
+    );
+    let pair = Datatype::structure(&[1, 2], &[0, 64], &[int.clone(), vector.with_word(7)]).unwrap();
+    let contents = pair.contents().unwrap();
+    assert_eq!(
+        (&contents.integers[..], &contents.addresses[..]),
+        (&[2, 1, 2][..], &[0, 64][..])
+    );
+    assert_eq!(contents.datatypes[1].word(), 7, "the owner finds its handle again");
+    let duplicate = pair.duplicate();
+    assert!(duplicate.contents().unwrap().datatypes[0].is_same(&pair));
+    assert_eq!(duplicate.combiner(), Combiner::Dup);
+    let part = Datatype::subarray(&[4, 6], &[2, 3], &[1, 2], Order::Fortran, &int).unwrap();
+    assert_eq!(part.contents().unwrap().integers, [2, 4, 6, 2, 3, 1, 2, 1]);
+    let resized = Datatype::resized(-4, 12, &int).unwrap();
+    assert_eq!(resized.contents().unwrap().addresses, [-4, 12]);
+    let named = int.with_word(9);
+    assert_eq!((named.kind(), named.word(), int.word()), (Some(Kind::I32), 9, 0));
+    assert!(named.is_same(&int));
+}
+
+/// All parts of a distributed array together are the array, each element once.
+#[test]
+fn the_parts_of_a_distributed_array_are_the_array() {
+    let distributions = [
+        (Distribution::Block, None),
+        (Distribution::Block, Some(4)),
+        (Distribution::Cyclic, None),
+        (Distribution::Cyclic, Some(3)),
+    ];
+    for order in [Order::C, Order::Fortran] {
+        for first in distributions {
+            for second in distributions {
+                let dimension = |size, processes, (distribution, block)| Distributed {
+                    size,
+                    distribution,
+                    block,
+                    processes,
+                };
+                let whole = dimension(2, 1, (Distribution::None, None));
+                let grid = [dimension(7, 2, first), whole, dimension(10, 3, second)];
+                let mut seen = [0_u32; 7 * 2 * 10];
+                for rank in 0..6 {
+                    let part = Datatype::darray(rank, &grid, order, &Kind::I32.into()).unwrap();
+                    assert_eq!((part.lower_bound(), part.extent()), (0, 4 * 140));
+                    let place = [rank / 3, 0, rank % 3];
+                    let mut last = -1;
+                    for segment in part.segments(1, 0..u64::MAX) {
+                        assert!(segment.offset > last, "in the order of memory");
+                        last = segment.offset;
+                        for at in (segment.offset / 4)..((segment.offset + segment.len as i64) / 4) {
+                            seen[at as usize] += 1;
+                            let index = match order {
+                                Order::C => [at / 20, at / 10 % 2, at % 10],
+                                Order::Fortran => [at % 7, at / 7 % 2, at / 14],
+                            };
+                            for ((one, index), place) in grid.iter().zip(index).zip(place) {
+                                let block = match (one.distribution, one.block) {
+                                    (_, Some(block)) => block,
+                                    (Distribution::Block, None) => (one.size + one.processes - 1) / one.processes,
+                                    (Distribution::Cyclic, None) => 1,
+                                    (Distribution::None, None) => one.size,
+                                };
+                                assert_eq!(index / block % one.processes, place, "{grid:?} {order:?}");
+                            }
+                        }
+                    }
+                }
+                assert_eq!(seen, [1; 140], "{grid:?} {order:?}");
+            }
+        }
+    }
+    let wrong = Distributed {
+        size: 10,
+        distribution: Distribution::Block,
+        block: Some(2),
+        processes: 3,
+    };
+    assert!(Datatype::darray(0, &[wrong], Order::C, &Kind::I32.into()).is_err());
+    let right = Distributed { block: None, ..wrong };
+    assert!(Datatype::darray(3, &[right], Order::C, &Kind::I32.into()).is_err());
+}

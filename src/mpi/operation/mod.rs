@@ -10,10 +10,12 @@
 //! - `MPI_MAX` and `MPI_MIN` of a NaN and anything is NaN, whatever the order. Which zero comes out of +0 and −0 is
 //!   not defined.
 //! - `MPI_MAXLOC` and `MPI_MINLOC`: NaN wins over all numbers; among equals, and among NaNs, the lowest index wins.
+//! - `long double` and numbers of half and quadruple precision are computed in software, in the caller's format.
 //! - Logical operations give 0 or 1; everything but zero is true.
 
 mod error;
 mod predefined;
+mod soft;
 
 use alloc::sync::Arc;
 

@@ -1,7 +1,11 @@
 #![expect(unsafe_code, reason = "operands are memory of the caller")]
 //! The predefined operations over the kinds that MPI allows for them.
 
-use super::Kind;
+use super::{
+    Kind,
+    soft::{F16, F80, F128},
+};
+use crate::mpi::datatype::Sort;
 
 /// A predefined operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,16 +89,15 @@ impl Predefined {
     /// Whether MPI defines it for `kind` (MPI 6.9.2, 6.9.4).
     #[must_use]
     pub const fn is_defined_for(self, kind: Kind) -> bool {
-        use Kind::*;
-        let integer = matches!(kind, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64);
-        let float = matches!(kind, F32 | F64);
+        use Sort::{Byte, Complex, Float, Integer, Logical, Pair};
+        let sort = kind.sort();
         match self {
-            Self::Max | Self::Min => integer || float,
-            Self::Sum | Self::Prod => integer || float || matches!(kind, Complex32 | Complex64),
-            Self::Land | Self::Lor | Self::Lxor => integer || matches!(kind, Bool),
-            Self::Band | Self::Bor | Self::Bxor => integer || matches!(kind, Byte),
-            Self::Minloc | Self::Maxloc => kind.pair().is_some(),
             Self::Replace | Self::NoOp => true,
+            Self::Max | Self::Min => matches!(sort, Integer | Float),
+            Self::Sum | Self::Prod => matches!(sort, Integer | Float | Complex),
+            Self::Land | Self::Lor | Self::Lxor => matches!(sort, Integer | Logical),
+            Self::Band | Self::Bor | Self::Bxor => matches!(sort, Integer | Byte),
+            Self::Minloc | Self::Maxloc => matches!(sort, Pair),
         }
     }
 
@@ -113,19 +116,32 @@ impl Predefined {
                 (_, Kind::I16) => operands.integers::<i16>(self),
                 (_, Kind::I32) => operands.integers::<i32>(self),
                 (_, Kind::I64) => operands.integers::<i64>(self),
-                (_, Kind::U8 | Kind::Bool | Kind::Byte | Kind::Packed) => operands.integers::<u8>(self),
-                (_, Kind::U16) => operands.integers::<u16>(self),
-                (_, Kind::U32) => operands.integers::<u32>(self),
-                (_, Kind::U64) => operands.integers::<u64>(self),
+                (_, Kind::I128) => operands.integers::<i128>(self),
+                (_, Kind::U8 | Kind::Bool | Kind::Byte) => operands.integers::<u8>(self),
+                (_, Kind::U16 | Kind::L16) => operands.integers::<u16>(self),
+                (_, Kind::U32 | Kind::L32) => operands.integers::<u32>(self),
+                (_, Kind::U64 | Kind::L64) => operands.integers::<u64>(self),
+                (_, Kind::L128) => operands.integers::<u128>(self),
+                (_, Kind::F16) => operands.floats::<F16>(self),
+                (_, Kind::F80) => operands.floats::<F80>(self),
+                (_, Kind::F128) => operands.floats::<F128>(self),
                 (_, Kind::F32) => operands.floats::<f32>(self),
                 (_, Kind::F64) => operands.floats::<f64>(self),
                 (_, Kind::Complex32) => operands.complex::<f32>(self),
                 (_, Kind::Complex64) => operands.complex::<f64>(self),
-                (_, Kind::I16I32) => operands.pairs::<i16>(self, kind),
-                (_, Kind::I32I32) => operands.pairs::<i32>(self, kind),
-                (_, Kind::I64I32) => operands.pairs::<i64>(self, kind),
-                (_, Kind::F32I32) => operands.pairs::<f32>(self, kind),
-                (_, Kind::F64I32) => operands.pairs::<f64>(self, kind),
+                (_, Kind::Complex16) => operands.complex::<F16>(self),
+                (_, Kind::Complex80) => operands.complex::<F80>(self),
+                (_, Kind::Complex128) => operands.complex::<F128>(self),
+                (_, Kind::I16I32) => operands.pairs::<i16, i32>(self, kind),
+                (_, Kind::I32I32) => operands.pairs::<i32, i32>(self, kind),
+                (_, Kind::I64I32) => operands.pairs::<i64, i32>(self, kind),
+                (_, Kind::F32I32) => operands.pairs::<f32, i32>(self, kind),
+                (_, Kind::F64I32) => operands.pairs::<f64, i32>(self, kind),
+                (_, Kind::F80I32) => operands.pairs::<F80, i32>(self, kind),
+                (_, Kind::F32F32) => operands.pairs::<f32, f32>(self, kind),
+                (_, Kind::F64F64) => operands.pairs::<f64, f64>(self, kind),
+                // Bytes and characters are only replaced.
+                (_, Kind::Packed | Kind::Char | Kind::WideChar) => {}
             }
         }
     }
@@ -188,8 +204,19 @@ macro_rules! floats {
     )*};
 }
 
-integers!(i8 i16 i32 i64 u8 u16 u32 u64);
+macro_rules! soft {
+    ($($type:ty)*) => {$(
+        impl Number for $type {
+            fn sum(self, other: Self) -> Self { <$type>::sum(self, other) }
+            fn difference(self, other: Self) -> Self { <$type>::difference(self, other) }
+            fn product(self, other: Self) -> Self { <$type>::product(self, other) }
+        }
+    )*};
+}
+
+integers!(i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
 floats!(f32 f64);
+soft!(F16 F80 F128);
 
 /// Two arrays of the same length.
 struct Operands {
@@ -271,7 +298,7 @@ impl Operands {
     ///
     /// # Safety
     /// See above.
-    unsafe fn pairs<V: Number>(self, operation: Predefined, kind: Kind) {
+    unsafe fn pairs<V: Number, I: Number>(self, operation: Predefined, kind: Kind) {
         let (extent, index_at) = (kind.extent() as usize, kind.alignment() as usize);
         for element in 0..self.count {
             let at = element * extent;
@@ -280,17 +307,18 @@ impl Operands {
                 let (input, inout) = (self.input.add(at), self.inout.add(at));
                 let a: V = input.cast::<V>().read_unaligned();
                 let b: V = inout.cast::<V>().read_unaligned();
-                let i = input.add(index_at).cast::<i32>().read_unaligned();
-                let j = inout.add(index_at).cast::<i32>().read_unaligned();
+                let i = input.add(index_at).cast::<I>().read_unaligned();
+                let j = inout.add(index_at).cast::<I>().read_unaligned();
                 let better = match operation {
                     Predefined::Minloc => a < b,
                     _ => a > b,
                 };
                 if equal(a, b) {
-                    inout.add(index_at).cast::<i32>().write_unaligned(i.min(j));
+                    let least = if i < j { i } else { j };
+                    inout.add(index_at).cast::<I>().write_unaligned(least);
                 } else if wins(a, better) {
                     inout.cast::<V>().write_unaligned(a);
-                    inout.add(index_at).cast::<i32>().write_unaligned(i);
+                    inout.add(index_at).cast::<I>().write_unaligned(i);
                 }
             }
         }

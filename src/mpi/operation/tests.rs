@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "operations of the user promise to stay within their operands")]
-use alloc::{string::ToString, vec::Vec};
+use alloc::{string::ToString, vec, vec::Vec};
 
 use proptest::prelude::*;
 
@@ -231,4 +231,49 @@ fn operations_of_the_user_get_the_operands_in_mpis_order() {
         .unwrap();
     assert_eq!(inout, [9, 8, 7]);
     assert!(!difference.is_commutative() && difference.as_predefined().is_none());
+}
+
+#[test]
+fn characters_are_not_summed() {
+    for kind in [Kind::Char, Kind::WideChar, Kind::Packed] {
+        for operation in Predefined::ALL {
+            let is_defined = matches!(operation, Replace | NoOp);
+            assert_eq!(operation.is_defined_for(kind), is_defined, "{operation} {kind}");
+        }
+    }
+}
+
+#[test]
+fn logicals_of_all_sizes_are_combined() {
+    for kind in [Kind::Bool, Kind::L16, Kind::L32, Kind::L64, Kind::L128] {
+        let size = kind.size() as usize;
+        let of = |truth: u8| {
+            let mut bytes = vec![0; size];
+            bytes[size / 2] = truth;
+            bytes
+        };
+        for (operation, expected) in [(Land, false), (Lor, true), (Lxor, true)] {
+            let mut inout = of(0);
+            Operation::from(operation)
+                .apply(&kind.into(), &of(3), &mut inout, 1)
+                .unwrap();
+            assert_eq!(inout.iter().any(|byte| *byte != 0), expected, "{operation} {kind}");
+        }
+        assert!(Operation::from(Sum).check(&kind.into()).is_err());
+    }
+}
+
+#[test]
+fn indices_of_pairs_may_be_floats() {
+    let pair = |value: f32, index: f32| [value.to_ne_bytes(), index.to_ne_bytes()].concat();
+    let mut inout = pair(2.0, 7.0);
+    let locate = |operation, input: &[u8], inout: &mut [u8]| {
+        Operation::from(operation)
+            .apply(&Kind::F32F32.into(), input, inout, 1)
+            .unwrap();
+    };
+    locate(Maxloc, &pair(2.0, 5.0), &mut inout);
+    assert_eq!(inout, pair(2.0, 5.0));
+    locate(Minloc, &pair(-1.0, 9.0), &mut inout);
+    assert_eq!(inout, pair(-1.0, 9.0));
 }

@@ -1,26 +1,15 @@
 //! The process and its job: beginning, end, and surroundings.
 
-mod job;
-mod start;
+mod state;
 
-use std::{
-    env, fmt,
-    string::FromUtf8Error,
-    sync::OnceLock,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{string::FromUtf8Error, sync::OnceLock, thread, time::Instant};
 
-use hikyaku::bootstrap;
+pub use hikyaku::mpi::job::{FinalizeError, InitError};
+use hikyaku::mpi::job::{Job, LINGER};
 
-use self::job::{Job, State, current, leave, with_state};
-pub(crate) use self::job::{abort, host_name, number, own, world};
-pub use self::start::InitError;
-
-use crate::{Error, ErrorClass, lock::lock, topology::SimpleCommunicator};
-
-/// How long the end of MPI waits until the others have heard the goodbye.
-const LINGER: Duration = Duration::from_secs(2);
+pub(crate) use self::state::{abort, host_name, number, own, world};
+use self::state::{begin, current, leave};
+use crate::{lock::lock, topology::SimpleCommunicator};
 
 /// MPI in this process, after [`initialize`]. Dropping it ends MPI: the process then meets all other processes, so all
 /// must drop theirs.
@@ -51,7 +40,7 @@ impl Universe {
     /// Number of this process's program among the programs of the job, from 0 (`MPI_APPNUM`).
     #[must_use]
     pub fn appnum(&self) -> Option<isize> {
-        Some(current(|job| job.bootstrap.as_ref().map_or(0, |launched| launched.job.app_number())) as isize)
+        Some(current(|part| part.job.as_ref().map_or(0, |job| job.launched().app_number())) as isize)
     }
 
     /// Size of the buffer for buffered sends, bytes.
@@ -107,73 +96,12 @@ impl Drop for Universe {
     }
 }
 
-/// Why MPI did not end as it should.
-#[non_exhaustive]
-pub enum FinalizeError {
-    /// Not all other processes reached the end, or the network has failed.
-    Barrier(Error),
-    /// The launcher did not accept the goodbye.
-    Launcher(bootstrap::BootstrapError),
-}
-
-impl fmt::Display for FinalizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ending MPI: ")?;
-        match self {
-            Self::Barrier(error) => error.fmt(f),
-            Self::Launcher(error) => error.fmt(f),
-        }
-    }
-}
-
-hikyaku::debug_as_display!(FinalizeError);
-
-impl std::error::Error for FinalizeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match self {
-            Self::Barrier(error) => error,
-            Self::Launcher(error) => error,
-        })
-    }
-}
-
-/// Another process has failed.
-fn has_failed(error: &Error) -> bool {
-    error.class() == ErrorClass::ProcFailed
-}
-
 fn finalize() -> Result<(), FinalizeError> {
     // The handles stay in place while others may use them.
     let world = world();
     lock(&world.local.attached).resize(0);
-    let (mut job, mut fenced) = (None, Ok(()));
-    let ended = world.comm.finalize_with(LINGER, |met| {
-        // Until now handles could still be asked for.
-        job = leave();
-        let launched = job.as_mut().and_then(|job| job.bootstrap.as_mut());
-        match launched.filter(|launched| launched.job.goes_on_after_failures()) {
-            // A barrier cannot be complete without those that have failed; the launcher's is, and no rank says goodbye
-            // before all others have come. Some may have left the barrier before one failed, so all take this way.
-            Some(launched) if met.as_ref().err().is_none_or(has_failed) => {
-                fenced = launched.job.fence();
-                Ok(())
-            }
-            _ => met,
-        }
-    });
-    let Some(job) = job else { return Ok(()) };
-    fenced.map_err(FinalizeError::Launcher)?;
-    ended.map_err(FinalizeError::Barrier)?;
-    match job.bootstrap {
-        Some(launched) => {
-            let mut bootstrap = launched.into_job();
-            // A process that exits takes away memory that a neighbour may be reading (memif): first all stop reading.
-            let met = bootstrap.fence();
-            let gone = bootstrap.finalize();
-            met.and(gone).map_err(FinalizeError::Launcher)
-        }
-        None => Ok(()),
-    }
+    // Until all have met, handles can still be asked for.
+    Job::finalize(&world.comm, LINGER, leave)
 }
 
 /// Begins MPI in this process: joins the job that the launcher has started, or a world of one process
@@ -213,15 +141,9 @@ pub fn initialize() -> Result<Universe, InitError> {
 pub fn initialize_with_threading(threading: Threading) -> Result<(Universe, Threading), InitError> {
     // Nothing is cheaper with less.
     let _ = threading;
-    with_state(|state| {
-        if !matches!(state, State::Before) {
-            return Err(InitError::Twice);
-        }
-        let (world, own, bootstrap) = start::start()?;
-        origin();
-        *state = State::Now(Box::new(Job { world, own, bootstrap }));
-        Ok((Universe { _private: () }, Threading::Multiple))
-    })
+    begin()?;
+    origin();
+    Ok((Universe { _private: () }, Threading::Multiple))
 }
 
 /// Levels of thread support (MPI 11.6).

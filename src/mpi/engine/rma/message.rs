@@ -25,7 +25,10 @@
 
 use alloc::vec::Vec;
 
-use crate::mpi::{datatype::Kind, operation::Predefined};
+use crate::mpi::{
+    datatype::{Kind, Sort},
+    operation::Predefined,
+};
 
 /// Most runs in one message.
 pub(super) const MAX_RUNS: usize = 64;
@@ -137,9 +140,11 @@ pub(super) enum Request<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Whether compare-and-swap is defined for this kind (MPI 12.3.4).
+/// Whether compare-and-swap is defined for this kind (MPI 12.3.4), as far as elements
+/// have at most 8 bytes.
 pub(super) fn swaps(kind: Kind) -> bool {
-    Predefined::Band.is_defined_for(kind) || kind == Kind::Bool
+    let has_bits = matches!(kind.sort(), Sort::Integer | Sort::Logical | Sort::Byte);
+    has_bits && kind.size() <= 8
 }
 
 const ANSWER: u8 = 9;

@@ -1,0 +1,147 @@
+//! Why a process could not join its job, or not leave it as it should.
+
+use std::{fmt, io, net::SocketAddr, string::String};
+
+use crate::{
+    bootstrap::BootstrapError,
+    environment::EnvironmentError,
+    mpi::{engine::ConnectError, error::Error, trace::TraceError},
+    transport::BuildError,
+};
+
+/// Why MPI could not begin. `Debug` prints the same sentence as `Display`, since programs unwrap it.
+#[non_exhaustive]
+pub enum InitError {
+    /// MPI has begun before in this process.
+    Twice {
+        /// A likely cause beyond the obvious one; may be empty.
+        hint: &'static str,
+    },
+    /// The launcher or the other processes could not be reached.
+    Bootstrap(BootstrapError),
+    /// A variable of the environment has no valid value.
+    Environment(EnvironmentError),
+    /// The network could not be opened.
+    Bind {
+        /// The address that it was to have.
+        address: SocketAddr,
+        /// The reason.
+        source: BuildError,
+    },
+    /// The backend does not connect processes, and there are several.
+    Backend {
+        /// Its name.
+        name: &'static str,
+    },
+    /// A process has published a text that is no address.
+    Address {
+        /// Its number.
+        process: u32,
+        /// The text.
+        text: String,
+    },
+    /// A process cannot be reached by the information that it has published.
+    Introduce {
+        /// Its number.
+        process: u32,
+        /// The reason.
+        source: io::Error,
+    },
+    /// Processes of this host could not be reached through memory, as `HIKYAKU_ROUTES=memory` asks for.
+    Meet(io::Error),
+    /// The processes could not be connected.
+    Connect(ConnectError),
+    /// There is no thread or descriptor for the launcher's reports of failed processes.
+    Watcher(io::Error),
+    /// The trace that the environment asks for cannot be written.
+    Trace(TraceError),
+    /// Another process has a different `HIKYAKU_CHECK`.
+    Check {
+        /// The number of that process.
+        process: u32,
+        /// The setting of this process.
+        here: bool,
+    },
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("beginning MPI: ")?;
+        match self {
+            Self::Twice { hint } => {
+                write!(f, "it has begun before in this process, which it can only once{hint}")
+            }
+            Self::Bootstrap(error) => error.fmt(f),
+            Self::Environment(error) => error.fmt(f),
+            Self::Bind { address, source } => write!(f, "opening the network at {address}: {source}"),
+            Self::Backend { name } => write!(
+                f,
+                "the backend {name} carries nothing between processes; with HIKYAKU_BACKEND=udp they reach each other"
+            ),
+            Self::Address { process, text } => {
+                write!(f, "process {process} says its address is '{}'", text.escape_default())
+            }
+            Self::Introduce { process, source } => write!(f, "reaching process {process}: {source}"),
+            Self::Meet(error) => write!(f, "HIKYAKU_ROUTES=memory: {error}"),
+            Self::Connect(error) => error.fmt(f),
+            Self::Watcher(error) => write!(f, "listening for processes that fail: {error}"),
+            Self::Trace(error) => error.fmt(f),
+            Self::Check { process, here } => {
+                let say = |on| if on { "on" } else { "off" };
+                let (here, there) = (say(*here), say(!here));
+                write!(
+                    f,
+                    "HIKYAKU_CHECK is {here} here and {there} at process {process}; it must be the same everywhere"
+                )
+            }
+        }
+    }
+}
+
+crate::debug_as_display!(InitError);
+
+impl std::error::Error for InitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Twice { .. } | Self::Backend { .. } | Self::Address { .. } | Self::Check { .. } => None,
+            Self::Bootstrap(error) => Some(error),
+            Self::Environment(error) => Some(error),
+            Self::Bind { source, .. } => Some(source),
+            Self::Introduce { source, .. } => Some(source),
+            Self::Meet(error) => Some(error),
+            Self::Connect(error) => Some(error),
+            Self::Watcher(error) => Some(error),
+            Self::Trace(error) => Some(error),
+        }
+    }
+}
+
+/// Why MPI did not end as it should.
+#[non_exhaustive]
+pub enum FinalizeError {
+    /// Not all other processes reached the end, or the network has failed.
+    Barrier(Error),
+    /// The launcher did not accept the goodbye.
+    Launcher(BootstrapError),
+}
+
+impl fmt::Display for FinalizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ending MPI: ")?;
+        match self {
+            Self::Barrier(error) => error.fmt(f),
+            Self::Launcher(error) => error.fmt(f),
+        }
+    }
+}
+
+crate::debug_as_display!(FinalizeError);
+
+impl std::error::Error for FinalizeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match self {
+            Self::Barrier(error) => error,
+            Self::Launcher(error) => error,
+        })
+    }
+}

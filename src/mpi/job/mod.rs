@@ -1,0 +1,244 @@
+//! The part of a process in its job: how it joins, and how it leaves.
+//!
+//! [`Job::join`] is all of `MPI_Init` that the launcher, the network and the engine have to do with, and
+//! [`Job::finalize`] of `MPI_Finalize`. How often a process may begin, and where it keeps its job, is up to the
+//! interface that stands on this.
+//!
+//! ```
+//! use hikyaku::{
+//!     environment::Environment,
+//!     mpi::{engine::Communicator, job::{Job, LINGER}},
+//! };
+//!
+//! // Started alone: a world of one.
+//! let job = Job::join(&Environment::of_process())?;
+//! let world = Communicator::world(job.engine());
+//! assert_eq!((world.rank(), world.size()), (0, 1));
+//! Job::finalize(&world, LINGER, || Some(job))?;
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod said;
+mod watcher;
+
+use core::time::Duration;
+use std::{
+    eprintln,
+    net::{Ipv4Addr, SocketAddr},
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+
+pub use self::error::{FinalizeError, InitError};
+use self::{said::Said, watcher::Watcher};
+use super::{
+    class::ErrorClass,
+    engine::{self, Communicator, Engine, Profiler, Unconnected},
+    error::Error,
+    trace::Tracer,
+};
+use crate::{
+    backends::{BindOptions, Place, has_own_addresses},
+    bootstrap::{self, World},
+    config::Contact,
+    environment::Environment,
+    transport::{Builder, Transport, environment::print_events},
+};
+
+/// How long the end of MPI usually waits until the others have heard the goodbye.
+pub const LINGER: Duration = Duration::from_secs(2);
+
+/// The backend, unless `HIKYAKU_BACKEND` names another.
+const BACKEND: &str = "udp";
+/// The key under which a process publishes its address.
+const KEY: &str = "hikyaku-mpi";
+
+/// The part of this process in a running job: its engine, and the connection to the launcher.
+///
+/// A process that drops it without [`finalize`](Self::finalize) has failed, for the launcher.
+#[derive(Debug)]
+pub struct Job {
+    /// Receives the launcher's reports of failed processes; ends first.
+    watcher: Option<Watcher>,
+    launched: World,
+    engine: Arc<Engine>,
+}
+
+impl Job {
+    /// Joins the job that the launcher has started, or a world of one process ([`crate::bootstrap`]), and connects the
+    /// processes. Settings are those of `environment` ([`crate::environment::VARIABLES`]), else those that suit the job
+    /// ([`engine::for_job`]). Collective over all processes of the job.
+    ///
+    /// # Errors
+    /// The launcher, the other processes or the network could not be reached; a variable has no valid value.
+    pub fn join(environment: &Environment) -> Result<Self, InitError> {
+        print_events(environment).map_err(InitError::Environment)?;
+        let mut job = bootstrap::discover(environment).map_err(InitError::Bootstrap)?;
+        let one_host = job.local_size() == job.size();
+        let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
+        config.contact = Contact::of_job(job.job_key().bytes());
+        options.environment(environment).map_err(InitError::Environment)?;
+        let builder = Transport::builder()
+            .config(config)
+            .routes(options.routes)
+            .environment_of(environment.clone());
+        let (builder, address) = place(builder, &job, environment)?;
+        let bound = Engine::bind(builder, BACKEND, address, job.rank());
+        let mut bound = bound.map_err(|source| InitError::Bind { address, source })?;
+        if job.size() > 1 && bound.backend_name() == "loopback" {
+            let name = bound.backend_name();
+            return Err(InitError::Backend { name });
+        }
+        let (addresses, sharing) = exchange(&mut job, &mut bound, options.check)?;
+        options.policy.model.sharing = sharing;
+        let tracer = Tracer::of_environment(environment, job.rank()).map_err(InitError::Trace)?;
+        options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
+        let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
+        let watcher = match job.failures().map_err(InitError::Bootstrap)? {
+            Some(failures) => Some(Watcher::start(failures, &engine).map_err(InitError::Watcher)?),
+            None => None,
+        };
+        Ok(Self {
+            watcher,
+            launched: job,
+            engine,
+        })
+    }
+
+    /// The engine of this process.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// What the launcher knows: hosts, numbers, the key-value store.
+    #[must_use]
+    pub fn launched(&self) -> &World {
+        &self.launched
+    }
+
+    /// Ends the job through the launcher (`MPI_Abort`), with an exit code that is an error: `code` if it is 1 to 255,
+    /// else 1. `reason` is for the user of the launcher.
+    pub fn abort(self, code: i32, reason: &str) -> ! {
+        let Self {
+            watcher,
+            launched,
+            engine,
+        } = self;
+        drop(watcher);
+        // Goodbye would look as if all were well.
+        core::mem::forget(engine);
+        launched.abort(u8::try_from(code).unwrap_or(1).max(1), reason)
+    }
+
+    /// Leaves the job of `world`, all of whose processes call this (`MPI_Finalize`): meets them, says goodbye to the
+    /// peers for at most `linger` and then to the launcher. `leave` is called when all have met, and gives the job; its
+    /// handles can be used until then. `None` stands for a rank without a launcher, in a simulation.
+    ///
+    /// # Errors
+    /// A process is lost, the network has failed, or the launcher does not answer.
+    pub fn finalize(
+        world: &Communicator,
+        linger: Duration,
+        leave: impl FnOnce() -> Option<Self>,
+    ) -> Result<(), FinalizeError> {
+        let (mut job, mut fenced) = (None, Ok(()));
+        let ended = world.finalize_with(linger, |met| {
+            job = leave();
+            match job.as_mut().filter(|job| job.launched.goes_on_after_failures()) {
+                // A barrier cannot be complete without those that have failed; the launcher's is, and no rank says
+                // goodbye before all others have come. Some may have left the barrier before one failed, so all take
+                // this way.
+                Some(job) if met.as_ref().err().is_none_or(has_failed) => {
+                    fenced = job.launched.fence();
+                    Ok(())
+                }
+                _ => met,
+            }
+        });
+        fenced.map_err(FinalizeError::Launcher)?;
+        ended.map_err(FinalizeError::Barrier)?;
+        let Some(Self {
+            watcher, mut launched, ..
+        }) = job
+        else {
+            return Ok(());
+        };
+        drop(watcher);
+        // A process that exits takes away memory that a neighbour may be reading (memif): first all stop reading.
+        let met = launched.fence();
+        let gone = launched.finalize();
+        met.and(gone).map_err(FinalizeError::Launcher)
+    }
+}
+
+/// Another process has failed.
+fn has_failed(error: &Error) -> bool {
+    error.class() == ErrorClass::ProcFailed
+}
+
+/// The address at which to open the network, and this process's part of the settings that all processes share.
+fn place(builder: Builder, job: &World, environment: &Environment) -> Result<(Builder, SocketAddr), InitError> {
+    let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+    let name = builder.backend_name(BACKEND);
+    let name = name.map_err(|source| InitError::Bind { address: any, source })?;
+    let address = if has_own_addresses(&name) {
+        any
+    } else {
+        job.bind_address().map_err(InitError::Bootstrap)?
+    };
+    let options = BindOptions {
+        place: Place {
+            process: job.rank(),
+            processes: job.size(),
+        },
+        environment: environment.clone(),
+        ..BindOptions::default()
+    };
+    Ok((builder.bind_options(options), address))
+}
+
+/// Publishes the address of this process and the number of processes that share a core here. Returns the addresses
+/// of the others, and the largest such number anywhere: all must choose the same algorithms, and agree on whether to
+/// check calls.
+fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Vec<SocketAddr>, f64), InitError> {
+    let own = Said {
+        address: bound.local_addr(),
+        sharing: job.sharing(),
+        check,
+        link: bound.link_address(),
+    };
+    let text = own.to_string();
+    job.put(KEY, text.as_bytes()).map_err(InitError::Bootstrap)?;
+    job.fence().map_err(InitError::Bootstrap)?;
+    let all = job.get_all(KEY).map_err(InitError::Bootstrap)?;
+    let mut most = 1.0_f64;
+    let mut addresses = Vec::with_capacity(all.len());
+    for (process, bytes) in (0..).zip(&all) {
+        let said = Said::parse(bytes).ok_or_else(|| InitError::Address {
+            process,
+            text: String::from_utf8_lossy(bytes).into_owned(),
+        })?;
+        if said.check != check {
+            return Err(InitError::Check { process, here: check });
+        }
+        if process != job.rank() {
+            bound
+                .introduce(said.address, &said.link)
+                .map_err(|source| InitError::Introduce { process, source })?;
+        }
+        addresses.push(said.address);
+        most = most.max(said.sharing);
+    }
+    let met = bound.meet().map_err(InitError::Meet)?;
+    if let Some(obstacle) = met.obstacle {
+        // A user who has asked for memory expects its speed.
+        eprintln!(
+            "hikyaku: rank {}: over the network instead of through memory: {obstacle}",
+            job.rank()
+        );
+    }
+    Ok((addresses, most))
+}
