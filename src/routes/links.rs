@@ -299,7 +299,7 @@ impl Links {
             source: link.address,
             stride: len,
             data: match at {
-                Some(at) => Data::Shared(link.inward.span(at, len)),
+                Some(at) => link.inward.lend(at, len),
                 None => Data::Own(&mut self.buffers[index][..len]),
             },
         }

@@ -25,9 +25,9 @@ use std::{
 };
 
 use crate::{
+    backends::Data,
     ring,
     shm::{Access, CONTROL, Consumer, Corrupt, Found, Place, Producer, Segment, taken},
-    span::Span,
 };
 
 /// The version of this layout.
@@ -277,10 +277,10 @@ impl Inward {
         self.memory.copy(at, into);
     }
 
-    /// The bytes of a packet that was found.
+    /// Lends the bytes of a packet that was found.
     #[inline]
-    pub(super) fn span(&self, at: usize, len: usize) -> Span<'_> {
-        self.memory.span(at, len).unwrap_or_default()
+    pub(super) fn lend(&self, at: usize, len: usize) -> Data<'_> {
+        self.memory.span(at, len).map_or(Data::Own(&mut []), Data::Shared)
     }
 
     #[cold]

@@ -4,7 +4,7 @@ use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
 #[cfg(feature = "mpi")]
 use super::{Envelope, Handle, Receive, Selector};
 #[cfg(feature = "mpi")]
-use crate::{reliability::PeerId, ring::ROOM};
+use crate::reliability::{Arriving, PeerId};
 
 impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Sends a copy of `data`, complete at once, if the peer is reached by a ring. `None`:
@@ -22,7 +22,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             return None;
         }
         let len = data.len() as u64;
-        if data.len() > ROOM && (len > self.eager_limit.into() || !self.has_room(messenger, peer, len)) {
+        if data.len() > Arriving::IN_LINE && (len > self.eager_limit.into() || !self.has_room(messenger, peer, len)) {
             return None;
         }
         let transmits = messenger.send_short(peer, bits, data)?;

@@ -7,10 +7,12 @@
 use alloc::vec::Vec;
 
 use super::MemoryLayer;
+#[cfg(feature = "mpi")]
+use crate::ring::ROOM;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
-    ring::{Front, LONG, Meet, ROOM, Side},
+    ring::{Front, LONG, Meet, Side},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Kind, Packet, Seq, Token},
 };
@@ -37,6 +39,10 @@ pub(crate) struct Arriving<'a> {
 }
 
 impl Arriving<'_> {
+    /// Most bytes that are read with the rest; longer ones lie beside it.
+    #[cfg(feature = "mpi")]
+    pub(crate) const IN_LINE: usize = ROOM;
+
     /// Takes the message, as it was received at once, and raises the `number` of its pair's next message. Its credit is
     /// free again: returns how much has to be [told](MemoryLayer::accept_short) to which peer, mostly nothing.
     #[inline(always)]
