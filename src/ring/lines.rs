@@ -19,7 +19,7 @@ use super::{
 /// Most bytes of a record in its line.
 pub const ROOM: usize = 44;
 /// Most bytes of a long record: those lie in chunks beside the lines.
-pub const LONG: usize = 16 << 10;
+pub const LONG: usize = 64 << 10;
 /// The numbers of chunks that long records use first, and when those are full: streams find more room there. Powers of
 /// two, or 0.
 pub(crate) type Levels = [u32; 2];

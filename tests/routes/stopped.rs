@@ -69,3 +69,39 @@ fn a_rank_that_does_not_read_holds_up_no_other() {
         world.barrier().unwrap();
     });
 }
+
+/// Messages of all lengths that nobody waits for yet, received in another order than they came: each keeps its bytes.
+#[test]
+fn long_messages_that_come_early_are_kept() {
+    const LENS: [usize; 7] = [1, 45, 4_000, 32 << 10, (32 << 10) + 1, 60_000, 64 << 10];
+    job_on("udp", 2, &options(), |world| {
+        world.barrier().unwrap();
+        for turn in 0..20 {
+            let data = |tag: usize| -> Vec<u8> {
+                (0..LENS[tag])
+                    .map(|at| (at * 7 + at / 251 + tag + turn) as u8)
+                    .collect()
+            };
+            let all: Vec<_> = (0..LENS.len()).map(data).collect();
+            if world.rank() == 0 {
+                let send = |(tag, data): (usize, &Vec<u8>)| {
+                    let (base, len) = (data.as_ptr(), data.len() as u64);
+                    // SAFETY: the data stay until all requests have ended.
+                    unsafe { world.isend(Mode::Standard, base, len, &byte(), 1, tag as i32) }.unwrap()
+                };
+                let sent: Vec<_> = all.iter().enumerate().map(send).collect();
+                for request in sent {
+                    request.wait().unwrap();
+                }
+            } else {
+                for (tag, sent) in all.iter().enumerate().rev() {
+                    let mut room = vec![0; sent.len() + 1];
+                    let (base, len) = (room.as_mut_ptr(), room.len() as u64);
+                    // SAFETY: nothing else uses the vector during the call.
+                    unsafe { world.receive(base, len, &byte(), 0, tag as i32) }.unwrap();
+                    assert!(room[..sent.len()] == sent[..], "{} bytes", sent.len());
+                }
+            }
+        }
+    });
+}

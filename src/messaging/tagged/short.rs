@@ -6,6 +6,10 @@ use super::{Envelope, Handle, Receive, Selector};
 #[cfg(feature = "mpi")]
 use crate::reliability::{Arriving, PeerId};
 
+/// So many eager limits may a message have that goes by a ring: two copies take less time there than to ask first.
+#[cfg(feature = "mpi")]
+const RING_LIMITS: u64 = 4;
+
 impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Sends a copy of `data`, complete at once, if the peer is reached by a ring. `None`:
     /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit.
@@ -22,7 +26,8 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             return None;
         }
         let len = data.len() as u64;
-        if data.len() > Arriving::IN_LINE && (len > self.eager_limit.into() || !self.has_room(messenger, peer, len)) {
+        let is_long = data.len() > Arriving::IN_LINE;
+        if is_long && (len > RING_LIMITS * u64::from(self.eager_limit) || !self.has_room(messenger, peer, len)) {
             return None;
         }
         let transmits = messenger.send_short(peer, bits, data)?;

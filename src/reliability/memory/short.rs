@@ -12,13 +12,15 @@ use crate::ring::ROOM;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
-    ring::{Front, LONG, Meet, Side},
+    ring::{Front, Meet, Side},
     time::Instant,
-    wire::{BASE_LEN, Base, Builder, Kind, Packet, Seq, Token},
+    wire::{BASE_LEN, Base, Builder, Fragment, Kind, Packet, Seq, Token},
 };
 
-/// Bytes of a packet that a short message becomes: base header, match bits, payload.
-const MOST: usize = BASE_LEN + 8 + LONG;
+/// Room for the headers of a packet that a short message becomes: base header, match bits, fragment.
+const HEADERS: usize = BASE_LEN + 8 + 8;
+/// Payload of a packet that a part of a long message becomes.
+const PART: usize = 32 << 10;
 
 /// Credit of received messages, in bytes, that becomes free together. It is little beside
 /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes).
@@ -174,36 +176,26 @@ impl MemoryLayer {
         self.tell_credit(peer.0);
     }
 
-    /// Delivers the next message in the rings, or in that of one peer, as the packet that it would have been. Returns
+    /// Delivers the next message in the rings, or in that of one peer, as the packets that it would have been. Returns
     /// whether there was one.
     pub(crate) fn deliver_short<S: Sink + ?Sized>(&mut self, now: Instant, of: Option<u32>, sink: &mut S) -> bool {
         self.now = self.now.max(now);
         let mut bytes = core::mem::take(&mut self.rings.scratch);
-        let Some((peer, len)) = self.take_packet(of, &mut bytes) else {
-            self.rings.scratch = bytes;
-            return false;
-        };
-        let packet = &bytes[..len];
-        self.stats.packets_received += 1;
-        let p = &mut self.peers[peer.index()];
-        if !p.put_off.is_empty() {
-            p.put_off.push_back(packet.to_vec());
-        } else if let Ok(view) = Packet::new_checked(packet)
-            && let Err(reason) = self.deliver(peer.0, view, packet, sink)
-        {
-            self.stats.dropped.count(reason);
-        }
+        let any = self.deliver_front(of, &mut bytes, sink);
         self.rings.scratch = bytes;
-        true
+        any
     }
 
-    /// Takes the next message out of its ring and writes the packet that it would have been. Returns the peer, and the
-    /// packet's length.
-    fn take_packet(&mut self, of: Option<u32>, bytes: &mut Vec<u8>) -> Option<(PeerId, usize)> {
-        let inward = self.rings.next_of(of)?;
-        let (peer, source) = (inward.peer, inward.source);
-        let front = inward.ring.front()?;
-        bytes.resize(MOST, 0);
+    fn deliver_front<S: Sink + ?Sized>(&mut self, of: Option<u32>, bytes: &mut Vec<u8>, sink: &mut S) -> bool {
+        let Some(inward) = self.rings.next_of(of) else {
+            return false;
+        };
+        let (peer, source, session) = (inward.peer, inward.source, inward.session);
+        let Some(front) = inward.ring.front() else { return false };
+        let (number, bits) = (Seq(front.number), front.bits);
+        bytes.resize(HEADERS + front.len(), 0);
+        front.copy_to(&mut bytes[HEADERS..]);
+        front.take();
         let base = Base {
             kind: Kind::Data,
             channel: 0,
@@ -213,14 +205,46 @@ impl MemoryLayer {
             sequence: Seq(0),
             acknowledgement: Seq(0),
             rail: 0,
-            message: Seq(front.number),
+            message: number,
         };
-        let mut header = Builder::new(bytes, &base);
-        header.match_bits(front.bits);
-        let (at, len) = (header.finish(front.len() as u16), front.len());
-        front.copy_to(&mut bytes[at..at + len]);
-        front.take();
-        Some((peer, at + len))
+        let total = bytes.len() - HEADERS;
+        let mut at = 0;
+        loop {
+            let len = (total - at).min(PART);
+            let mut room = [0; HEADERS];
+            let mut header = Builder::new(&mut room, &base);
+            if at == 0 {
+                header.match_bits(bits);
+            }
+            if len < total {
+                let (offset, total) = (at as u32, total as u32);
+                header.fragment(Fragment { offset, total });
+            }
+            // It goes before its payload, in the place of what has been delivered.
+            let header = header.finish(len as u16);
+            let begin = HEADERS + at - header;
+            bytes[begin..HEADERS + at].copy_from_slice(&room[..header]);
+            self.deliver_from_ring(peer, session, &bytes[begin..HEADERS + at + len], sink);
+            at += len;
+            if at >= total {
+                return true;
+            }
+        }
+    }
+
+    fn deliver_from_ring<S: Sink + ?Sized>(&mut self, peer: PeerId, session: u32, packet: &[u8], sink: &mut S) {
+        self.stats.packets_received += 1;
+        let p = &mut self.peers[peer.index()];
+        if p.session != session || p.down.is_some() {
+            return;
+        }
+        if !p.put_off.is_empty() {
+            p.put_off.push_back(packet.to_vec());
+        } else if let Ok(view) = Packet::new_checked(packet)
+            && let Err(reason) = self.deliver(peer.0, view, packet, sink)
+        {
+            self.stats.dropped.count(reason);
+        }
     }
 
     /// Delivers everything in the rings; or in that of one peer, which sends nothing more.

@@ -47,7 +47,8 @@ impl Native {
         if inner.stuck == Some(process) {
             return false;
         }
-        for _ in 0..LOOKS {
+        // (What has to be taken first may be as long.)
+        for _ in 0..LOOKS + data.len() as u32 / 64 {
             hint::spin_loop();
             if let Some(transmits) = inner.core.send_short(inner.driver.messenger_mut(), process, bits, data) {
                 if transmits {
