@@ -1,9 +1,9 @@
 #![expect(unsafe_code, reason = "messages are given by pointer")]
 //! Communicators of some of another one's processes, and between two groups (MPI 7.4 to 7.6).
 
-use alloc::{vec, vec::Vec};
+use alloc::{sync::Arc, vec, vec::Vec};
 
-use super::{Entry, Mode, class::Class, communicator::Communicator, uninterrupted};
+use super::{Engine, Entry, Mode, class::Class, communicator::Communicator, uninterrupted};
 use crate::mpi::{
     Rank,
     datatype::{Datatype, Kind},
@@ -41,6 +41,33 @@ impl Communicator {
         let tag = u32::try_from(tag).map_err(|_| self.wrong_tag(call, tag))?;
         // A communicator of the group in the old context: the number of its one collective is used by no other one.
         let among = Self::with(self.engine(), self.context(), group.clone(), None, (Class::Part, tag));
+        let Some(among) = among else { return Ok(None) };
+        let context = among.new_context(call)?;
+        Ok(Self::new(self.engine(), context, group.clone()))
+    }
+
+    /// A communicator of a group of the job's processes, without another one as its parent
+    /// (`MPI_Comm_create_from_group`). Collective over that group; a process that is no member gets `None` at once.
+    /// `tag` tells it from others of the same processes that are created at the same time.
+    ///
+    /// # Errors
+    /// A process is lost; the group has processes that the job has not.
+    pub fn of_group(engine: &Arc<Engine>, group: &Group, tag: &str) -> Result<Option<Self>, Error> {
+        const CALL: &str = "MPI_Comm_create_from_group";
+        let world = Self::world(engine);
+        let span = world.enter(|| Entry::among(CALL, world.targets(), group));
+        span.may_make(world.create_from(CALL, group, tag))
+    }
+
+    fn create_from(&self, call: &'static str, group: &Group, tag: &str) -> Result<Option<Self>, Error> {
+        self.check(call)?;
+        self.check_members(call, group)?;
+        // Numbers of `create_group` are tags, which are not negative.
+        let number = tag.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        let class = (Class::Part, number | 1 << 31);
+        let among = Self::with(self.engine(), self.context(), group.clone(), None, class);
         let Some(among) = among else { return Ok(None) };
         let context = among.new_context(call)?;
         Ok(Self::new(self.engine(), context, group.clone()))

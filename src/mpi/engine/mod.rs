@@ -64,7 +64,8 @@ pub use self::rma::drive as window_messages;
 pub use self::{
     array::Array,
     communicator::{
-        Arriving, Communicator, MatchedMessage, Mode, PartitionedReceive, PartitionedSend, PersistentCollective,
+        Arriving, Communicator, Duplicating, MatchedMessage, Mode, PartitionedReceive, PartitionedSend,
+        PersistentCollective,
     },
     fabric::FabricError,
     profile::{Entry, Exit, Made, Profiler},
