@@ -222,6 +222,11 @@ methods!(implement!(Endpoint {
 }));
 methods!(implement!(MemoryLayer {
     #[inline]
+    fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
+        Self::handle_shared(self, now, source, data, sink);
+    }
+
+    #[inline]
     fn memory(&self) -> Option<&MemoryLayer> {
         Some(self)
     }

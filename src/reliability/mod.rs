@@ -20,7 +20,6 @@ use bytes::Bytes;
 
 use crate::{
     error::PeerError,
-    ring::Record,
     span::Span,
     wire::{Head, Packet, Plain, Seq},
 };
@@ -174,18 +173,6 @@ impl<S: Sink + ?Sized> Sink for &mut S {
     fn deliver_apart(&mut self, origin: Origin, head: Head<'_>, payload: Span<'_>) -> Verdict {
         (**self).deliver_apart(origin, head, payload)
     }
-}
-
-/// A message that has been taken out of a [ring](crate::ring), by which it came instead of as a packet. It has match bits, and is of the usual pair of
-/// processors: the peer's and our first one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Short {
-    /// The peer.
-    pub peer: PeerId,
-    /// The peer's processor.
-    pub source: u32,
-    /// Match bits, number and bytes.
-    pub record: Record,
 }
 
 /// An event of an endpoint.

@@ -4,8 +4,13 @@
 )]
 //! Memory that is written by one side and read by the other.
 
-use core::cell::UnsafeCell;
+use core::{cell::UnsafeCell, ptr, ptr::NonNull};
 
+/// Bytes of a chunk: a cache line.
+pub(super) const CHUNK: usize = 64;
+pub(super) type Chunk = [u8; CHUNK];
+
+#[repr(transparent)]
 pub(super) struct Cell<T>(UnsafeCell<T>);
 
 impl<T: Copy> Cell<T> {
@@ -30,4 +35,24 @@ impl<T: Copy> Cell<T> {
     pub(super) unsafe fn fill(&self, fill: impl FnOnce(*mut T)) {
         fill(self.0.get());
     }
+}
+
+/// Copies bytes into chunks, from this one on.
+///
+/// # Safety
+/// They have room for them, and nothing else in this process reads or writes them meanwhile.
+#[inline(always)]
+pub(super) unsafe fn write(chunks: NonNull<Cell<Chunk>>, bytes: &[u8]) {
+    // SAFETY: the caller's contract; a chunk is its bytes, and `bytes` are other memory.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), chunks.as_ptr().cast(), bytes.len()) };
+}
+
+/// Copies bytes out of chunks, from this one on.
+///
+/// # Safety
+/// They hold as many, and nothing in this process writes to them meanwhile. (Another process may, against the rules.)
+#[inline(always)]
+pub(super) unsafe fn read(chunks: NonNull<Cell<Chunk>>, bytes: &mut [u8]) {
+    // SAFETY: as in `write`.
+    unsafe { ptr::copy_nonoverlapping(chunks.as_ptr().cast(), bytes.as_mut_ptr(), bytes.len()) };
 }

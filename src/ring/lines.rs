@@ -5,28 +5,40 @@
 //! The ring: its lines, and its two ends. It has no dependency but `primitives` and `cell`, so that `tests/loom` can
 //! substitute loom's and try all orders in which the two sides may run and see each other's writes.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, collections::VecDeque};
 use core::{any::Any, fmt, mem, ptr, ptr::NonNull};
 
 use super::{
-    cell::Cell,
+    cell::{self, CHUNK, Cell, Chunk},
     primitives::{
         Arc,
         atomic::{AtomicU32, Ordering, fence},
     },
 };
 
-/// Most bytes of a record.
+/// Most bytes of a record in its line.
 pub const ROOM: usize = 44;
+/// Most bytes of a long record: those lie in chunks beside the lines.
+pub const LONG: usize = 16 << 10;
+/// The numbers of chunks that long records use first, and when those are full: streams find more room there. Powers of
+/// two, or 0.
+pub(crate) type Levels = [u32; 2];
+/// Those between processes.
+pub(super) const LEVELS: Levels = [(16 << 10) / CHUNK as u32, (256 << 10) / CHUNK as u32];
+/// Those within a process.
+const OWN_LEVELS: Levels = [LEVELS[0], 0];
+
+const _: () = assert!(LONG * 2 <= LEVELS[1] as usize * CHUNK);
 
 /// A small message.
 #[derive(Clone, Copy)]
 #[repr(C, packed(4))]
-pub struct Record {
+struct Record {
     /// Number of the message.
-    pub number: u32,
+    number: u32,
     /// Match bits.
-    pub bits: u64,
+    bits: u64,
+    /// The bytes; of a long record, the index of its first chunk.
     data: [u8; ROOM],
     len: u32,
 }
@@ -35,30 +47,12 @@ const _: () = assert!(size_of::<Record>() + 4 == 64, "with its flag, a record is
 
 impl Record {
     /// A record without bytes.
-    pub const EMPTY: Self = Self {
+    const EMPTY: Self = Self {
         number: 0,
         bits: 0,
         data: [0; ROOM],
         len: 0,
     };
-
-    /// The bytes.
-    #[must_use]
-    #[inline(always)]
-    pub fn data(&self) -> &[u8] {
-        // The other side may be another process: its length is not believed.
-        &self.data[..(self.len as usize).min(ROOM)]
-    }
-}
-
-impl fmt::Debug for Record {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record")
-            .field("bits", &{ self.bits })
-            .field("number", &self.number)
-            .field("len", &self.len)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Number, match bits and length of a record, each read once: what another process writes meanwhile, against the rules,
@@ -78,6 +72,16 @@ unsafe fn head(record: *const Record) -> (u32, u64, u32) {
             (&raw const (*record).len).read_volatile(),
         )
     }
+}
+
+/// The first chunk of a long record, read once.
+///
+/// # Safety
+/// As for [`head`].
+#[inline(always)]
+unsafe fn chunk_of(record: *const Record) -> u32 {
+    // SAFETY: the bytes are those of the record, as words aligned to four bytes.
+    unsafe { (&raw const (*record).data).cast::<u32>().read_volatile() }
 }
 
 /// Copies the first `len` bytes of a record, each read once.
@@ -149,6 +153,9 @@ struct Shared {
     lines: NonNull<Line>,
     /// The number of lines less one: ones.
     mask: u32,
+    /// Bytes of long records.
+    chunks: NonNull<Cell<Chunk>>,
+    levels: Levels,
     /// The owner of the memory in which they lie.
     _owner: Box<dyn Any + Send + Sync>,
 }
@@ -160,20 +167,27 @@ unsafe impl Send for Shared {}
 // SAFETY: by shared references, both sides only read.
 unsafe impl Sync for Shared {}
 
+/// The chunks of all levels.
+const fn count_of(levels: Levels) -> u32 {
+    levels[0] + levels[1]
+}
+
 impl Shared {
     /// # Safety
-    /// A `Progress` and `mask + 1` lines, a power of two, lie there as long as `owner` lives, and no other references
-    /// than those of the two ends lead there.
+    /// A `Progress`, `mask + 1` lines, a power of two, and the chunks of the `levels` lie there as long as `owner` lives, and no other
+    /// references than those of the two ends lead there.
     unsafe fn new(
         progress: NonNull<Progress>,
-        lines: NonNull<Line>,
-        mask: u32,
+        (lines, mask): (NonNull<Line>, u32),
+        (chunks, levels): (NonNull<Cell<Chunk>>, Levels),
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
         Self {
             progress,
             lines,
             mask,
+            chunks,
+            levels,
             _owner: owner,
         }
     }
@@ -182,6 +196,13 @@ impl Shared {
     fn line(&self, at: u32) -> &Line {
         // SAFETY: the masked index is one of a line, which lives as long as `self`.
         unsafe { self.lines.add((at & self.mask) as usize).as_ref() }
+    }
+
+    /// The place of a chunk, of which there are more than `at`.
+    #[inline(always)]
+    fn chunk(&self, at: u32) -> NonNull<Cell<Chunk>> {
+        // SAFETY: the chunks are one piece of memory, which lives as long as `self`.
+        unsafe { self.chunks.add(at as usize) }
     }
 
     #[inline(always)]
@@ -195,6 +216,7 @@ impl Shared {
 struct Own {
     progress: NonNull<Progress>,
     lines: NonNull<[Line]>,
+    chunks: NonNull<[Cell<Chunk>]>,
 }
 
 // SAFETY: it only owns them.
@@ -204,43 +226,39 @@ unsafe impl Sync for Own {}
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // SAFETY: both come from boxes, and both ends are gone.
+        // SAFETY: all come from boxes, and both ends are gone.
         drop(unsafe {
             (
                 Box::from_raw(self.progress.as_ptr()),
                 Box::from_raw(self.lines.as_ptr()),
+                Box::from_raw(self.chunks.as_ptr()),
             )
         });
     }
 }
 
-/// Makes a ring of `lines` records: a power of two, from 4 to 2^16 (other numbers are rounded up, or cut).
+/// Makes a ring of `lines` records: a power of two, from 4 to 2^16 (other numbers are rounded up, or cut). Long ones have
+/// up to half of [`LONG`] bytes.
 #[must_use]
 pub fn ring(lines: u32) -> (Producer, Consumer) {
-    ring_from(lines, 0)
+    ring_from(lines, OWN_LEVELS, 0)
 }
 
-/// The same; the first record has the number `begin`.
-pub(super) fn ring_from(lines: u32, begin: u32) -> (Producer, Consumer) {
+/// The same with these chunks; the first record has the number `begin`.
+pub(crate) fn ring_from(lines: u32, levels: Levels, begin: u32) -> (Producer, Consumer) {
     let lines = lines.clamp(4, 1 << 16).next_power_of_two();
     let own = Own {
+        chunks: NonNull::from(Box::leak(
+            (0..count_of(levels)).map(|_| Cell::new([0; CHUNK])).collect(),
+        )),
         progress: NonNull::from(Box::leak(Box::new(Progress::new(begin)))),
         lines: NonNull::from(Box::leak((0..lines).map(|_| Line::new()).collect())),
     };
-    let (progress, first) = (own.progress, own.lines.cast());
+    let (progress, lines, chunks) = (own.progress, (own.lines.cast(), lines - 1), (own.chunks.cast(), levels));
     let own = Arc::new(own);
     // SAFETY: `own` keeps them.
-    let end = || unsafe { Shared::new(progress, first, lines - 1, Box::new(Arc::clone(&own))) };
-    let producer = Producer {
-        shared: end(),
-        written: begin,
-        taken: begin,
-    };
-    let consumer = Consumer {
-        shared: end(),
-        taken: begin,
-    };
-    (producer, consumer)
+    let end = || unsafe { Shared::new(progress, lines, chunks, Box::new(Arc::clone(&own))) };
+    (Producer::new(end(), begin), Consumer::new(end(), begin))
 }
 
 /// Where a ring lies that another process made, or is to see, all bytes zero at first.
@@ -252,20 +270,26 @@ pub(crate) struct Place {
     pub(crate) lines: NonNull<u8>,
     /// A power of two.
     pub(crate) count: u32,
+    /// [`Place::CHUNKS`] bytes.
+    pub(crate) chunks: NonNull<u8>,
     /// The owner of that memory.
     pub(crate) owner: Box<dyn Any + Send + Sync>,
 }
 
 #[cfg(all(feature = "shm", target_os = "linux"))]
 impl Place {
+    /// Bytes for long records, in each direction.
+    pub(crate) const CHUNKS: usize = count_of(LEVELS) as usize * CHUNK;
+
     /// # Safety
-    /// Both begin at a cache line, and are memory that lives as long as the owner. This process uses them for this ring
+    /// All begin at a cache line, and are memory that lives as long as the owner. This process uses them for this ring
     /// only, whose one end another process has. (That one may write anything at any time.)
     unsafe fn shared(self) -> Shared {
         assert!(self.count.is_power_of_two());
-        let (progress, lines) = (self.progress.cast(), self.lines.cast());
-        // SAFETY: any bytes are a `Progress` and lines: numbers, all of them atomic or copied once.
-        unsafe { Shared::new(progress, lines, self.count - 1, self.owner) }
+        let lines = (self.lines.cast(), self.count - 1);
+        let chunks = (self.chunks.cast(), LEVELS);
+        // SAFETY: any bytes are a `Progress`, lines and chunks: numbers, all of them atomic or copied once.
+        unsafe { Shared::new(self.progress.cast(), lines, chunks, self.owner) }
     }
 
     /// The end that writes, of a ring that nobody has used yet.
@@ -274,9 +298,7 @@ impl Place {
     /// See [`shared`](Self::shared).
     pub(crate) unsafe fn producer(self) -> Producer {
         // SAFETY: the caller's contract.
-        let shared = unsafe { self.shared() };
-        let (written, taken) = (0, 0);
-        Producer { shared, written, taken }
+        Producer::new(unsafe { self.shared() }, 0)
     }
 
     /// The end that reads.
@@ -285,8 +307,7 @@ impl Place {
     /// See [`shared`](Self::shared).
     pub(crate) unsafe fn consumer(self) -> Consumer {
         // SAFETY: the caller's contract.
-        let shared = unsafe { self.shared() };
-        Consumer { shared, taken: 0 }
+        Consumer::new(unsafe { self.shared() }, 0)
     }
 }
 
@@ -296,14 +317,78 @@ pub struct Producer {
     written: u32,
     /// Records that the consumer has taken, as far as is known.
     taken: u32,
+    long: Places,
+}
+
+/// Where long records lie. Positions count chunks of the level, without an end.
+#[derive(Default)]
+struct Places {
+    level: usize,
+    /// The next free chunk.
+    head: u32,
+    /// The first one that may still be in use.
+    tail: u32,
+    /// Of the records there that may not have been taken: the count of lines with them, and the position behind them.
+    untaken: VecDeque<(u32, u32)>,
+}
+
+impl Places {
+    /// Finds a place for a record: its first chunk. `None`: nothing is free in this level.
+    fn find(&mut self, levels: Levels, chunks: u32) -> Option<u32> {
+        let size = levels[self.level];
+        let at = self.head & (size - 1);
+        // A record is not split.
+        let skipped = if at + chunks > size { size - at } else { 0 };
+        let begin = self.head.wrapping_add(skipped);
+        let end = begin.wrapping_add(chunks);
+        if end.wrapping_sub(self.tail) > size {
+            return None;
+        }
+        self.head = end;
+        let below: u32 = levels[..self.level].iter().sum();
+        Some(below + (begin & (size - 1)))
+    }
+
+    /// The consumer has taken so many lines. Returns whether something is free again.
+    fn free(&mut self, taken: u32) -> bool {
+        let mut is_freed = false;
+        while let Some(&(line, end)) = self.untaken.front()
+            && taken.wrapping_sub(line) as i32 >= 0
+        {
+            self.tail = end;
+            self.untaken.pop_front();
+            is_freed = true;
+        }
+        is_freed
+    }
+
+    /// Goes on in the next level, which nothing uses.
+    fn rise(&mut self) {
+        *self = Self {
+            level: self.level + 1,
+            ..Self::default()
+        };
+    }
 }
 
 impl Producer {
-    /// Appends a record. `false`: the ring is full, or there are more than [`ROOM`] bytes.
+    fn new(shared: Shared, begin: u32) -> Self {
+        Self {
+            shared,
+            written: begin,
+            taken: begin,
+            long: Places::default(),
+        }
+    }
+
+    /// Appends a record. `false`: there is no room now, or never for so many bytes.
     #[inline(always)]
     pub fn push(&mut self, bits: u64, number: u32, data: &[u8]) -> bool {
         let at = self.written;
-        if data.len() > ROOM || !self.has_room() {
+        if data.len() > ROOM {
+            return self.push_long(bits, number, data);
+        }
+        if !self.has_room() {
             return false;
         }
         let line = self.shared.line(at);
@@ -325,6 +410,56 @@ impl Producer {
         self.written = at.wrapping_add(1);
         line.count.store(self.written, Ordering::Release);
         true
+    }
+
+    /// The same for a long record.
+    #[inline(never)]
+    fn push_long(&mut self, bits: u64, number: u32, data: &[u8]) -> bool {
+        if data.len() > LONG || !self.has_room() {
+            return false;
+        }
+        let Some(chunk) = self.find_chunks(data.len().div_ceil(CHUNK) as u32) else {
+            return false;
+        };
+        let at = self.written;
+        self.written = at.wrapping_add(1);
+        self.long.untaken.push_back((self.written, self.long.head));
+        let line = self.shared.line(at);
+        // SAFETY: the chunks are free: the consumer has taken the records that were there, and reads them again only after
+        // the flag of this line has changed. Else as in `push`.
+        unsafe {
+            cell::write(self.shared.chunk(chunk), data);
+            line.record.fill(|record| {
+                (&raw mut (*record).number).write(number);
+                (&raw mut (*record).bits).write_unaligned(bits);
+                (&raw mut (*record).len).write(data.len() as u32);
+                (&raw mut (*record).data).cast::<u32>().write(chunk);
+            });
+        }
+        line.count.store(self.written, Ordering::Release);
+        true
+    }
+
+    /// Finds a place for the bytes of a long record: its first chunk.
+    fn find_chunks(&mut self, chunks: u32) -> Option<u32> {
+        let levels = self.shared.levels;
+        loop {
+            // (So that two of them always have room, wherever they begin.)
+            let fits = 2 * chunks <= levels[self.long.level];
+            if fits && let Some(chunk) = self.long.find(levels, chunks) {
+                return Some(chunk);
+            }
+            let is_freed = fits && {
+                self.look_for_room();
+                self.long.free(self.taken)
+            };
+            if !is_freed {
+                if levels.get(self.long.level + 1).is_none_or(|next| 2 * chunks > *next) {
+                    return None;
+                }
+                self.long.rise();
+            }
+        }
     }
 
     #[inline(always)]
@@ -357,9 +492,19 @@ impl Producer {
 pub struct Consumer {
     shared: Shared,
     taken: u32,
+    /// Bytes of long records that have been taken and not been told.
+    untold: u32,
 }
 
 impl Consumer {
+    fn new(shared: Shared, begin: u32) -> Self {
+        Self {
+            shared,
+            taken: begin,
+            untold: 0,
+        }
+    }
+
     /// Returns whether there is a record.
     #[must_use]
     #[inline(always)]
@@ -377,28 +522,40 @@ impl Consumer {
         // SAFETY: the flag says that the producer has written the line, and it writes there again only after `taken` has
         // been published beyond it.
         let (number, bits, len) = unsafe { line.record.look(|record| head(record)) };
+        let (len, chunk) = match len <= ROOM as u32 {
+            true => (len, 0),
+            // SAFETY: as above.
+            false => self.check(len, unsafe { line.record.look(|record| chunk_of(record)) }),
+        };
         Some(Front {
             consumer: self,
             bits,
             number,
-            // The other side may be another process: its length is not believed.
-            len: len.min(ROOM as u32),
+            len,
+            chunk,
         })
     }
 
-    /// Takes the next record.
-    #[inline]
-    pub fn pop(&mut self) -> Option<Record> {
-        let front = self.front()?;
-        let mut record = Record {
-            number: front.number,
-            bits: front.bits,
-            len: front.len,
-            ..Record::EMPTY
-        };
-        front.copy_to(&mut record.data);
-        front.take();
-        Some(record)
+    /// The length and first chunk of a long record. The other side may be another process: they are not believed.
+    #[inline(always)]
+    fn check(&self, len: u32, chunk: u32) -> (u32, u32) {
+        let count = count_of(self.shared.levels);
+        if count == 0 {
+            return (ROOM as u32, 0);
+        }
+        let len = len.min(LONG as u32).min(count * CHUNK as u32);
+        let fits = u64::from(chunk) + u64::from(len.div_ceil(CHUNK as u32)) <= u64::from(count);
+        (len, if fits { chunk } else { 0 })
+    }
+
+    /// A long record of so many bytes has been taken: after a quarter of the first level the producer is told.
+    #[inline(always)]
+    fn take_long(&mut self, len: u32) {
+        self.untold += len;
+        if self.untold >= self.shared.levels[0] * (CHUNK / 4) as u32 {
+            self.untold = 0;
+            self.publish();
+        }
     }
 
     /// Tells the producer how many records have been taken.
@@ -423,10 +580,12 @@ pub struct Front<'a> {
     /// Number of the message.
     pub number: u32,
     len: u32,
+    /// The first chunk, if it is long.
+    chunk: u32,
 }
 
 impl Front<'_> {
-    /// Number of its bytes, at most [`ROOM`].
+    /// Number of its bytes, at most [`LONG`].
     #[must_use]
     #[inline(always)]
     pub fn len(&self) -> usize {
@@ -444,9 +603,12 @@ impl Front<'_> {
     pub fn copy_to(&self, to: &mut [u8]) {
         let len = self.len().min(to.len());
         let shared = &self.consumer.shared;
-        // SAFETY: the line is full, see `Consumer::front`, and stays so as long as this borrows the consumer. There are so
-        // many bytes in a record, and so much room.
+        // SAFETY: the line is full, see `Consumer::front`, and stays so as long as this borrows the consumer, as do its
+        // chunks. There are so many bytes in a record, or (see `check`) in chunks; and so much room.
         unsafe {
+            if self.len > ROOM as u32 {
+                return cell::read(shared.chunk(self.chunk), &mut to[..len]);
+            }
             let line = shared.line(self.consumer.taken);
             line.record.look(|record| copy_data(record, to.as_mut_ptr(), len));
         }
@@ -455,8 +617,11 @@ impl Front<'_> {
     /// Takes it out of the ring.
     #[inline(always)]
     pub fn take(self) {
-        let Self { consumer, .. } = self;
+        let Self { consumer, len, .. } = self;
         consumer.taken = consumer.taken.wrapping_add(1);
+        if len > ROOM as u32 {
+            consumer.take_long(len);
+        }
         if consumer.taken & (consumer.shared.mask >> 2) == 0 {
             consumer.publish();
         }

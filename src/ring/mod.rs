@@ -1,7 +1,9 @@
 //! Rings of small records, from one thread or process to another, in memory that both see.
 //!
 //! A record is one cache line: a flag, a few fields, and up to [`ROOM`] bytes. The producer writes a line once and the
-//! consumer reads it once; neither reads a counter of the other to pass a record on. The flag of a line is the number of
+//! consumer reads it once; neither reads a counter of the other to pass a record on. The bytes of a longer record, up to
+//! [`LONG`], lie in chunks beside the lines, where the producer has found room; its line says where. (Bytes never lie in
+//! place of a flag, which they could look like.) The flag of a line is the number of
 //! its record, so a line needs no clearing. The consumer publishes how far it is once a quarter of
 //! the ring, and the producer looks there only when the ring seems to be full.
 //!
@@ -21,7 +23,7 @@ use core::fmt;
 pub use self::exchange::Exchange;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::lines::Place;
-pub use self::lines::{Consumer, Front, Producer, ROOM, Record, ring};
+pub use self::lines::{Consumer, Front, LONG, Producer, ROOM, ring};
 
 /// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {

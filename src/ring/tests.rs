@@ -1,7 +1,26 @@
-use std::{collections::VecDeque, thread, vec::Vec};
+use std::{collections::VecDeque, thread, vec, vec::Vec};
 
-use super::{lines::ring_from, *};
+use super::{
+    lines::{LEVELS, ring_from},
+    *,
+};
 use crate::prng::Prng;
+
+#[derive(Debug, PartialEq)]
+struct Record {
+    number: u32,
+    bits: u64,
+    data: Vec<u8>,
+}
+
+fn pop(consumer: &mut Consumer) -> Option<Record> {
+    let front = consumer.front()?;
+    let mut data = vec![0; front.len()];
+    front.copy_to(&mut data);
+    let (number, bits) = (front.number, front.bits);
+    front.take();
+    Some(Record { number, bits, data })
+}
 
 /// A ring is a queue of at most so many records, of which some room may not be known to be free yet.
 #[test]
@@ -24,10 +43,9 @@ fn a_ring_is_a_queue() {
                 }
             } else {
                 assert_eq!(consumer.has_record(), !model.is_empty());
-                let record = consumer.pop();
-                let seen = record.map(|record| {
-                    assert_eq!({ record.bits }, u64::from(record.number) << 7);
-                    (record.number, record.data().to_vec())
+                let seen = pop(&mut consumer).map(|record| {
+                    assert_eq!(record.bits, u64::from(record.number) << 7);
+                    (record.number, record.data)
                 });
                 assert_eq!(seen, model.pop_front());
             }
@@ -35,20 +53,71 @@ fn a_ring_is_a_queue() {
     }
 }
 
+/// Records of all lengths, with chunks of one level and of two: what is taken is what was pushed, and bytes that wait are
+/// not written over.
+#[test]
+fn long_records_keep_their_bytes() {
+    const STEPS: u32 = if cfg!(miri) { 100 } else { 20_000 };
+    for (lines, levels) in [(4, [256, 0]), (64, [64, 0]), (64, LEVELS)] {
+        let (mut producer, mut consumer) = ring_from(lines, levels, u32::MAX - 50);
+        let (mut model, mut rng, mut refused) = (VecDeque::new(), Prng::new(lines.into()), 0);
+        for number in 0..STEPS {
+            // It fills and empties in turn.
+            if rng.chance(if number / 200 % 2 == 0 { 0.6 } else { 0.4 }) {
+                let most = [ROOM, 200, 3_000, LONG][rng.below(4) as usize];
+                let len = rng.below(most as u64 + 1) as usize;
+                let data: Vec<u8> = (0..len).map(|at| (at as u32 ^ number) as u8).collect();
+                if producer.push(u64::from(number) << 7, number, &data) {
+                    model.push_back(Record {
+                        number,
+                        bits: u64::from(number) << 7,
+                        data,
+                    });
+                } else {
+                    refused += 1;
+                }
+            } else {
+                assert_eq!(pop(&mut consumer), model.pop_front());
+            }
+        }
+        while let Some(record) = pop(&mut consumer) {
+            assert_eq!(Some(record), model.pop_front());
+        }
+        assert!(model.is_empty() && (refused > 0 || cfg!(miri)));
+        let most = LONG.min(levels[0].max(levels[1]) as usize * 64 / 2);
+        assert!(producer.push(0, 0, &vec![1; most]) && !producer.push(0, 0, &vec![1; most + 1]));
+    }
+}
+
+/// A stream of records of a kilobyte does not stop as long as they are taken: what was taken is told in time.
+#[test]
+fn room_for_long_records_comes_back() {
+    let (mut producer, mut consumer) = ring_from(64, LEVELS, 0);
+    for number in 0..2_000 {
+        assert!(producer.push(0, number, &[7; 1_024]), "{number}");
+        if number >= 32 {
+            assert_eq!(pop(&mut consumer).map(|record| record.number), Some(number - 32));
+        }
+    }
+}
+
 #[test]
 fn a_record_that_is_too_long_is_refused() {
-    let (mut producer, mut consumer) = ring(4);
+    let (mut producer, mut consumer) = ring_from(4, [0; 2], 0);
     assert!(!producer.push(0, 0, &[0; ROOM + 1]));
-    assert!(consumer.pop().is_none());
+    assert!(pop(&mut consumer).is_none());
+    let (mut producer, mut consumer) = ring_from(4, LEVELS, 0);
+    assert!(!producer.push(0, 0, &[0; LONG + 1]));
+    assert!(pop(&mut consumer).is_none());
 }
 
 #[test]
 fn counts_that_begin_anew_change_nothing() {
-    let (mut producer, mut consumer) = ring_from(4, u32::MAX - 9);
+    let (mut producer, mut consumer) = ring_from(4, [0; 2], u32::MAX - 9);
     for number in 0..100 {
         assert!(producer.push(1, number, &[]), "{number}");
-        assert_eq!(consumer.pop().map(|record| record.number), Some(number));
-        assert!(consumer.pop().is_none(), "{number}");
+        assert_eq!(pop(&mut consumer).map(|record| record.number), Some(number));
+        assert!(pop(&mut consumer).is_none(), "{number}");
     }
 }
 
@@ -56,22 +125,23 @@ fn counts_that_begin_anew_change_nothing() {
 fn two_threads_pass_records_on_in_order() {
     const RECORDS: u32 = if cfg!(miri) { 300 } else { 100_000 };
     let (mut producer, mut consumer) = ring(16);
+    let bytes = |number: u32| number.to_ne_bytes().repeat(1 + number as usize % 40);
     let writer = thread::spawn(move || {
         for number in 0..RECORDS {
-            while !producer.push(!u64::from(number), number, &number.to_ne_bytes()) {
+            while !producer.push(!u64::from(number), number, &bytes(number)) {
                 thread::yield_now();
             }
         }
     });
     for number in 0..RECORDS {
         let record = loop {
-            match consumer.pop() {
+            match pop(&mut consumer) {
                 Some(record) => break record,
                 None => thread::yield_now(),
             }
         };
         assert_eq!((record.number, record.bits), (number, !u64::from(number)));
-        assert_eq!(record.data(), number.to_ne_bytes());
+        assert_eq!(record.data, bytes(number));
     }
     writer.join().expect("the writer ends");
 }
@@ -101,7 +171,7 @@ fn both_sides_of_a_session_get_the_same_rings() {
     let (mut to_other, _from_other) = ends(side(0, 2), side(1, 1));
     let (mut to_a, mut from_a) = ends(side(1, 1), side(0, 1));
     assert!(to_other.push(0, 9, &[]) && to_b.push(0, 1, &[]) && to_a.push(0, 2, &[]));
-    assert_eq!(from_a.pop().map(|record| record.number), Some(1));
-    assert_eq!(from_b.pop().map(|record| record.number), Some(2));
-    assert!(from_a.pop().is_none() && from_b.pop().is_none());
+    assert_eq!(pop(&mut from_a).map(|record| record.number), Some(1));
+    assert_eq!(pop(&mut from_b).map(|record| record.number), Some(2));
+    assert!(pop(&mut from_a).is_none() && pop(&mut from_b).is_none());
 }

@@ -11,7 +11,7 @@ use super::{
     socket::Sockets,
 };
 use crate::{
-    backends::{Backend, BackendStats, Capabilities, Data, Met, Neighbours, Notice, Received, Sent, Transmit, Wake},
+    backends::{Backend, BackendStats, Capabilities, Met, Neighbours, Notice, Received, Sent, Transmit, Wake},
     config::{Config, ConfigError},
     events::event,
     progress::random,
@@ -165,12 +165,7 @@ impl Backend for Routed {
         if index >= self.received {
             return self.network.received(index - self.received);
         }
-        let (source, data) = self.links.received(index);
-        Received {
-            source,
-            stride: data.len(),
-            data: Data::Own(data),
-        }
+        self.links.received(index)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {

@@ -7,15 +7,17 @@ use super::{
     socket::{Ended, News, Sockets},
 };
 use crate::{
-    backends::{BackendStats, Notice, Refusals, Sent, Transmit},
+    backends::{BackendStats, Data, Notice, Received, Refusals, Sent, Transmit},
     events::event,
     reliability::Gate,
-    shm::Corrupt,
+    shm::{Corrupt, Found},
     time::{Instant, nanos},
 };
 
 /// Passes that find nothing in memory between two looks at the connections.
 const LOOKS: u32 = 1_024;
+/// Packets that are at least so long are not copied to a buffer first.
+const LENT: usize = 2 << 10;
 /// A direction that was silent so long gives memory back.
 const REST: Duration = Duration::from_secs(1);
 /// A datagram that no process of hikyaku sends: the packet layer ends the session with who sends it.
@@ -41,7 +43,16 @@ enum State {
     Closed,
 }
 
-/// All of them. Received packets lie in buffers.
+/// A packet of the last look.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    link: usize,
+    len: usize,
+    /// Where it lies in the memory, if it was not copied to the buffer.
+    at: Option<usize>,
+}
+
+/// All of them. Short packets that were received lie in buffers, longer ones where they came.
 #[derive(Debug)]
 pub(super) struct Links {
     links: Vec<Link>,
@@ -52,8 +63,9 @@ pub(super) struct Links {
     last: usize,
     pub(super) sockets: Sockets,
     buffers: Vec<Box<[u8; LONGEST]>>,
-    /// Of each packet of the last look: from which link, and its length.
-    received: Vec<(usize, usize)>,
+    received: Vec<Packet>,
+    /// The links with packets of the last look that still lie in the memory.
+    lent: Vec<usize>,
     /// The link that is read first next time.
     first: usize,
     empty: u32,
@@ -76,6 +88,7 @@ impl Links {
             sockets,
             buffers: Vec::new(),
             received: Vec::new(),
+            lent: Vec::new(),
             first: 0,
             empty: 0,
             refusals: Refusals::default(),
@@ -210,7 +223,7 @@ impl Links {
     /// Reads what has come, into at most `budget` buffers. Returns their number.
     #[inline]
     pub(super) fn receive(&mut self, budget: usize) -> usize {
-        self.received.clear();
+        self.give_back();
         if !self.full.is_empty() {
             self.open_gates();
         }
@@ -224,9 +237,19 @@ impl Links {
             if link.state == State::Closed {
                 continue;
             }
+            let mut is_lent = false;
             while self.received.len() < budget {
-                match link.inward.next(&mut self.buffers[self.received.len()][..]) {
-                    Ok(Some(len)) => self.received.push((index, len)),
+                match link.inward.find() {
+                    Ok(Some(Found { at, len, .. })) if len >= LENT => {
+                        let at = Some(at);
+                        self.received.push(Packet { link: index, len, at });
+                        is_lent = true;
+                    }
+                    Ok(Some(Found { at, len, .. })) => {
+                        link.inward.copy(at, &mut self.buffers[self.received.len()][..len]);
+                        let at = None;
+                        self.received.push(Packet { link: index, len, at });
+                    }
                     Ok(None) => {
                         if let State::Ended(why) = link.state {
                             link.state = State::Closed;
@@ -237,14 +260,19 @@ impl Links {
                     Err(Corrupt) => {
                         let buffer = &mut self.buffers[self.received.len()];
                         buffer[..NONSENSE.len()].copy_from_slice(&NONSENSE);
-                        self.received.push((index, NONSENSE.len()));
+                        let (len, at) = (NONSENSE.len(), None);
+                        self.received.push(Packet { link: index, len, at });
                         self.break_off(index);
                         break;
                     }
                 }
             }
             let link = &mut self.links[index];
-            link.inward.release();
+            if is_lent {
+                self.lent.push(index);
+            } else {
+                link.inward.release();
+            }
             if self.received.len() >= budget {
                 self.first = index + 1;
                 break;
@@ -253,11 +281,28 @@ impl Links {
         self.received.len()
     }
 
+    /// Forgets the packets of the last look: their senders may use the places of those that were lent.
+    #[inline]
+    fn give_back(&mut self) {
+        self.received.clear();
+        for index in self.lent.drain(..) {
+            self.links[index].inward.release();
+        }
+    }
+
     /// A received packet: where it came from, and its bytes.
     #[inline]
-    pub(super) fn received(&mut self, index: usize) -> (SocketAddr, &mut [u8]) {
-        let (link, len) = self.received[index];
-        (self.links[link].address, &mut self.buffers[index][..len])
+    pub(super) fn received(&mut self, index: usize) -> Received<'_> {
+        let Packet { link, len, at } = self.received[index];
+        let link = &self.links[link];
+        Received {
+            source: link.address,
+            stride: len,
+            data: match at {
+                Some(at) => link.inward.lend(at, len),
+                None => Data::Own(&mut self.buffers[index][..len]),
+            },
+        }
     }
 
     /// Nothing was received in this pass. Returns whether it is time to look at the connections.
@@ -297,7 +342,7 @@ impl Links {
 
     /// Asks to be woken, and looks at the connections for at most `timeout`. `None`: there is something to read.
     pub(super) fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<Option<News>> {
-        self.received.clear();
+        self.give_back();
         if !self.arm() {
             self.disarm();
             return Ok(None);

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     backends::{
-        Backend, BackendStats, Capabilities, Data, Notice, Received, Sent, Transmit, Wake,
+        Backend, BackendStats, Capabilities, Notice, Received, Sent, Transmit, Wake,
         shm::{NAME, address_of, name_of},
     },
     config::{Config, ConfigError},
@@ -191,12 +191,7 @@ impl Backend for MemoryBackend {
 
     #[inline]
     fn received(&mut self, index: usize) -> Received<'_> {
-        let (source, data) = self.links.received(index);
-        Received {
-            source,
-            stride: data.len(),
-            data: Data::Own(data),
-        }
+        self.links.received(index)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {

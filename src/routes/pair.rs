@@ -5,6 +5,7 @@
 //!           and how far its ring of short messages is read
 //! 4096      two rings of short messages, 64 lines each
 //! 12288     two rings of packets of 2 KB, two of 64 KB, two of 2 MB
+//! ...       bytes of short messages that are longer than a line: for each direction 16 KB, and 256 KB for streams
 //! ```
 //!
 //! Of these rings each direction uses one at a time. It begins with the smallest, so that a pair takes 16 KB; a packet
@@ -24,12 +25,13 @@ use std::{
 };
 
 use crate::{
+    backends::Data,
     ring,
     shm::{Access, CONTROL, Consumer, Corrupt, Found, Place, Producer, Segment, taken},
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 2;
+pub(super) const LAYOUT: u32 = 3;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;
@@ -39,7 +41,8 @@ const LEVELS: usize = 3;
 /// A page: where control ends, and a multiple of what the other parts begin at.
 const PAGE: usize = 4096;
 const PACKETS: usize = PAGE + 2 * LINES as usize * LINE;
-const LEN: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2]);
+const CHUNKS: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2]);
+const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
 /// The longest packet: 16 KB and a header. It is no longer than half of a ring in the middle.
 pub(super) const LONGEST: usize = (16 << 10) + 128;
 
@@ -81,6 +84,7 @@ fn lines(memory: &Arc<Segment>, role: Role) -> ring::Place {
         progress: at(2 * LEVELS * CONTROL + side * LINE),
         lines: at(PAGE + side * LINES as usize * LINE),
         count: LINES,
+        chunks: at(CHUNKS + side * ring::Place::CHUNKS),
         owner: Box::new(Arc::clone(memory)),
     }
 }
@@ -243,20 +247,40 @@ pub(super) struct Inward {
 
 impl Inward {
     /// Copies the next packet to the beginning of `into`, which has room for [`LONGEST`] bytes. Returns its length.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn next(&mut self, into: &mut [u8]) -> Result<Option<usize>, Corrupt> {
-        while let Some(Found { kind, at, len }) = self.rings[self.level].next()? {
-            if kind == PACKET {
-                let into = into.get_mut(..len).ok_or(Corrupt)?;
-                return if self.memory.copy(at, into) {
-                    Ok(Some(len))
-                } else {
-                    Err(Corrupt)
-                };
+        let Some(Found { at, len, .. }) = self.find()? else {
+            return Ok(None);
+        };
+        self.copy(at, &mut into[..len]);
+        Ok(Some(len))
+    }
+
+    /// Finds the next packet, of at most [`LONGEST`] bytes. It stays until the next [`release`](Self::release).
+    #[inline]
+    pub(super) fn find(&mut self) -> Result<Option<Found>, Corrupt> {
+        while let Some(found) = self.rings[self.level].next()? {
+            if found.kind != PACKET {
+                self.follow(found.kind)?;
+            } else if found.len > LONGEST || !self.memory.holds(found.at, found.len) {
+                return Err(Corrupt);
+            } else {
+                return Ok(Some(found));
             }
-            self.follow(kind)?;
         }
         Ok(None)
+    }
+
+    /// Copies a packet that was found.
+    #[inline]
+    pub(super) fn copy(&self, at: usize, into: &mut [u8]) {
+        self.memory.copy(at, into);
+    }
+
+    /// Lends the bytes of a packet that was found.
+    #[inline]
+    pub(super) fn lend(&self, at: usize, len: usize) -> Data<'_> {
+        self.memory.span(at, len).map_or(Data::Own(&mut []), Data::Shared)
     }
 
     #[cold]
@@ -265,15 +289,14 @@ impl Inward {
         if level >= LEVELS || level == self.level {
             return Err(Corrupt);
         }
-        self.rings[self.level].release();
         self.level = level;
         Ok(())
     }
 
-    /// Gives what was read back to the sender.
+    /// Gives what was read back to the sender, in the rings of all levels.
     #[inline]
     pub(super) fn release(&mut self) {
-        self.rings[self.level].release();
+        self.rings.iter_mut().for_each(Consumer::release);
     }
 
     /// Asks to be woken. `false`: there is a packet already.

@@ -471,7 +471,8 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     /// The payload of a message is here.
     #[inline]
     fn place(&mut self, receive: Receive<B>, source: u32, bits: u64, data: &[u8]) {
-        self.completions.push_back(place(receive, source, bits, data));
+        let envelope = (source, bits, data.len());
+        self.completions.push_back(place(receive, envelope, data));
     }
 
     /// Our own send meets our own receive.
@@ -808,12 +809,12 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     }
 }
 
-/// The payload of a message goes to its receive.
+/// The payload of a message of `len` bytes goes to its receive: `data`, or nothing, if it is there already.
 #[inline(always)]
-fn place<B: MemoryRegion>(mut receive: Receive<B>, source: u32, bits: u64, data: &[u8]) -> Completion {
-    let len = data.len() as u64;
+fn place<B: MemoryRegion>(mut receive: Receive<B>, (source, bits, len): (u32, u64, usize), data: &[u8]) -> Completion {
+    let len = len as u64;
     let room = receive.buffer.capacity();
-    let fits = len.min(room) as usize;
+    let fits = data.len().min(room as usize);
     if fits > 0 {
         receive.buffer.place(0, Span::new(&data[..fits]));
     }

@@ -3,9 +3,8 @@
 use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
 #[cfg(feature = "mpi")]
 use super::{Envelope, Handle, Receive, Selector};
-use crate::reliability::Arriving;
 #[cfg(feature = "mpi")]
-use crate::reliability::PeerId;
+use crate::reliability::{Arriving, PeerId};
 
 impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Sends a copy of `data`, complete at once, if the peer is reached by a ring. `None`:
@@ -20,6 +19,10 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         data: &[u8],
     ) -> Option<bool> {
         if !self.lost.is_empty() || self.outbox.holds_requests(peer) {
+            return None;
+        }
+        let len = data.len() as u64;
+        if data.len() > Arriving::IN_LINE && (len > self.eager_limit.into() || !self.has_room(messenger, peer, len)) {
             return None;
         }
         let transmits = messenger.send_short(peer, bits, data)?;
@@ -117,11 +120,20 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             return None;
         }
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
-        let receive = self.posted.take(source, matched(bits))?;
-        let mut data = [0; Arriving::MOST];
-        arriving.front.copy_to(&mut data);
+        let mut receive = self.posted.take(source, matched(bits))?;
+        let completion = match receive.buffer.run() {
+            Some(room) if len <= room.len() => {
+                arriving.front.copy_to(room);
+                place(receive, (source, bits, len), &[])
+            }
+            _ => {
+                self.scratch.resize(len, 0);
+                arriving.front.copy_to(&mut self.scratch);
+                place(receive, (source, bits, len), &self.scratch)
+            }
+        };
         let (peer, cost) = arriving.take(number);
         messenger.accept_short(peer, cost);
-        Some(place(receive, source, bits, &data[..len]))
+        Some(completion)
     }
 }

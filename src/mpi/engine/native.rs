@@ -67,6 +67,8 @@ struct Inner {
     short: bool,
     /// Calls in a row that made no pass.
     unpassed: u8,
+    /// Since the last pass, this process has not made room in its ring though it was waited for.
+    stuck: Option<u32>,
     /// The helper thread listens to the network.
     helper_listens: bool,
 }
@@ -126,6 +128,7 @@ impl Native {
                 watched: Instant::ZERO,
                 callers: Callers::One(here()),
                 unpassed: 0,
+                stuck: None,
                 helper_listens: false,
             }),
             unread: AtomicU8::new(0),
@@ -258,6 +261,7 @@ impl Inner {
 
     /// Sends and receives what can be sent and received now.
     fn pass(&mut self, acks: Acks) -> Result<(), FabricError> {
+        self.stuck = None;
         let done = self.driver.progress(acks);
         Self::pump(&mut self.driver, &mut self.core);
         self.transmit();

@@ -8,6 +8,7 @@
 //! Packets have the form of [`wire`](crate::wire). The session token names the incarnation of its *sender*: the index
 //! counts its sessions with this peer, the secret is its epoch.
 
+mod apart;
 mod gate;
 mod queue;
 mod rings;
@@ -41,7 +42,7 @@ use crate::{
     ring::Producer,
     stats::{PeerStats, Stats},
     time::Instant,
-    wire::{Flags, Kind, Packet, Seq, Token},
+    wire::{Flags, Head, Kind, Packet, Seq, Token},
 };
 
 /// Time after which packets for which there was no room are delivered again.

@@ -4,8 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
     id::PeerId,
-    reliability::Short,
-    ring::{Consumer, Meet, Producer, Record, Side},
+    ring::{Consumer, Meet, Producer, Side},
 };
 
 /// The rings that come in, and where to get them.
@@ -16,6 +15,8 @@ pub(super) struct Rings {
     inward: Vec<Inward>,
     /// The one that is read now.
     next: usize,
+    /// Room for a message that becomes a packet.
+    pub(super) scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -26,16 +27,6 @@ pub(super) struct Inward {
     pub(super) ring: Consumer,
     /// Credit of messages received from it that is not free again yet.
     pub(super) accepted: u32,
-}
-
-impl Inward {
-    fn short(&self, record: Record) -> Short {
-        Short {
-            peer: self.peer,
-            source: self.source,
-            record,
-        }
-    }
 }
 
 impl Rings {
@@ -96,14 +87,11 @@ impl Rings {
         found.is_some()
     }
 
-    /// Takes the next message; of one peer only, if one is given. The rings are emptied one by one.
-    pub(super) fn pop_of(&mut self, peer: Option<u32>) -> Option<Short> {
-        let mut inward = self.inward.iter_mut().rev();
-        inward.find_map(|inward| {
-            let is_meant = peer.is_none_or(|peer| inward.peer.0 == peer);
-            let record = is_meant.then(|| inward.ring.pop())??;
-            Some(inward.short(record))
-        })
+    /// A ring with a message; that of one peer, if one is given. The rings are emptied one by one.
+    pub(super) fn next_of(&mut self, peer: Option<u32>) -> Option<&mut Inward> {
+        let is_meant = |inward: &&mut Inward| peer.is_none_or(|peer| inward.peer.0 == peer);
+        let mut inward = self.inward.iter_mut().rev().filter(is_meant);
+        inward.find(|inward| inward.ring.has_record())
     }
 
     /// Says to the other sides that this one is about to sleep, or awake.

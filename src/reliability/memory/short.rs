@@ -1,20 +1,24 @@
 //! Short messages that go by a ring instead of as packets.
 //!
 //! A session that is up has a ring for each direction, if the two sides can [meet](Meet). A message with match bits that
-//! fits into a record goes there; when the ring is full, or the message is longer, it becomes a packet. Numbers of messages
+//! fits into a record, in its line or beside it, goes there; when the ring is full, or the message is longer, it becomes a packet. Numbers of messages
 //! keep the order of both ways, and both take the same credit.
 
+use alloc::vec::Vec;
+
 use super::MemoryLayer;
+#[cfg(feature = "mpi")]
+use crate::ring::ROOM;
 use crate::{
     id::PeerId,
-    reliability::{MESSAGE_COST, Short, Sink},
-    ring::{Front, Meet, ROOM, Side},
+    reliability::{MESSAGE_COST, Sink},
+    ring::{Front, LONG, Meet, Side},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Kind, Packet, Seq, Token},
 };
 
 /// Bytes of a packet that a short message becomes: base header, match bits, payload.
-const MOST: usize = BASE_LEN + 8 + ROOM;
+const MOST: usize = BASE_LEN + 8 + LONG;
 
 /// Credit of received messages, in bytes, that becomes free together. It is little beside
 /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes).
@@ -35,8 +39,9 @@ pub(crate) struct Arriving<'a> {
 }
 
 impl Arriving<'_> {
-    /// Most bytes of such a message.
-    pub(crate) const MOST: usize = ROOM;
+    /// Most bytes that are read with the rest; longer ones lie beside it.
+    #[cfg(feature = "mpi")]
+    pub(crate) const IN_LINE: usize = ROOM;
 
     /// Takes the message, as it was received at once, and raises the `number` of its pair's next message. Its credit is
     /// free again: returns how much has to be [told](MemoryLayer::accept_short) to which peer, mostly nothing.
@@ -97,7 +102,11 @@ impl MemoryLayer {
         let p = self.peers.get_mut(peer.index())?;
         let outward = p.outward.as_mut()?;
         let cost = data.len() as u32 + MESSAGE_COST;
-        if p.session != session || !p.queue.can_pay(cost) || !outward.push(bits, number.0, data) {
+        if p.session != session || !p.queue.can_pay(cost) {
+            return None;
+        }
+        // (A long one that comes before packets that wait has to wait, too, at its receiver.)
+        if data.len() > ROOM && !p.queue.is_empty() || !outward.push(bits, number.0, data) {
             return None;
         }
         p.queue.pay(cost);
@@ -156,11 +165,6 @@ impl MemoryLayer {
         })
     }
 
-    /// Takes the next message out of its ring. It has then to be [delivered](Self::deliver_short).
-    pub(crate) fn pop_short(&mut self) -> Option<Short> {
-        self.rings.pop_of(None)
-    }
-
     /// Messages of this cost were received at once: their credit is free again.
     #[cold]
     pub(crate) fn accept_short(&mut self, peer: PeerId, cost: u32) {
@@ -170,43 +174,58 @@ impl MemoryLayer {
         self.tell_credit(peer.0);
     }
 
-    /// Delivers a message from a ring as the packet that it would have been.
-    pub(crate) fn deliver_short<S: Sink + ?Sized>(&mut self, now: Instant, short: &Short, sink: &mut S) {
+    /// Delivers the next message in the rings, or in that of one peer, as the packet that it would have been. Returns
+    /// whether there was one.
+    pub(crate) fn deliver_short<S: Sink + ?Sized>(&mut self, now: Instant, of: Option<u32>, sink: &mut S) -> bool {
         self.now = self.now.max(now);
-        let data = short.record.data();
+        let mut bytes = core::mem::take(&mut self.rings.scratch);
+        let Some((peer, len)) = self.take_packet(of, &mut bytes) else {
+            self.rings.scratch = bytes;
+            return false;
+        };
+        let packet = &bytes[..len];
+        self.stats.packets_received += 1;
+        let p = &mut self.peers[peer.index()];
+        if !p.put_off.is_empty() {
+            p.put_off.push_back(packet.to_vec());
+        } else if let Ok(view) = Packet::new_checked(packet)
+            && let Err(reason) = self.deliver(peer.0, view, packet, sink)
+        {
+            self.stats.dropped.count(reason);
+        }
+        self.rings.scratch = bytes;
+        true
+    }
+
+    /// Takes the next message out of its ring and writes the packet that it would have been. Returns the peer, and the
+    /// packet's length.
+    fn take_packet(&mut self, of: Option<u32>, bytes: &mut Vec<u8>) -> Option<(PeerId, usize)> {
+        let inward = self.rings.next_of(of)?;
+        let (peer, source) = (inward.peer, inward.source);
+        let front = inward.ring.front()?;
+        bytes.resize(MOST, 0);
         let base = Base {
             kind: Kind::Data,
             channel: 0,
-            source: short.source,
+            source,
             destination: self.processor,
             session: Token::NONE,
             sequence: Seq(0),
             acknowledgement: Seq(0),
             rail: 0,
-            message: Seq(short.record.number),
+            message: Seq(front.number),
         };
-        let mut bytes = [0; MOST];
-        let mut header = Builder::new(&mut bytes, &base);
-        header.match_bits(short.record.bits);
-        let len = header.finish(data.len() as u16);
-        bytes[len..len + data.len()].copy_from_slice(data);
-        let bytes = &bytes[..len + data.len()];
-        self.stats.packets_received += 1;
-        let p = &mut self.peers[short.peer.index()];
-        if !p.put_off.is_empty() {
-            p.put_off.push_back(bytes.to_vec());
-        } else if let Ok(packet) = Packet::new_checked(bytes)
-            && let Err(reason) = self.deliver(short.peer.0, packet, bytes, sink)
-        {
-            self.stats.dropped.count(reason);
-        }
+        let mut header = Builder::new(bytes, &base);
+        header.match_bits(front.bits);
+        let (at, len) = (header.finish(front.len() as u16), front.len());
+        front.copy_to(&mut bytes[at..at + len]);
+        front.take();
+        Some((peer, at + len))
     }
 
     /// Delivers everything in the rings; or in that of one peer, which sends nothing more.
     pub(crate) fn deliver_rings<S: Sink + ?Sized>(&mut self, of: Option<u32>, sink: &mut S) {
-        while let Some(short) = self.rings.pop_of(of) {
-            self.deliver_short(self.now, &short, sink);
-        }
+        while self.deliver_short(self.now, of, sink) {}
     }
 
     /// Says to the other sides that this one is about to sleep, or awake.

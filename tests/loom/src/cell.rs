@@ -1,5 +1,11 @@
 //! Memory that is written by one side and read by the other, so that loom finds a side that reads too early, or writes.
 
+use std::ptr::NonNull;
+
+/// Bytes of a chunk: a cache line.
+pub(crate) const CHUNK: usize = 64;
+pub(crate) type Chunk = [u8; CHUNK];
+
 pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
 
 impl<T: Copy> Cell<T> {
@@ -13,5 +19,25 @@ impl<T: Copy> Cell<T> {
 
     pub(crate) unsafe fn fill(&self, fill: impl FnOnce(*mut T)) {
         self.0.with_mut(fill);
+    }
+}
+
+/// Copies bytes into chunks, from this one on: each is one that loom knows.
+pub(crate) unsafe fn write(chunks: NonNull<Cell<Chunk>>, bytes: &[u8]) {
+    for (index, part) in bytes.chunks(CHUNK).enumerate() {
+        unsafe {
+            let to = |chunk: *mut Chunk| chunk.cast::<u8>().copy_from_nonoverlapping(part.as_ptr(), part.len());
+            chunks.add(index).as_ref().fill(to);
+        }
+    }
+}
+
+/// Copies bytes out of chunks, from this one on.
+pub(crate) unsafe fn read(chunks: NonNull<Cell<Chunk>>, bytes: &mut [u8]) {
+    for (index, part) in bytes.chunks_mut(CHUNK).enumerate() {
+        unsafe {
+            let from = |chunk: *const Chunk| part.as_mut_ptr().copy_from_nonoverlapping(chunk.cast(), part.len());
+            chunks.add(index).as_ref().look(from);
+        }
     }
 }

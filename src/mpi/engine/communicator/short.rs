@@ -12,7 +12,7 @@ use crate::{
         datatype::Datatype,
         engine::{buffer::Buffer, class::Class},
     },
-    ring::ROOM,
+    ring::LONG,
 };
 
 impl Communicator {
@@ -37,7 +37,7 @@ impl Communicator {
         tag: i32,
     ) -> bool {
         let len = datatype.size().saturating_mul(count);
-        if len > ROOM as u64 || !self.is_short() || mode == Mode::Synchronous || tag < 0 {
+        if len > LONG as u64 || !self.is_short() || mode == Mode::Synchronous || tag < 0 {
             return false;
         }
         let (Some(begin), Some(process)) = (datatype.begin_of_small_run(count), self.targets().process(destination))

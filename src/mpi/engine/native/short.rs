@@ -1,11 +1,13 @@
 //! Short messages between processes of one host: the part of a call that holds the lock. Nothing here reads a clock,
 //! makes a pass or allocates; whatever is out of the ordinary goes the general way.
 
+use core::hint;
+
 use super::{Inner, Native};
 use crate::{
     messaging::tagged::{Envelope, Selector},
     mpi::engine::{buffer::Buffer, core::RequestId},
-    ring::ROOM,
+    ring::LONG,
     sync::Guard,
 };
 
@@ -25,13 +27,40 @@ impl Native {
             return false;
         }
         match inner.core.send_short(inner.driver.messenger_mut(), process, bits, data) {
-            None => false,
+            None => self.send_when_there_is_room(inner, process, bits, data),
             Some(false) => true,
             Some(true) => {
                 transmit(guard);
                 true
             }
         }
+    }
+
+    /// A receiver that takes one message after the other makes room sooner than a packet would be made, and packets take
+    /// both sides more time. One that does not is waited for once.
+    #[cold]
+    fn send_when_there_is_room(&self, inner: &mut Inner, process: u32, bits: u64, data: &[u8]) -> bool {
+        let peer = inner.core.peers.get(process);
+        if !peer.is_some_and(|peer| inner.driver.messenger().has_ring(peer)) {
+            return false;
+        }
+        if inner.stuck == Some(process) {
+            return false;
+        }
+        for _ in 0..LOOKS {
+            hint::spin_loop();
+            if let Some(transmits) = inner.core.send_short(inner.driver.messenger_mut(), process, bits, data) {
+                if transmits {
+                    inner.transmit();
+                }
+                return true;
+            }
+            if self.inner.is_wanted() {
+                return false;
+            }
+        }
+        inner.stuck = Some(process);
+        false
     }
 
     #[inline(always)]
@@ -88,7 +117,7 @@ impl Native {
         let source = selector.source.and_then(|process| inner.core.peers.get(process));
         // (A longer message comes as a packet.)
         let may_come =
-            buffer.len() <= ROOM as u64 && source.is_some_and(|source| inner.driver.messenger().has_ring(source));
+            buffer.len() <= LONG as u64 && source.is_some_and(|source| inner.driver.messenger().has_ring(source));
         self.look(inner, may_come, |inner| {
             inner.core.receive_short(inner.driver.messenger_mut(), selector, buffer)
         })
