@@ -108,6 +108,18 @@ fn two_groups_talk_and_become_one() {
                     part.barrier().unwrap();
                 }
             }
+            // The last of each group.
+            let last = half.group().incl(&[half.size() - 1]).unwrap();
+            let made = inter.create(&last).unwrap();
+            assert_eq!(made.is_some(), half.rank() == half.size() - 1);
+            if let Some(made) = made {
+                assert_eq!((made.size(), made.remote_size()), (1, Some(1)));
+                made.barrier().unwrap();
+            }
+            let (ours, theirs) = (half.group(), inter.remote_group().unwrap());
+            let anew = Communicator::of_groups(comm.engine(), (ours, 0), (theirs, 0), "anew").unwrap();
+            assert_eq!(anew.remote_group().unwrap().compare(theirs), Comparison::Identical);
+            anew.barrier().unwrap();
             let twin = inter.begin_duplicate().unwrap().wait().unwrap();
             assert_eq!((twin.rank(), twin.remote_size()), (inter.rank(), inter.remote_size()));
             twin.barrier().unwrap();

@@ -73,6 +73,50 @@ impl Communicator {
         Ok(Self::new(self.engine(), context, group.clone()))
     }
 
+    /// A communicator between two groups of the job's processes, without another one as its parent
+    /// (`MPI_Intercomm_create_from_groups`). Collective over both. The leaders are ranks in their groups; `tag` is as in
+    /// [`of_group`](Self::of_group).
+    ///
+    /// # Errors
+    /// As [`of_group`](Self::of_group) and [`create_intercommunicator`](Self::create_intercommunicator); this process is
+    /// not in the group `local`.
+    pub fn of_groups(
+        engine: &Arc<Engine>,
+        (local, local_leader): (&Group, Rank),
+        (remote, remote_leader): (&Group, Rank),
+        tag: &str,
+    ) -> Result<Self, Error> {
+        const CALL: &str = "MPI_Intercomm_create_from_groups";
+        let world = Self::world(engine);
+        let span = world.enter(|| Entry::among(CALL, world.targets(), local));
+        span.make(world.create_between(CALL, (local, local_leader), (remote, remote_leader), tag))
+    }
+
+    fn create_between(
+        &self,
+        call: &'static str,
+        (local, local_leader): (&Group, Rank),
+        (remote, remote_leader): (&Group, Rank),
+        tag: &str,
+    ) -> Result<Self, Error> {
+        let leader = |group: &Group, rank| {
+            let process = group.process(rank);
+            process.ok_or_else(|| self.locate(Error::rank(call, rank, group.size())))
+        };
+        let mut leaders = [leader(local, local_leader)?, leader(remote, remote_leader)?];
+        leaders.sort_unstable();
+        let leaders = Group::of_processes(&leaders).map_err(|error| self.locate(Error::group(call, error)))?;
+        let side = self.create_from(call, local, tag)?.ok_or_else(|| {
+            let detail = Detail::Text("this process is not in the local group");
+            self.locate(Error::new(ErrorClass::Group, call).with_detail(detail))
+        })?;
+        let bridge = self.create_from(call, &leaders, tag)?;
+        let there = leader(remote, remote_leader)?;
+        let bridge = bridge.as_ref().unwrap_or(&side);
+        let there = bridge.group().rank_of(there).unwrap_or(0);
+        side.create_intercommunicator_for(call, local_leader, bridge, (there, 0))
+    }
+
     /// Whether a context and a group can consist of so many numbers.
     fn may_be_told(&self, numbers: usize) -> bool {
         numbers <= 1 + self.engine().size() as usize

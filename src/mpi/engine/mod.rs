@@ -17,6 +17,7 @@
 //! [`Communicator::revoke`] ends every operation that is pending on a communicator at this process.
 
 mod array;
+mod attached;
 mod buffer;
 mod check;
 mod class;
@@ -63,6 +64,7 @@ use alloc::{sync::Arc, task::Wake, vec::Vec};
 pub use self::rma::drive as window_messages;
 pub use self::{
     array::Array,
+    attached::AttachedBuffer,
     communicator::{
         Arriving, Communicator, Duplicating, MatchedMessage, Mode, PartitionedReceive, PartitionedSend,
         PersistentCollective,

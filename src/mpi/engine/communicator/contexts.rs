@@ -181,17 +181,51 @@ impl Communicator {
     }
 
     /// A communicator of a group of its processes (`MPI_Comm_create`). Collective over all of them, with the same
-    /// group; a process outside of the group gets `None`.
+    /// group; a process outside of the group gets `None`. Between two groups each side gives a group of its own
+    /// processes, and there is none if one of these is empty.
     ///
     /// # Errors
     /// A process is lost; the communicator is revoked; the group has processes that the communicator has not.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, Error> {
         const CALL: &str = "MPI_Comm_create";
         let span = self.enter(|| Entry::among(CALL, self.targets(), group));
-        span.may_make(self.new_context(CALL).and_then(|context| {
-            self.check_members(CALL, group)?;
-            Ok(Self::new(&self.0.engine, context, group.clone()))
-        }))
+        span.may_make(self.create_quietly(CALL, group))
+    }
+
+    fn create_quietly(&self, call: &'static str, group: &Group) -> Result<Option<Self>, Error> {
+        if let Some(both) = self.both(call)? {
+            return self.create_both(call, &both, group);
+        }
+        let context = self.new_context(call)?;
+        self.check_members(call, group)?;
+        Ok(Self::new(&self.0.engine, context, group.clone()))
+    }
+
+    /// The same between two groups: the processes of one side give the same group.
+    fn create_both(&self, call: &'static str, both: &Self, group: &Group) -> Result<Option<Self>, Error> {
+        let place = |group: &Group| group.rank_of(self.0.engine.process).map_or(-1, i64::from);
+        let all = both.share(call, &[place(group)])?;
+        let context = both.new_context(call)?;
+        self.check_members(call, group)?;
+        let members = both.group().processes().zip(all);
+        let mut theirs: Vec<(i64, u32)> = members
+            .filter(|(process, place)| *place >= 0 && self.targets().rank_of(*process).is_some())
+            .map(|(process, place)| (place, process))
+            .collect();
+        theirs.sort_unstable();
+        let theirs: Vec<u32> = theirs.into_iter().map(|(_, process)| process).collect();
+        if theirs.is_empty() {
+            return Ok(None);
+        }
+        let remote = Group::of_processes(&theirs).map_err(|error| self.locate(Error::group(call, error)))?;
+        let engine = &self.0.engine;
+        Ok(Self::with(
+            engine,
+            context,
+            group.clone(),
+            Some(remote),
+            (Class::Collective, 0),
+        ))
     }
 }
 
