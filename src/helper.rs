@@ -5,9 +5,21 @@
 )]
 
 use std::{
+    cell::Cell,
     io,
     thread::{self, JoinHandle},
 };
+
+thread_local! {
+    /// This thread is one of ours.
+    static OURS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is one of ours, in which no code of the program is to run that has not asked for it.
+#[cfg(feature = "mpi")]
+pub(crate) fn is_own_thread() -> bool {
+    OURS.get()
+}
 
 /// Starts a thread on which no signal is delivered that is sent to the process.
 ///
@@ -19,7 +31,10 @@ pub(crate) fn spawn<T: Send + 'static>(
 ) -> io::Result<JoinHandle<T>> {
     // A new thread has the mask of the one that starts it, from its first instruction on.
     let blocked = signals::Blocked::new();
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(|| {
+        OURS.set(true);
+        work()
+    });
     drop(blocked);
     thread
 }

@@ -92,10 +92,37 @@ fn two_groups_talk_and_become_one() {
                 assert_eq!((room, status.source), ([from as u8, inter.rank() as u8], from));
             }
             assert_eq!(send(&inter, &[1], there, 0).unwrap_err().class(), ErrorClass::Rank);
-            assert_eq!(
-                inter.split(None, 0).unwrap_err().class(),
-                ErrorClass::UnsupportedOperation
-            );
+            let (mine, theirs) = (inter.rank(), inter.remote_size().unwrap());
+            assert!(inter.split(None, 0).unwrap().is_none());
+            // Even and odd ranks of both groups, backwards.
+            let parts = inter.split(Some(mine % 2), -mine).unwrap();
+            let (ours, others) = (half.size(), (theirs + 1 - mine % 2) / 2);
+            match parts {
+                None => assert_eq!(others, 0),
+                Some(part) => {
+                    assert_eq!(
+                        (part.size(), part.remote_size()),
+                        ((ours + 1 - mine % 2) / 2, Some(others))
+                    );
+                    assert_eq!(part.rank(), part.size() - 1 - mine / 2);
+                    part.barrier().unwrap();
+                }
+            }
+            // The last of each group.
+            let last = half.group().incl(&[half.size() - 1]).unwrap();
+            let made = inter.create(&last).unwrap();
+            assert_eq!(made.is_some(), half.rank() == half.size() - 1);
+            if let Some(made) = made {
+                assert_eq!((made.size(), made.remote_size()), (1, Some(1)));
+                made.barrier().unwrap();
+            }
+            let (ours, theirs) = (half.group(), inter.remote_group().unwrap());
+            let anew = Communicator::of_groups(comm.engine(), (ours, 0), (theirs, 0), "anew").unwrap();
+            assert_eq!(anew.remote_group().unwrap().compare(theirs), Comparison::Identical);
+            anew.barrier().unwrap();
+            let twin = inter.begin_duplicate().unwrap().wait().unwrap();
+            assert_eq!((twin.rank(), twin.remote_size()), (inter.rank(), inter.remote_size()));
+            twin.barrier().unwrap();
             for high in [0, 1, 2] {
                 let merged = inter.merge(high == 2 || side == high).unwrap();
                 merged.barrier().unwrap();
@@ -116,4 +143,39 @@ fn two_groups_talk_and_become_one() {
             assert_eq!(overlap.unwrap_err().class(), ErrorClass::Group, "a group and itself");
         });
     }
+}
+
+#[test]
+fn duplicates_are_made_while_the_program_goes_on() {
+    job(4, |comm| {
+        let mut first = comm.begin_duplicate().unwrap();
+        let second = comm.begin_duplicate().unwrap();
+        drop(comm.begin_duplicate().unwrap());
+        comm.barrier().unwrap();
+        let second = second.wait().unwrap();
+        let first = loop {
+            if let Some(first) = first.test().unwrap() {
+                break first;
+            }
+        };
+        let contexts = [comm.context(), first.context(), second.context()];
+        assert!(contexts[0] != contexts[1] && contexts[1] != contexts[2] && contexts[0] != contexts[2]);
+        first.barrier().unwrap();
+        second.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_group_of_the_job_becomes_a_communicator_without_a_parent() {
+    job(4, |comm| {
+        let odd = ranks(&comm, |rank| rank % 2 == 1);
+        let made = Communicator::of_group(comm.engine(), &odd, "odd").unwrap();
+        assert_eq!(made.is_some(), comm.rank() % 2 == 1);
+        if let Some(made) = made {
+            assert_eq!((made.size(), made.rank()), (2, comm.rank() / 2));
+            made.barrier().unwrap();
+        }
+        let all = Communicator::of_group(comm.engine(), comm.group(), "all").unwrap();
+        all.unwrap().barrier().unwrap();
+    });
 }

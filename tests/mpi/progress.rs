@@ -5,6 +5,7 @@ use std::{
         Arc, Condvar, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -267,4 +268,61 @@ fn a_target_that_calls_nothing_serves_others() {
             close(&comm, &window);
         });
     }
+}
+
+/// The helper thread takes in the message, but the operation runs in a thread of the program.
+#[test]
+fn operations_for_callers_are_left_alone_by_the_helper_thread() {
+    if !THREADS {
+        return;
+    }
+    let shared = Arc::new([false, false].map(AtomicBool::new));
+    let helping = Options {
+        helper: Some(Duration::from_millis(1)),
+        ..options()
+    };
+    job_on("udp", 2, &helping, move |comm| {
+        let [has_begun, has_arrived] = &*shared;
+        let window = window(&comm);
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        // SAFETY: adds one element.
+        let operation = unsafe {
+            let ran = Arc::clone(&ran);
+            Operation::user(true, move |input, inout, count, _| {
+                assert_eq!(count, 1);
+                ran.lock().unwrap().push(thread::current().id());
+                let (input, inout) = (input.cast::<i64>(), inout.cast::<i64>());
+                inout.write_unaligned(input.read_unaligned() + inout.read_unaligned());
+            })
+        };
+        let operation = operation.in_calls_only();
+        let datatype = Kind::I64.into();
+        let mut sum = [i64::from(comm.rank()) + 1];
+        let buffers = Buffers {
+            input: Region::None,
+            output: Region::Plain(sum.as_mut_ptr().cast(), &datatype),
+        };
+        let call = Call::of(Collective::Allreduce).with_count(1).with_in_place(true);
+        // SAFETY: the memory outlives the request, which is waited for.
+        let mut request =
+            unsafe { comm.collective("MPI_Iallreduce", &call, &buffers, Some(&operation), None) }.unwrap();
+        if comm.rank() == 1 {
+            has_begun.store(true, Ordering::Release);
+            while !has_arrived.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            assert!(ran.lock().unwrap().is_empty(), "rank 1 is in no call");
+        } else {
+            while !has_begun.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            // The helper thread of rank 1 answers, and so has taken in what was sent before.
+            fetch(&window, 1, 0, Predefined::Sum);
+            has_arrived.store(true, Ordering::Release);
+        }
+        request.wait_mut().unwrap();
+        assert_eq!(sum, [3]);
+        assert_eq!(*ran.lock().unwrap(), [thread::current().id()]);
+        close(&comm, &window);
+    });
 }

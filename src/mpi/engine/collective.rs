@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     error::PeerError,
+    helper,
     messaging::{
         Messenger,
         tagged::{MARK, MARKED, Outcome, Selector},
@@ -123,6 +124,8 @@ pub(super) struct Running {
     pending: Vec<Awaited>,
     request: RequestId,
     failure: Option<Ended>,
+    /// Its next reduction is left to a thread of the program.
+    left: bool,
     /// Its connection plan, where the fabric needs one.
     pub(super) plan: Option<Progress>,
 }
@@ -195,6 +198,7 @@ impl Collectives {
             pending: Vec::new(),
             request,
             failure: failed_member(core, &planned.call),
+            left: false,
             plan: self.plan_links(core, &planned.call),
         });
         let index = match self.running.iter().position(Option::is_none) {
@@ -292,6 +296,14 @@ impl Collectives {
                 return;
             }
             let round = running.round;
+            if running.planned.call.is_for_callers(round) && helper::is_own_thread() {
+                // A thread that sleeps in a call is woken once, as if a request had ended.
+                core.ended += u64::from(!running.left);
+                running.left = true;
+                self.keep(index, running, true);
+                return;
+            }
+            running.left = false;
             running.round += 1;
             start_round(core, messenger, now, (index, round), &mut running);
         }
@@ -458,6 +470,16 @@ impl Collective {
                 Some(Buffer::join(parts?))
             }
         }
+    }
+
+    /// Whether only threads of the program may run this round.
+    fn is_for_callers(&self, round: usize) -> bool {
+        let is_bound = self.operation.as_ref().is_some_and(Operation::is_in_calls_only);
+        is_bound
+            && self
+                .schedule
+                .round(round)
+                .any(|step| matches!(step, Step::Reduce { .. }))
     }
 
     fn reduce(&self, from: &Span, into: &Span) -> Option<()> {

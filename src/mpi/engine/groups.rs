@@ -1,9 +1,9 @@
 #![expect(unsafe_code, reason = "messages are given by pointer")]
 //! Communicators of some of another one's processes, and between two groups (MPI 7.4 to 7.6).
 
-use alloc::{vec, vec::Vec};
+use alloc::{sync::Arc, vec, vec::Vec};
 
-use super::{Entry, Mode, class::Class, communicator::Communicator, uninterrupted};
+use super::{Engine, Entry, Mode, class::Class, communicator::Communicator, uninterrupted};
 use crate::mpi::{
     Rank,
     datatype::{Datatype, Kind},
@@ -44,6 +44,77 @@ impl Communicator {
         let Some(among) = among else { return Ok(None) };
         let context = among.new_context(call)?;
         Ok(Self::new(self.engine(), context, group.clone()))
+    }
+
+    /// A communicator of a group of the job's processes, without another one as its parent
+    /// (`MPI_Comm_create_from_group`). Collective over that group; a process that is no member gets `None` at once.
+    /// `tag` tells it from others of the same processes that are created at the same time.
+    ///
+    /// # Errors
+    /// A process is lost; the group has processes that the job has not.
+    pub fn of_group(engine: &Arc<Engine>, group: &Group, tag: &str) -> Result<Option<Self>, Error> {
+        const CALL: &str = "MPI_Comm_create_from_group";
+        let world = Self::world(engine);
+        let span = world.enter(|| Entry::among(CALL, world.targets(), group));
+        span.may_make(world.create_from(CALL, group, tag))
+    }
+
+    fn create_from(&self, call: &'static str, group: &Group, tag: &str) -> Result<Option<Self>, Error> {
+        self.check(call)?;
+        self.check_members(call, group)?;
+        // Numbers of `create_group` are tags, which are not negative.
+        let number = tag.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        let class = (Class::Part, number | 1 << 31);
+        let among = Self::with(self.engine(), self.context(), group.clone(), None, class);
+        let Some(among) = among else { return Ok(None) };
+        let context = among.new_context(call)?;
+        Ok(Self::new(self.engine(), context, group.clone()))
+    }
+
+    /// A communicator between two groups of the job's processes, without another one as its parent
+    /// (`MPI_Intercomm_create_from_groups`). Collective over both. The leaders are ranks in their groups; `tag` is as in
+    /// [`of_group`](Self::of_group).
+    ///
+    /// # Errors
+    /// As [`of_group`](Self::of_group) and [`create_intercommunicator`](Self::create_intercommunicator); this process is
+    /// not in the group `local`.
+    pub fn of_groups(
+        engine: &Arc<Engine>,
+        (local, local_leader): (&Group, Rank),
+        (remote, remote_leader): (&Group, Rank),
+        tag: &str,
+    ) -> Result<Self, Error> {
+        const CALL: &str = "MPI_Intercomm_create_from_groups";
+        let world = Self::world(engine);
+        let span = world.enter(|| Entry::among(CALL, world.targets(), local));
+        span.make(world.create_between(CALL, (local, local_leader), (remote, remote_leader), tag))
+    }
+
+    fn create_between(
+        &self,
+        call: &'static str,
+        (local, local_leader): (&Group, Rank),
+        (remote, remote_leader): (&Group, Rank),
+        tag: &str,
+    ) -> Result<Self, Error> {
+        let leader = |group: &Group, rank| {
+            let process = group.process(rank);
+            process.ok_or_else(|| self.locate(Error::rank(call, rank, group.size())))
+        };
+        let mut leaders = [leader(local, local_leader)?, leader(remote, remote_leader)?];
+        leaders.sort_unstable();
+        let leaders = Group::of_processes(&leaders).map_err(|error| self.locate(Error::group(call, error)))?;
+        let side = self.create_from(call, local, tag)?.ok_or_else(|| {
+            let detail = Detail::Text("this process is not in the local group");
+            self.locate(Error::new(ErrorClass::Group, call).with_detail(detail))
+        })?;
+        let bridge = self.create_from(call, &leaders, tag)?;
+        let there = leader(remote, remote_leader)?;
+        let bridge = bridge.as_ref().unwrap_or(&side);
+        let there = bridge.group().rank_of(there).unwrap_or(0);
+        side.create_intercommunicator_for(call, local_leader, bridge, (there, 0))
     }
 
     /// Whether a context and a group can consist of so many numbers.

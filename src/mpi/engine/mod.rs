@@ -17,6 +17,7 @@
 //! [`Communicator::revoke`] ends every operation that is pending on a communicator at this process.
 
 mod array;
+mod attached;
 mod buffer;
 mod check;
 mod class;
@@ -63,8 +64,10 @@ use alloc::{sync::Arc, task::Wake, vec::Vec};
 pub use self::rma::drive as window_messages;
 pub use self::{
     array::Array,
+    attached::AttachedBuffer,
     communicator::{
-        Arriving, Communicator, MatchedMessage, Mode, PartitionedReceive, PartitionedSend, PersistentCollective,
+        Arriving, Communicator, Duplicating, MatchedMessage, Mode, PartitionedReceive, PartitionedSend,
+        PersistentCollective,
     },
     fabric::FabricError,
     profile::{Entry, Exit, Made, Profiler},

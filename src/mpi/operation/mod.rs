@@ -36,6 +36,7 @@ enum Handle {
     User {
         function: Arc<Function>,
         is_commutative: bool,
+        in_calls: bool,
     },
 }
 
@@ -60,7 +61,25 @@ impl Operation {
         Self(Handle::User {
             function: Arc::new(function),
             is_commutative,
+            in_calls: false,
         })
+    }
+
+    /// The same operation, if it is one of the user, run only by threads of the program that are inside an MPI call,
+    /// and never by the helper thread ([`Options::helper`](super::engine::Options::helper)). A collective with it goes
+    /// on when a thread waits, tests or makes progress. This is for operations that need something of the program's
+    /// threads: an interpreter, say.
+    #[must_use]
+    pub fn in_calls_only(mut self) -> Self {
+        if let Handle::User { in_calls, .. } = &mut self.0 {
+            *in_calls = true;
+        }
+        self
+    }
+
+    /// Whether only threads of the program run it.
+    pub(in crate::mpi) fn is_in_calls_only(&self) -> bool {
+        matches!(self.0, Handle::User { in_calls: true, .. })
     }
 
     /// Whether operands commute (`MPI_Op_commutative`).

@@ -33,7 +33,11 @@ impl How {
     fn send(self, handle: &Handle, from: &Place, to: (Rank, Tag)) -> Result<(), Error> {
         match self {
             Self::By(_) => self.outgoing(to).send(&handle.comm, from),
-            Self::Buffered => lock(&handle.local.attached).send(&handle.comm, self.outgoing(to), from),
+            Self::Buffered => {
+                let data = (from.base.cast_const(), from.count, &from.datatype);
+                // SAFETY: borrowed by our caller.
+                unsafe { lock(&handle.local.attached).send(&handle.comm, data, to) }
+            }
         }
     }
 

@@ -16,7 +16,6 @@
 //! Messages can be [`partitioned`], for threads that produce parts of them. A *persistent* request ([`persistent`]) is
 //! set up once and started again and again; rsmpi has none.
 
-mod attached;
 mod destination;
 mod future;
 mod message;
@@ -27,7 +26,6 @@ mod source;
 mod status;
 mod transfer;
 
-pub(crate) use self::attached::Attached;
 pub use self::{
     destination::Destination,
     future::ReceiveFuture,

@@ -62,14 +62,6 @@ impl Running {
         }
     }
 
-    /// The result, if the operation had ended when it began, or could not begin.
-    pub(crate) fn now(&mut self) -> Option<Result<Status, Error>> {
-        match &self.state {
-            State::Begun(request) if !request.is_done() => None,
-            _ => Some(self.wait()),
-        }
-    }
-
     /// An operation that receives into `place`.
     pub(crate) fn into_place(self, place: &Place) -> Self {
         self.validated_by(place.validator)

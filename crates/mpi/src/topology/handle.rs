@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hikyaku::mpi::engine;
+use hikyaku::mpi::engine::{self, AttachedBuffer};
 
-use crate::{attribute::Attributes, lock::lock, point_to_point::Attached};
+use crate::{attribute::Attributes, lock::lock};
 
 /// State that the communicators of a process share.
 #[derive(Debug, Default)]
 pub(crate) struct Local {
-    pub(crate) attached: Mutex<Attached>,
+    pub(crate) attached: Mutex<AttachedBuffer>,
 }
 
 /// A communicator, with its MPI attributes. Clones are the same communicator.

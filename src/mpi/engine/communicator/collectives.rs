@@ -298,6 +298,22 @@ impl Communicator {
         values: &mut [i64],
         operation: Predefined,
     ) -> Result<(), Error> {
+        // SAFETY: `values` is borrowed, and this function is left only when the request has ended: neither by a panic
+        // nor, if the network fails, before all requests have been ended.
+        let mut begin = || unsafe { self.begin_agree(name, values, operation) };
+        uninterrupted(|| begin()?.finish().map(|_| ()))
+    }
+
+    /// Begins [`agree`](Self::agree).
+    ///
+    /// # Safety
+    /// The values stay where they are, and are not used, until the request has ended.
+    pub(super) unsafe fn begin_agree(
+        &self,
+        name: &'static str,
+        values: &mut [i64],
+        operation: Predefined,
+    ) -> Result<Request, Error> {
         self.is_one_group(name)?;
         let datatype = Datatype::predefined(datatype::Kind::I64);
         let buffers = Buffers {
@@ -306,10 +322,8 @@ impl Communicator {
         };
         let call = Call::of(Kind::Allreduce).with_count(values.len()).with_in_place(true);
         let operation = Operation::predefined(operation);
-        // SAFETY: `values` is borrowed, and this function is left only when the request has ended: neither by a panic
-        // nor, if the network fails, before all requests have been ended.
-        let begin = || unsafe { self.collective_quietly(name, &call, &buffers, Some(&operation), None) };
-        uninterrupted(|| begin()?.finish().map(|_| ()))
+        // SAFETY: the caller's contract.
+        unsafe { self.collective_quietly(name, &call, &buffers, Some(&operation), None) }
     }
 
     /// The values of each rank, in rank order.

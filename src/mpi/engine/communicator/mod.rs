@@ -19,6 +19,7 @@ use std::sync::Mutex;
 
 pub use self::{
     arrays::Arriving,
+    contexts::Duplicating,
     messages::Mode,
     partitioned::{PartitionedReceive, PartitionedSend},
     persistent::PersistentCollective,
