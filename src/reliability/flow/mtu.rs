@@ -14,8 +14,9 @@ pub(crate) struct Search {
     high: u16,
     /// Size being tried; 0: no search runs.
     size: u16,
+    /// Probes of this size that have been sent.
     tries: u8,
-    /// Number of the probe in flight.
+    /// Number of the last probe.
     number: u32,
     /// The probe of this size is to be sent.
     due: bool,
@@ -86,9 +87,10 @@ impl Search {
         self.due
     }
 
-    /// Probe `number` has been acknowledged: returns the size that is now known to pass, and the next step.
+    /// Probe `number` has been acknowledged: returns the size that is now known to pass, and the next step. Each probe of
+    /// the size that is being tried counts: a full queue on the path holds the answer up for longer than the time limit.
     pub(crate) fn on_answer(&mut self, number: u32) -> Option<(u16, Step)> {
-        if !self.running() || number != self.number {
+        if !self.running() || self.number.wrapping_sub(number) >= u32::from(self.tries) {
             return None;
         }
         self.low = self.size;
@@ -167,5 +169,18 @@ mod tests {
         assert_eq!(search.on_answer(number + 1), None);
         assert!(search.on_answer(number).is_some());
         assert_eq!(search.on_answer(number), None);
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_time_limit_counts() {
+        let mut search = Search::default();
+        search.start(1_472, 9_000);
+        let (first, _) = search.take_due().unwrap();
+        assert_eq!(search.on_timeout(), Step::Probe);
+        search.take_due().unwrap();
+        assert_eq!(search.on_answer(first), Some((9_000, Step::Done)));
+
+        search.start(1_472, 9_000);
+        assert_eq!(search.on_answer(first + 1), None, "a probe of the search before");
     }
 }
