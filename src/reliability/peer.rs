@@ -81,7 +81,7 @@ pub(crate) struct Peer {
     pub(crate) cost_released: u32,
     pub(crate) limit_told: u32,
     /// Bytes that the peer may have in flight, as announced last.
-    pub(crate) window_told: u32,
+    pub(crate) window_advertised: u32,
     /// Longest that the peer delays acknowledgements, ns.
     pub(crate) ack_delay: u32,
     /// Flows of it that are active.
@@ -165,7 +165,7 @@ impl Peer {
             cost_received: 0,
             cost_released: 0,
             limit_told: INITIAL_CREDIT,
-            window_told: INITIAL_CREDIT,
+            window_advertised: INITIAL_CREDIT,
             ack_delay: 0,
             actives: 0,
             mtu,

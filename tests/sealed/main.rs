@@ -8,8 +8,6 @@ mod attack;
 mod credit;
 #[path = "../simulation/death.rs"]
 mod death;
-#[path = "../simulation/delegated.rs"]
-mod delegated;
 #[path = "../simulation/discipline.rs"]
 mod discipline;
 #[path = "../simulation/dse.rs"]
@@ -31,6 +29,8 @@ mod mtu;
 #[path = "../simulation/ops.rs"]
 mod ops;
 mod properties;
+#[path = "../simulation/proxy.rs"]
+mod proxy;
 #[path = "../simulation/reconnect.rs"]
 mod reconnect;
 #[path = "../simulation/refused.rs"]

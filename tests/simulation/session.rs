@@ -15,7 +15,7 @@ fn options(rng: &mut Prng) -> NodeOptions {
     let kind = rng.below(4);
     NodeOptions {
         bare: kind == 0,
-        delegated: kind == 1 || kind == 3,
+        proxy: kind == 1 || kind == 3,
         split: kind == 3,
         ..NodeOptions::default()
     }

@@ -79,7 +79,7 @@ fn draw_topology(rng: &mut Prng, nodes: usize) -> Vec<(usize, usize)> {
     }
 }
 
-fn build(rng: &mut Prng, seed: u64, delegated: bool) -> (World, Vec<(usize, usize)>) {
+fn build(rng: &mut Prng, seed: u64, proxy: bool) -> (World, Vec<(usize, usize)>) {
     let nodes = rng.between(2, 6) as usize;
     let corrupt = rng.chance(200);
     let processors = if rng.chance(300) { rng.between(2, 4) as usize } else { 1 };
@@ -94,8 +94,8 @@ fn build(rng: &mut Prng, seed: u64, delegated: bool) -> (World, Vec<(usize, usiz
             draw_options(rng, corrupt && node > 0, processors)
         };
         let options = NodeOptions {
-            bare: options.bare && !delegated,
-            delegated: delegated && rng.chance(700),
+            bare: options.bare && !proxy,
+            proxy: proxy && rng.chance(700),
             ..options
         };
         note(format!("{options:?}"));
@@ -143,9 +143,9 @@ pub(crate) fn disturb(rng: &mut Prng, world: &mut World, pairs: &[(usize, usize)
     }
 }
 
-fn run(seed: u64, delegated: bool) -> Transcript {
+fn run(seed: u64, proxy: bool) -> Transcript {
     let mut rng = Prng::new(seed ^ 0x5a5a);
-    let (mut world, pairs) = build(&mut rng, seed, delegated);
+    let (mut world, pairs) = build(&mut rng, seed, proxy);
     let channels = rng.pick(&[1, 1, 2, 5]);
     let max_len = rng.pick(&[64, 1_000, 10_000, 100_000]);
     let messages = rng.between(20, 300);
@@ -206,12 +206,12 @@ fn swarm() {
 
 /// The same with endpoints elsewhere.
 #[test]
-fn delegated() {
+fn proxy() {
     if IS_ON {
         // Endpoints of a poller have no sealer.
         return;
     }
-    scenario("swarm::delegated", 40, |seed| {
+    scenario("swarm::proxy", 40, |seed| {
         run(seed, true);
     });
 }

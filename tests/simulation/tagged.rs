@@ -12,7 +12,7 @@ fn build(rng: &mut Prng, seed: u64, split: bool) -> (World, Vec<(usize, usize)>)
     for node in 0..nodes {
         let mut options = draw_options(rng, corrupt && node > 0, 1);
         options.bare = false;
-        (options.delegated, options.split) = (split, split);
+        (options.proxy, options.split) = (split, split);
         options.eager_limit = Some(rng.pick(&[0, 64, 1_000, 4_096, 60_000]));
         if rng.chance(500) {
             options.config.unexpected_bytes = 64 << 10;

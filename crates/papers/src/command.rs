@@ -43,8 +43,8 @@ protocol on simulated circuits. FT is a recorded run, replayed. docs/papers.md n
 docs/measured/simulation.md compares.
 
 --change takes effect at its time in each run, which begins at 0: ports of all hosts or of one, counted from 0, or \
-wavelengths. Connections beyond a lower number are cut with what is on them, which is sent again. Where none can come \
-again and ranks wait for that, it is a deadlock, with who waits for whom.";
+wavelengths. Connections beyond a lower number are cut with what is on them, which is sent again. If none comes \
+back and ranks wait for one, the run ends with an error that lists which rank waits for which.";
 
 const REPLAY: &str = "\
 Examples:

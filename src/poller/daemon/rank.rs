@@ -352,7 +352,7 @@ impl Rank {
             return Ok(());
         };
         // Reports first: that the peer exists, for example.
-        Self::tell(host, &mut self.up, need + 64)?;
+        Self::write_reports(host, &mut self.up, need + 64)?;
         if !lend {
             net.copied += 1;
             self.up.push(kind::WHOLE, &[IoSlice::new(&header), IoSlice::new(data)]);
@@ -388,7 +388,7 @@ impl Rank {
             net.note_untaken(room, full);
             return Ok(());
         };
-        Self::tell(host, &mut self.up, need + 64)?;
+        Self::write_reports(host, &mut self.up, need + 64)?;
         net.copied += 1;
         self.up.push(kind::WHOLE, &[IoSlice::new(&header), IoSlice::new(data)]);
         Ok(())
@@ -396,7 +396,7 @@ impl Rank {
 
     /// Writes reports to its ring, as far as there is room, leaving room for a record of `keep` bytes.
     #[inline]
-    fn tell(host: &mut ProxyServer, up: &mut Producer, keep: usize) -> Result<(), Thrown> {
+    fn write_reports(host: &mut ProxyServer, up: &mut Producer, keep: usize) -> Result<(), Thrown> {
         while up.has_room(REPORT + keep)? {
             let Some(report) = host.poll_report() else { break };
             up.push(kind::WHOLE, &[IoSlice::new(&report)]);
@@ -441,7 +441,7 @@ impl Rank {
             while host.poll_report().is_some() {}
             return Ok(any);
         }
-        Self::tell(host, &mut self.up, 0)?;
+        Self::write_reports(host, &mut self.up, 0)?;
         self.give_back(net)?;
         if self.up.publish() {
             any = true;

@@ -115,7 +115,7 @@ impl DualPath {
                     session,
                     error: first,
                     lost: before,
-                }) => self.tell(peer, session, [first, error], before || lost),
+                }) => self.report_down(peer, session, [first, error], before || lost),
                 _ if self.eager.down(peer).is_some() => {}
                 _ => {
                     self.ends.insert(peer.0, End::Bulk { error, lost });
@@ -145,7 +145,7 @@ impl DualPath {
                     lost: before,
                 }) = self.ends.remove(&peer.0)
                 {
-                    return self.tell(peer, session, [first, error], before || lost);
+                    return self.report_down(peer, session, [first, error], before || lost);
                 }
                 if self.bulk.down(peer).is_some() {
                     return self.events.push_back(event);
@@ -182,7 +182,7 @@ impl DualPath {
     }
 
     /// Of two ends the first that is not a goodbye says why.
-    fn tell(&mut self, peer: PeerId, session: u32, errors: [PeerError; 2], lost: bool) {
+    fn report_down(&mut self, peer: PeerId, session: u32, errors: [PeerError; 2], lost: bool) {
         let [first, second] = errors;
         let error = if first == PeerError::Closed { second } else { first };
         self.events.push_back(Event::Down {

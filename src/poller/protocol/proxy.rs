@@ -11,7 +11,7 @@ use core::net::SocketAddr;
 use bytes::Bytes;
 
 use super::{
-    record::{self, IMMEDIATE, Kind, MATCHED, NEW, Record, TOLD},
+    record::{self, BY_REFERENCE, IMMEDIATE, Kind, MATCHED, NEW, Record},
     record::{LINK, REPORT},
 };
 use crate::{
@@ -93,10 +93,10 @@ struct Peer {
 #[derive(Debug)]
 struct Outstanding {
     peer: u32,
-    /// Records that have not been told of.
+    /// Parts whose end has not been reported.
     parts: u32,
     /// A caller waits for [`Event::Sent`], and may wait for the memory.
-    told: Option<Bytes>,
+    notify: Option<Bytes>,
     /// Bytes of a copy.
     copy: u32,
 }
@@ -270,16 +270,16 @@ impl ProxyEndpoint {
         }
     }
 
-    fn share(&mut self, record: &mut Record, data: Bytes, told: bool) -> SendToken {
+    fn share(&mut self, record: &mut Record, data: Bytes, notify: bool) -> SendToken {
         self.next_token += 1;
-        record.flags |= TOLD;
+        record.flags |= BY_REFERENCE;
         record.c = self.next_token;
         self.peers[record.peer as usize].shared += 1;
         let outstanding = Outstanding {
             peer: record.peer,
             parts: 1,
-            copy: if told { 0 } else { data.len() as u32 },
-            told: told.then(|| data.clone()),
+            copy: if notify { 0 } else { data.len() as u32 },
+            notify: notify.then(|| data.clone()),
         };
         self.outstanding.insert(self.next_token, outstanding);
         self.push(record, Body::Shared(data));
@@ -521,7 +521,7 @@ impl PacketLayer for ProxyEndpoint {
         self.next_token += 1;
         let record = Record {
             channel,
-            flags: TOLD,
+            flags: BY_REFERENCE,
             session: p.session,
             value: target.key,
             source: target.source,
@@ -544,7 +544,7 @@ impl PacketLayer for ProxyEndpoint {
             peer: peer.0,
             parts: parts as u32,
             copy: 0,
-            told: Some(data),
+            notify: Some(data),
         };
         self.outstanding.insert(self.next_token, outstanding);
         Ok(SendToken(self.next_token))

@@ -95,8 +95,8 @@ const REPORTS: [Kind; 9] = [
 pub(super) const MATCHED: u16 = 1;
 /// There is immediate data.
 pub(super) const IMMEDIATE: u16 = 2;
-/// By reference: [`Kind::Sent`] is to tell of it.
-pub(super) const TOLD: u16 = 4;
+/// The payload goes by reference: a [`Kind::Sent`] reports that its memory is free.
+pub(super) const BY_REFERENCE: u16 = 4;
 /// Something is lost.
 pub(super) const LOST: u16 = 8;
 /// The address is one of IPv6.

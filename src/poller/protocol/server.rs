@@ -6,7 +6,7 @@ use core::{fmt, net::SocketAddr};
 use super::{
     REPORT,
     proxy::{COPIED, MOST_COPIES},
-    record::{self, DELIVERY, IMMEDIATE, Kind, LOST, MATCHED, NEW, Record, TOLD},
+    record::{self, BY_REFERENCE, DELIVERY, IMMEDIATE, Kind, LOST, MATCHED, NEW, Record},
 };
 use crate::{
     config::{Config, ConfigError},
@@ -65,8 +65,8 @@ pub struct ProxyServer {
     processors: Vec<u32>,
     /// Our numbers of the peers, by its numbers.
     peers: Vec<PeerId>,
-    /// Peers that it has been told of.
-    told: usize,
+    /// Peers whose addresses the process has got.
+    announced: usize,
     /// Commands executed.
     commands: u64,
     /// It wants to know when everything is acknowledged.
@@ -130,7 +130,7 @@ impl ProxyServer {
             endpoint,
             processors,
             peers: Vec::new(),
-            told: 0,
+            announced: 0,
             commands: 1,
             waits: false,
             tokens: BTreeMap::new(),
@@ -237,11 +237,11 @@ impl ProxyServer {
             match_bits: (record.flags & MATCHED != 0).then_some(record.a),
             immediate: (record.flags & IMMEDIATE != 0).then_some(record.b),
         };
-        let told = record.flags & TOLD != 0;
-        if !told && carried.len() > COPIED {
+        let by_reference = record.flags & BY_REFERENCE != 0;
+        if !by_reference && carried.len() > COPIED {
             return Err(Broken::Malformed);
         }
-        let payload = match told {
+        let payload = match by_reference {
             false => Source::Copy(carried),
             true => Source::Shared((carried, stays)),
         };
@@ -327,9 +327,9 @@ impl ProxyServer {
 
     /// The next report. Each is to reach the process, and before packets that come later.
     pub fn poll_report(&mut self) -> Option<[u8; REPORT]> {
-        if self.told < self.endpoint.peers() {
-            let peer = PeerId(self.told as u32);
-            self.told += 1;
+        if self.announced < self.endpoint.peers() {
+            let peer = PeerId(self.announced as u32);
+            self.announced += 1;
             let mut record = Record::new(Kind::Peer, peer.0);
             record.destination = self.endpoint.processor(peer).unwrap_or(ANY_PROCESSOR);
             record.set_address(self.endpoint.address(peer)?);

@@ -393,8 +393,8 @@ impl Endpoint {
     /// Announces the share of a peer that sends placements if it has changed by half or more. An explicit announcement
     /// is needed because acknowledgements on data do not carry the window.
     fn share_window(&mut self, peer: u32, index: u32) {
-        let (window, told) = (self.window_for(peer), self.peers[peer as usize].window_told);
-        if window / 2 >= told || told / 2 >= window {
+        let (window, advertised) = (self.window_for(peer), self.peers[peer as usize].window_advertised);
+        if window / 2 >= advertised || advertised / 2 >= window {
             self.actives[index as usize].receive.announce_credit();
             self.mark_ready(index);
         }
@@ -432,9 +432,9 @@ impl Endpoint {
     fn note_beyond_gap(&mut self, index: u32, sequence: Seq, due: bool) {
         let active = &mut self.actives[index as usize];
         let receive = &mut active.receive;
-        let told = receive.note_beyond_gap(sequence);
+        let news = receive.note_beyond_gap(sequence);
         let asked = receive.has_asked(&self.flows[active.flow as usize]);
-        if due || told || !self.config.nack {
+        if due || news || !self.config.nack {
             receive.forget_gap();
             self.acknowledge_now(index);
         } else {

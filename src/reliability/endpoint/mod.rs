@@ -4,14 +4,13 @@
 
 mod addresses;
 mod answers;
-mod calls;
+mod attempts;
 mod control;
 mod demux;
 mod inline;
 mod liveness;
 mod locate;
-mod lost;
-mod places;
+mod lost_messages;
 mod predicted;
 mod reconnect;
 mod recovery;
@@ -26,6 +25,7 @@ mod strangers;
 mod suspects;
 mod timeout;
 mod tokens;
+mod vacancies;
 
 #[cfg(test)]
 mod model_tests;
@@ -41,12 +41,12 @@ use core::{net::SocketAddr, time::Duration};
 
 use self::{
     addresses::Addresses,
-    calls::Calls,
+    attempts::Attempts,
     control::Control,
-    lost::Lost,
-    places::Places,
+    lost_messages::LostByPeer,
     suspects::Suspects,
     tokens::{Budget, TokenKey},
+    vacancies::Vacancies,
 };
 use crate::{
     config::{Config, ConfigError, MIN_DATAGRAM},
@@ -66,7 +66,7 @@ use crate::{
     wire::Token,
 };
 
-pub use self::lost::LostMessages;
+pub use self::lost_messages::LostMessages;
 pub(crate) use self::send::Source;
 
 /// How long a flow keeps its active part after its last use, ns.
@@ -133,12 +133,12 @@ pub struct Endpoint {
     /// First those for resets, then those for challenges.
     resets: [Budget; 2],
     challenges: [Budget; 2],
-    places: Places,
+    vacancies: Vacancies,
     /// Peers for whose address an ICMP message has reported that the port is unreachable.
     suspects: Suspects,
     /// Peers that are called until they answer, and the messages that were lost with ended sessions.
-    calls: Calls,
-    lost: Lost,
+    attempts: Attempts,
+    lost: LostByPeer,
     hints: Budget,
     /// Peers whose credit has changed, if [`note_credit`](Self::note_credit) asked for this list.
     credit_news: Option<Vec<u32>>,
@@ -230,10 +230,10 @@ impl Endpoint {
             busy: 0,
             resets: [Budget::default(); 2],
             challenges: [Budget::default(); 2],
-            places: Places::default(),
+            vacancies: Vacancies::default(),
             suspects: Suspects::default(),
-            calls: Calls::default(),
-            lost: Lost::default(),
+            attempts: Attempts::default(),
+            lost: LostByPeer::default(),
             hints: Budget::default(),
             credit_news: None,
             stats: Stats::default(),
@@ -431,9 +431,9 @@ impl Endpoint {
         if !self.has_room_for_peer() {
             return None;
         }
-        self.places.changed();
+        self.vacancies.changed();
         let mtu = self.initial_mtu(address.is_ipv6());
-        let rested = self.places.take(self.now);
+        let rested = self.vacancies.take(self.now);
         let index = rested.unwrap_or(self.peers.len() as u32);
         let mut peer = Peer::new(address, processor, self.tokens(index, 1), mtu, self.format);
         if let Some(left) = self.addresses.get(&self.peers, address) {
@@ -542,7 +542,7 @@ impl Endpoint {
                 self.goodbye_if_drained(peer.0);
             }
             Phase::Down => {
-                self.calls.end(peer.0);
+                self.attempts.end(peer.0);
             }
             Phase::Closing | Phase::Goodbye => {}
         }

@@ -11,7 +11,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use super::{Endpoint, lost::LostMessages};
+use super::{Endpoint, lost_messages::LostMessages};
 use crate::{
     error::PeerError,
     reliability::{
@@ -52,7 +52,7 @@ impl Endpoint {
 
     /// A session has ended: a new one begins, if that is wanted always.
     pub(super) fn call_after(&mut self, peer: u32, error: PeerError) {
-        self.calls.end(peer);
+        self.attempts.end(peer);
         let may_live = matches!(
             error,
             PeerError::TimedOut { .. } | PeerError::Refused | PeerError::Reset
@@ -65,21 +65,21 @@ impl Endpoint {
     /// Calls a peer until it has answered.
     pub(super) fn call(&mut self, peer: u32) {
         let since = self.active_now();
-        self.calls.begin(peer, since);
+        self.attempts.begin(peer, since);
         self.call_on(peer);
     }
 
     /// The time for another call has come, if the peer is called: whether the session lives.
     pub(super) fn call_again(&mut self, index: u32) -> Option<bool> {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
-        let (since, calls) = self.calls.of(peer)?;
+        let (since, calls) = self.attempts.of(peer)?;
         let silence = self.active_now().saturating_sub(since);
         let p = &self.peers[peer as usize];
         let (has_end, is_bound) = (p.phase != Phase::Down, p.is_bound());
         if has_end && silence >= self.times.open {
             if is_bound {
                 // It has answered a challenge and then has gone: noticed when there is something to say to it.
-                self.calls.end(peer);
+                self.attempts.end(peer);
                 return None;
             }
             let error = PeerError::TimedOut {
@@ -94,7 +94,7 @@ impl Endpoint {
     }
 
     fn call_on(&mut self, peer: u32) {
-        let Some(wait) = self.calls.count(peer, self.epoch) else {
+        let Some(wait) = self.attempts.count(peer, self.epoch) else {
             return;
         };
         let index = self.ask(peer);

@@ -339,7 +339,7 @@ impl Endpoint {
         let mut flags = Flags::empty();
         flags.set(Flags::NACK, active.receive.asks());
         flags.set(Flags::ACK_REQUEST, active.send.asks_alone());
-        peer.window_told = window;
+        peer.window_advertised = window;
         let limit = peer.tell_limit(self.config.unexpected_bytes);
         let stamp = active.receive.timestamp(self.now, &self.config);
         let token = token_of(flow.peer, peer.local_secret);

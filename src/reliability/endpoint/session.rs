@@ -98,13 +98,13 @@ impl Endpoint {
             Some(peer) => self.admit(peer.0, &open),
             None => {
                 let Some(peer) = self.new_peer(address, packet.base().source) else {
-                    if self.places.is_full() {
+                    if self.vacancies.is_full() {
                         self.refuse_opening(address, open.token, Refusal::NoRoom);
                     }
                     return Err(DropReason::TooManyPeers);
                 };
                 self.peers[peer as usize].place = Place::Stranger;
-                self.places.came(peer);
+                self.vacancies.came(peer);
                 self.begin_session(peer, &open);
                 return Ok(Some(peer));
             }
@@ -136,7 +136,7 @@ impl Endpoint {
         let peer = self.peer_of(packet.session(), source)?.ok_or(DropReason::Unsolicited)?;
         let active_now = self.active_now();
         let p = &mut self.peers[peer as usize];
-        let wanted = p.phase != Phase::Down || self.calls.contains(peer);
+        let wanted = p.phase != Phase::Down || self.attempts.contains(peer);
         if p.is_bound() || !wanted || p.remote_token() == open.token {
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         if with_token && !p.is_confirmed() {
             p.format.remove(Format::OPENING);
-            self.calls.end(peer);
+            self.attempts.end(peer);
             #[cfg(feature = "tracing")]
             if p.session == 1 {
                 event!(INFO, processor = self.processor, peer, %address, "session opened");
@@ -316,7 +316,7 @@ impl Endpoint {
             event!(WARN, processor = self.processor, peer, address = %p.address, session, %error, "session lost");
             self.stats.peers_lost += 1;
         }
-        self.places.changed();
+        self.vacancies.changed();
         self.suspects.remove(peer);
         self.down.insert(peer, error);
         self.events.push_back(Event::Down {

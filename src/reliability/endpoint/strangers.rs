@@ -16,7 +16,7 @@ const LOOKS: u32 = 256;
 impl Endpoint {
     /// There is room for another peer; a stranger has left for it, if need be.
     pub(super) fn has_room_for_peer(&mut self) -> bool {
-        self.peers.len() - self.places.vacant() < self.config.max_peers as usize || self.make_room()
+        self.peers.len() - self.vacancies.vacant() < self.config.max_peers as usize || self.make_room()
     }
 
     #[cold]
@@ -25,9 +25,9 @@ impl Endpoint {
         if self.credit_news.is_some() {
             return false;
         }
-        self.places.changed_with_time(self.now, self.times.death);
+        self.vacancies.changed_with_time(self.now, self.times.death);
         for _ in 0..LOOKS {
-            let Some(index) = self.places.next() else {
+            let Some(index) = self.vacancies.next() else {
                 return false;
             };
             let p = &self.peers[index as usize];
@@ -38,7 +38,7 @@ impl Endpoint {
                 self.leave(index);
                 return true;
             }
-            self.places.stays(index);
+            self.vacancies.stays(index);
             // It may be gone without a word.
             let silent = self.active_now().saturating_sub(p.last_heard) >= self.times.death;
             if silent && !self.is_asking(PeerId(index)) {
@@ -52,11 +52,11 @@ impl Endpoint {
 
     fn leave(&mut self, index: u32) {
         self.end_session(index, PeerError::NoRoom);
-        self.calls.end(index);
+        self.attempts.end(index);
         self.lost.take(index);
         // Its address stays known until another peer takes its place or lives there: its opening may come again.
         self.peers[index as usize].place = Place::Left;
-        self.places.left(index, self.now);
+        self.vacancies.left(index, self.now);
     }
 
     /// A peer takes the place of one that has left. Its sessions are counted on, so that none has the number, or the

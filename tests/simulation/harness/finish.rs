@@ -29,7 +29,7 @@ impl World {
                     panic!("node {number}: no {peer}");
                 };
                 assert!(endpoint.is_idle(*peer), "node {number}: {peer} is not idle");
-                let unexpected = if node.options.delegated {
+                let unexpected = if node.options.proxy {
                     // A sixteenth may still be there, where the messages are.
                     stats
                         .unexpected

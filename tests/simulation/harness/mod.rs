@@ -1,6 +1,5 @@
 //! The deterministic harness: also included by the fuzz targets, so it names nothing outside of itself.
 
-mod delegated;
 pub(crate) mod draw;
 mod emit;
 mod finish;
@@ -11,6 +10,7 @@ pub(crate) mod model;
 pub(crate) mod node;
 pub(crate) mod ops;
 pub(crate) mod prng;
+mod proxy;
 mod record;
 pub(crate) mod seal;
 pub(crate) mod seeds;

@@ -14,10 +14,10 @@ use hikyaku::{
 };
 
 use super::{
-    delegated::Delegated,
     memory::{Block, Memory},
     model::{Arrived, Job, Model},
     prng::Prng,
+    proxy::ProxyStack,
     seal::{IS_ON, TestSealer},
     stack::{Bare, Stack},
     tagged::TaggedStack,
@@ -50,7 +50,7 @@ pub(crate) struct NodeOptions {
     /// An endpoint without a messenger.
     pub(crate) bare: bool,
     /// A messenger whose endpoint is elsewhere.
-    pub(crate) delegated: bool,
+    pub(crate) proxy: bool,
     /// With one of its own, for placements.
     pub(crate) split: bool,
     /// With queues of posted receives and unexpected messages, and this eager limit.
@@ -83,7 +83,7 @@ impl Default for NodeOptions {
             },
             processors: 1,
             bare: false,
-            delegated: false,
+            proxy: false,
             split: false,
             eager_limit: None,
             app: App::Take,
@@ -186,15 +186,15 @@ impl Node {
     /// Starts a new incarnation without peers.
     pub(crate) fn start(&mut self, rng: &mut Prng) {
         let (config, limits) = (self.options.config.clone(), self.options.limits);
-        if self.options.delegated {
+        if self.options.proxy {
             self.incarnation += 1;
             self.peers.clear();
             self.peer_of.clear();
             let own = [rng.next() | 1, rng.next()];
             let bulk = self.options.split.then(|| [rng.next() | 1, rng.next()]);
             let eager_limit = self.options.eager_limit;
-            let delegated = Delegated::new(config, limits, own, bulk, &self.processors, eager_limit);
-            self.stack = Some(Box::new(delegated));
+            let proxy = ProxyStack::new(config, limits, own, bulk, &self.processors, eager_limit);
+            self.stack = Some(Box::new(proxy));
             return;
         }
         let endpoint = match Endpoint::new(config, limits, rng.next() | 1, rng.next().into()) {

@@ -15,11 +15,11 @@ use hikyaku::{
 };
 
 use super::{
-    delegated::beside,
     link::Network,
     model::{Job, Model},
     node::{Node, NodeOptions, Output},
     prng::{Prng, Transcript},
+    proxy::beside,
     record::Record,
     seeds::directory,
 };

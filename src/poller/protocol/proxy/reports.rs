@@ -237,7 +237,7 @@ impl ProxyEndpoint {
         p.large = p.large.saturating_sub(outstanding.copy);
         outstanding.parts -= 1;
         if outstanding.parts == 0 {
-            if outstanding.told.is_some() {
+            if outstanding.notify.is_some() {
                 let token = SendToken(token);
                 self.events.push_back(Event::Sent { peer, token });
             }

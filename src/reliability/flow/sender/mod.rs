@@ -54,7 +54,7 @@ pub(crate) struct Sender {
     congestion: AnyController,
     /// The window of `congestion` when an event told of it last.
     #[cfg(feature = "tracing")]
-    window_told: u32,
+    window_reported: u32,
     /// Since when an answer is awaited, ns of active time.
     waiting_since: u64,
     /// The latest-sent packet known to have arrived (RFC 8985): when it was sent, and its number.
@@ -119,7 +119,7 @@ impl Sender {
             tail: NONE,
             tail_fill: 0,
             #[cfg(feature = "tracing")]
-            window_told: congestion.window(),
+            window_reported: congestion.window(),
             congestion,
             timeouts: 0,
             waiting_since: 0,

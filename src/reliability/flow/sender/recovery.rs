@@ -481,9 +481,9 @@ impl Sender {
     #[cfg(feature = "tracing")]
     #[inline(never)]
     fn tell_window(&mut self, flow: &Flow) {
-        let (before, bytes) = (self.window_told, self.congestion.window());
+        let (before, bytes) = (self.window_reported, self.congestion.window());
         if bytes / 2 >= before || bytes <= before / 2 {
-            self.window_told = bytes;
+            self.window_reported = bytes;
             event!(
                 DEBUG,
                 peer = flow.peer,

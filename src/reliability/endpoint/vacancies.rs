@@ -1,17 +1,17 @@
-//! Places of strangers in the table of peers.
+//! Vacancies in the table of peers, for strangers.
 
 use alloc::collections::VecDeque;
 
 use super::tokens::COOKIE_TIME;
 
-/// The number of a peer that has left names no other one for so long, ns: no cookie is older, and who talks to peers has
-/// heard of its end.
+/// The number of a peer that has left names no other one for so long, ns: no cookie is older, and every user of
+/// the endpoint has heard of its end.
 const REST: u64 = 2 * COOKIE_TIME;
 
 /// Where newcomers find room.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
-pub(super) struct Places {
+pub(super) struct Vacancies {
     /// Peers that have left, and when, the oldest first. Every one of them has answered a challenge, so there are at most as
     /// many as challenges are sent in [`REST`].
     left: VecDeque<(u64, u32)>,
@@ -22,7 +22,7 @@ pub(super) struct Places {
     since: u64,
 }
 
-impl Places {
+impl Vacancies {
     /// The place of a peer that left long ago.
     pub(super) fn take(&mut self, now: u64) -> Option<u32> {
         let &(left_at, index) = self.left.front()?;

@@ -1,4 +1,4 @@
-//! The messages that were lost with ended sessions.
+//! Messages that were lost when sessions ended.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -13,7 +13,7 @@ pub struct LostMessages {
     pub session: u32,
     /// Processor that has sent them.
     pub source: u32,
-    /// Processor that was meant.
+    /// Processor that they were for.
     pub destination: u32,
     /// How many messages were sent before the first of them, between these two in this session.
     pub first: u32,
@@ -22,9 +22,9 @@ pub struct LostMessages {
 /// Lost messages, by the number of the peer.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
-pub(super) struct Lost(BTreeMap<u32, Vec<LostMessages>>);
+pub(super) struct LostByPeer(BTreeMap<u32, Vec<LostMessages>>);
 
-impl Lost {
+impl LostByPeer {
     /// Adds what was lost with a peer.
     pub(super) fn add(&mut self, peer: u32, messages: impl Iterator<Item = LostMessages>) {
         let lost = self.0.entry(peer).or_default();

@@ -13,7 +13,7 @@ use crate::{
 /// A messenger with its endpoint elsewhere, and a peer that may be of either kind.
 #[test]
 fn every_message_once_in_order() {
-    scenario("delegated::every_message_once_in_order", 24, |seed| {
+    scenario("proxy::every_message_once_in_order", 24, |seed| {
         let mut rng = Prng::new(seed ^ 0xde1e);
         let mut options = draw_options(&mut rng, false, 1);
         options.config.death_timeout = Duration::from_secs(60);
@@ -25,11 +25,11 @@ fn every_message_once_in_order() {
         world.network.usual = draw_link(&mut rng, false);
         note(format!("{:?}", world.network.usual));
         world.add(NodeOptions {
-            delegated: true,
+            proxy: true,
             ..options.clone()
         });
         world.add(NodeOptions {
-            delegated: rng.chance(500),
+            proxy: rng.chance(500),
             ..options
         });
         world.connect(0, 1);
@@ -45,12 +45,12 @@ fn every_message_once_in_order() {
 /// notice.
 #[test]
 fn a_process_with_placements_of_its_own_dies() {
-    scenario("delegated::a_process_with_placements_of_its_own_dies", 100, |seed| {
+    scenario("proxy::a_process_with_placements_of_its_own_dies", 100, |seed| {
         let mut rng = Prng::new(seed ^ 0x5911);
         let mut options = draw_options(&mut rng, false, 1);
         options.config.max_payload = options.config.max_payload.max(500);
         options.bare = false;
-        (options.delegated, options.split) = (true, true);
+        (options.proxy, options.split) = (true, true);
         options.eager_limit = Some(rng.pick(&[0, 100, 4_096]));
         note(format!("{options:?}"));
         let mut world = World::new(seed);
@@ -102,7 +102,7 @@ fn a_process_with_placements_of_its_own_dies() {
 /// Two processes with both ways: messages by that of their hosts, placements by one of their own.
 fn split_pair(seed: u64) -> World {
     let options = NodeOptions {
-        delegated: true,
+        proxy: true,
         split: true,
         eager_limit: Some(4_096),
         ..NodeOptions::default()
@@ -113,7 +113,7 @@ fn split_pair(seed: u64) -> World {
 /// Messages sent before a goodbye arrive, whichever of the two ways is the slower one.
 #[test]
 fn a_goodbye_by_two_ways() {
-    scenario("delegated::a_goodbye_by_two_ways", 40, |seed| {
+    scenario("proxy::a_goodbye_by_two_ways", 40, |seed| {
         let mut rng = Prng::new(seed ^ 0xb7e);
         let mut world = split_pair(seed);
         world.network.usual.loss = 200;
@@ -150,7 +150,7 @@ fn a_goodbye_by_two_ways() {
 /// which nothing may have been said before. What it has said arrives all the same, and it has gone, not failed.
 #[test]
 fn a_goodbye_among_placements() {
-    scenario("delegated::a_goodbye_among_placements", 60, |seed| {
+    scenario("proxy::a_goodbye_among_placements", 60, |seed| {
         let mut rng = Prng::new(seed ^ 0x90e);
         let mut world = split_pair(seed);
         world.network.usual.loss = rng.pick(&[0, 20, 200]);

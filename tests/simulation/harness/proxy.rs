@@ -29,7 +29,7 @@ pub(crate) fn is_beside(address: SocketAddr) -> bool {
     address.port() & 0x8000 != 0
 }
 
-pub(crate) struct Delegated {
+pub(crate) struct ProxyStack {
     inner: Box<dyn Stack>,
     host: ProxyServer,
     burst: Burst,
@@ -39,7 +39,7 @@ pub(crate) struct Delegated {
     is_of_bulk: bool,
 }
 
-impl Delegated {
+impl ProxyStack {
     /// With an endpoint of its own if there are an epoch and a seed for it.
     pub(crate) fn new(
         config: Config,
@@ -130,7 +130,7 @@ fn bytes(stack: &dyn Stack, burst: &Burst) -> Vec<u8> {
     bytes
 }
 
-impl Stack for Delegated {
+impl Stack for ProxyStack {
     fn endpoint(&self) -> &Endpoint {
         self.host.endpoint()
     }
