@@ -4,8 +4,8 @@ use hikyaku::reliability::{Forged, Sealer, Transmission};
 
 use super::prng::mix;
 
-/// In the test program `sealed`, all nodes seal.
-pub(crate) const IS_ON: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"sealed");
+/// In the test program `sealed`, and in the fuzz target `sealed_pair`, all nodes seal.
+pub(crate) const IS_ON: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"sealed" | b"sealed_pair");
 
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
