@@ -65,6 +65,8 @@ struct Inner {
     callers: Callers,
     /// Short messages may go by rings in memory.
     short: bool,
+    /// And nothing was out of the ordinary when that was looked at; only calls of `short` have been made since.
+    calm: bool,
     /// Calls in a row that made no pass.
     unpassed: u8,
     /// Since the last pass, this process has not made room in its ring though it was waited for.
@@ -120,6 +122,7 @@ impl Native {
             clock: driver.clock(),
             inner: Lock::new(Inner {
                 short: takes_short(&driver),
+                calm: false,
                 driver,
                 core,
                 failure: None,
@@ -141,7 +144,9 @@ impl Native {
 
     #[inline]
     fn lock(&self) -> Guard<'_, Inner> {
-        self.inner.lock()
+        let mut inner = self.inner.lock();
+        inner.calm = false;
+        inner
     }
 
     /// A program whose calls stay within this process (to its own window, to itself, about requests that have not ended)
@@ -262,6 +267,7 @@ impl Inner {
     /// Sends and receives what can be sent and received now.
     fn pass(&mut self, acks: Acks) -> Result<(), FabricError> {
         self.stuck = None;
+        self.calm = false;
         let done = self.driver.progress(acks);
         Self::pump(&mut self.driver, &mut self.core);
         self.transmit();
@@ -494,7 +500,7 @@ impl Native {
                 ..
             } = &mut *inner;
             callers.note();
-            *unpassed = 0;
+            *unpassed = if *helper_listens { short::UNPASSED } else { 0 };
             let sole_caller = matches!(callers, Callers::One(_));
             if let Some(failure) = failure {
                 let (messenger, now) = driver.parts();
