@@ -50,6 +50,9 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Number of calls that do not read the clock after one that has found it too early for a look.
 const UNREAD: u8 = 7;
 
+/// Calls in a row that are content with what came by a ring in memory; the next one makes a pass, too.
+const UNPASSED: u8 = 63;
+
 /// Whether the awaited event has happened.
 type Done<'a> = dyn FnMut(&mut Process, &mut Messenger, Instant) -> bool + 'a;
 
@@ -500,7 +503,7 @@ impl Native {
                 ..
             } = &mut *inner;
             callers.note();
-            *unpassed = if *helper_listens { short::UNPASSED } else { 0 };
+            *unpassed = if *helper_listens { UNPASSED } else { 0 };
             let sole_caller = matches!(callers, Callers::One(_));
             if let Some(failure) = failure {
                 let (messenger, now) = driver.parts();

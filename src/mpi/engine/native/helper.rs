@@ -15,7 +15,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Inner, Native, call::Call, short::UNPASSED};
+use super::{Inner, Native, UNPASSED, call::Call};
 use crate::{
     helper::{allow_late_timers, ask_for_short_slice, spawn},
     progress::{Acks, WaitPolicy},

@@ -3,7 +3,7 @@
 
 use core::hint;
 
-use super::{Inner, Native};
+use super::{Inner, Native, UNPASSED};
 use crate::{
     messaging::tagged::{Envelope, Selector},
     mpi::engine::{buffer::Buffer, core::RequestId},
@@ -11,8 +11,6 @@ use crate::{
     sync::Guard,
 };
 
-/// Calls in a row that are content with what came by a ring; the next one makes a pass, too.
-pub(super) const UNPASSED: u8 = 63;
 /// Looks at the rings of a caller that waits before it makes a pass. On one host an answer takes a fraction of this; and
 /// other processes do not notice such a delay.
 const LOOKS: u32 = 128;
