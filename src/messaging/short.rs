@@ -35,10 +35,10 @@ impl Messenger {
     }
 
     /// The next short message where it came in, past the inbox, if it is the next of its pair; and the number of that pair's
-    /// next message, which its taker raises.
+    /// next message, which its taker raises. With `in_line`, only one that lies in its line.
     #[inline(always)]
-    pub(super) fn next_short(&mut self) -> Option<(Arriving<'_>, &mut Seq)> {
-        let arriving = self.layer.memory_mut()?.next_short()?;
+    pub(super) fn next_short(&mut self, in_line: bool) -> Option<(Arriving<'_>, &mut Seq)> {
+        let arriving = self.layer.memory_mut()?.next_short(in_line)?;
         let number = self.inbox.next_of_short(&arriving)?;
         Some((arriving, number))
     }

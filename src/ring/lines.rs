@@ -515,15 +515,27 @@ impl Consumer {
     /// The next record, where it lies.
     #[inline(always)]
     pub fn front(&mut self) -> Option<Front<'_>> {
-        if !self.has_record() {
+        self.front_up_to(LONG as u32)
+    }
+
+    /// The same, if its bytes are in its line. `None` also if they are not.
+    #[inline(always)]
+    pub(crate) fn front_in_line(&mut self) -> Option<Front<'_>> {
+        self.front_up_to(ROOM as u32)
+    }
+
+    #[inline(always)]
+    fn front_up_to(&mut self, most: u32) -> Option<Front<'_>> {
+        let line = self.shared.line(self.taken);
+        if line.count.load(Ordering::Acquire) != self.taken.wrapping_add(1) {
             return None;
         }
-        let line = self.shared.line(self.taken);
         // SAFETY: the flag says that the producer has written the line, and it writes there again only after `taken` has
         // been published beyond it.
         let (number, bits, len) = unsafe { line.record.look(|record| head(record)) };
         let (len, chunk) = match len <= ROOM as u32 {
             true => (len, 0),
+            false if most == ROOM as u32 => return None,
             // SAFETY: as above.
             false => self.check(len, unsafe { line.record.look(|record| chunk_of(record)) }),
         };

@@ -12,7 +12,8 @@ const RING_LIMITS: u64 = 4;
 
 impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Sends a copy of `data`, complete at once, if the peer is reached by a ring. `None`:
-    /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit.
+    /// [`send_eager`](Self::send_eager) takes it. Else returns whether there is something to transmit. It is
+    /// [permitted](Self::may_send_short).
     #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn send_short(
@@ -22,12 +23,19 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         bits: u64,
         data: &[u8],
     ) -> Option<bool> {
-        if !self.lost.is_empty() || self.outbox.holds_requests(peer) {
-            return None;
+        if data.len() > Arriving::IN_LINE {
+            return self.send_long(messenger, peer, bits, data);
         }
+        let transmits = messenger.send_short(peer, bits, data)?;
+        self.stats.eager += 1;
+        Some(transmits)
+    }
+
+    #[cfg(feature = "mpi")]
+    #[inline(never)]
+    fn send_long(&mut self, messenger: &mut Messenger, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
         let len = data.len() as u64;
-        let is_long = data.len() > Arriving::IN_LINE;
-        if is_long && (len > RING_LIMITS * u64::from(self.eager_limit) || !self.has_room(messenger, peer, len)) {
+        if len > RING_LIMITS * u64::from(self.eager_limit) || !self.has_room(messenger, peer, len) {
             return None;
         }
         let transmits = messenger.send_short(peer, bits, data)?;
@@ -35,25 +43,42 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         Some(transmits)
     }
 
-    /// Posts a receive, if no message that has come could be for it. `None`: [`receive`](Self::receive) takes it.
+    /// Returns whether [`send_short`](Self::send_short) may be asked: nothing is lost, and no request waits that would be
+    /// overtaken.
     #[cfg(feature = "mpi")]
-    #[inline(always)]
-    pub(crate) fn post(&mut self, selector: &Selector, buffer: B, request: u64) -> Option<Handle> {
-        if self.unexpected.len() > 0 {
-            return None;
-        }
-        Some(Handle(self.posted.push(selector, Receive { request, buffer })))
+    #[inline]
+    pub(crate) fn may_send_short(&self, peer: PeerId) -> bool {
+        self.lost.is_empty() && !self.outbox.holds_requests(peer)
     }
 
-    /// Takes the next message out of the rings, if nothing that came before it is to be handled first, and it ends this
-    /// request, which is the oldest that is posted. `None`: nothing was done.
+    /// Returns whether nothing is out of the ordinary: no message waits outside of the rings, nothing is lost, and nothing
+    /// waits to be sent.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn is_calm(&self, messenger: &Messenger) -> bool {
+        messenger.inbox.messages() == 0 && self.unexpected.len() == 0 && self.lost.is_empty() && self.outbox.is_empty()
+    }
+
+    /// Posts a receive; no [unexpected](Self::unexpected) message waits.
     #[cfg(feature = "mpi")]
     #[inline(always)]
-    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, request: u64) -> Option<Envelope> {
-        if messenger.inbox.messages() > 0 || !self.lost.is_empty() {
-            return None;
-        }
-        let (arriving, number) = messenger.next_short()?;
+    pub(crate) fn post(&mut self, selector: &Selector, buffer: B, request: u64) -> Handle {
+        Handle(self.posted.push(selector, Receive { request, buffer }))
+    }
+
+    /// Returns whether [`take_short`](Self::take_short) may be asked: nothing that came before the messages in the rings is
+    /// to be handled first.
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(crate) fn may_take_short(&self, messenger: &Messenger) -> bool {
+        messenger.inbox.messages() == 0 && self.lost.is_empty()
+    }
+
+    /// Takes the next message out of the rings, if it ends this request, which is the oldest that is posted; with `in_line`,
+    /// if it lies in its line. It is [permitted](Self::may_take_short). `None`: nothing was done.
+    #[cfg(feature = "mpi")]
+    #[inline(always)]
+    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, request: u64, in_line: bool) -> Option<Envelope> {
+        let (arriving, number) = messenger.next_short(in_line)?;
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
         let receive = self.posted.oldest(source, matched(bits))?;
         let room = receive.buffer.run()?;
@@ -77,8 +102,9 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         messenger: &mut Messenger,
         selector: &Selector,
         buffer: &mut B,
+        in_line: bool,
     ) -> Option<Envelope> {
-        let (arriving, number) = messenger.next_short()?;
+        let (arriving, number) = messenger.next_short(in_line)?;
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
         let room = buffer.run()?;
         if arriving.session > 1 || !selector.matches(source, matched(bits)) || len > room.len() {
@@ -91,11 +117,10 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         Some(Envelope { source, bits, len })
     }
 
-    /// Returns whether messages in the rings are the oldest that have come, and no receive waits for one.
+    /// Returns whether messages in the rings are the oldest that have come, and nothing is lost.
     #[cfg(feature = "mpi")]
-    #[inline(always)]
     pub(crate) fn is_clear(&self, messenger: &Messenger) -> bool {
-        messenger.inbox.messages() == 0 && self.unexpected.len() == 0 && self.posted.len() == 0 && self.lost.is_empty()
+        messenger.inbox.messages() == 0 && self.unexpected.len() == 0 && self.lost.is_empty()
     }
 
     /// Takes all short messages for which receives wait. Returns whether messages can be received from the messenger's
@@ -120,7 +145,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         if !self.lost.is_empty() {
             return None;
         }
-        let (arriving, number) = messenger.next_short()?;
+        let (arriving, number) = messenger.next_short(false)?;
         if arriving.session > 1 {
             return None;
         }

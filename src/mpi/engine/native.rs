@@ -50,6 +50,9 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Number of calls that do not read the clock after one that has found it too early for a look.
 const UNREAD: u8 = 7;
 
+/// Calls in a row that are content with what came by a ring in memory; the next one makes a pass, too.
+const UNPASSED: u8 = 63;
+
 /// Whether the awaited event has happened.
 type Done<'a> = dyn FnMut(&mut Process, &mut Messenger, Instant) -> bool + 'a;
 
@@ -65,6 +68,8 @@ struct Inner {
     callers: Callers,
     /// Short messages may go by rings in memory.
     short: bool,
+    /// And nothing was out of the ordinary when that was looked at; only calls of `short` have been made since.
+    calm: bool,
     /// Calls in a row that made no pass.
     unpassed: u8,
     /// Since the last pass, this process has not made room in its ring though it was waited for.
@@ -120,6 +125,7 @@ impl Native {
             clock: driver.clock(),
             inner: Lock::new(Inner {
                 short: takes_short(&driver),
+                calm: false,
                 driver,
                 core,
                 failure: None,
@@ -141,7 +147,9 @@ impl Native {
 
     #[inline]
     fn lock(&self) -> Guard<'_, Inner> {
-        self.inner.lock()
+        let mut inner = self.inner.lock();
+        inner.calm = false;
+        inner
     }
 
     /// A program whose calls stay within this process (to its own window, to itself, about requests that have not ended)
@@ -262,6 +270,7 @@ impl Inner {
     /// Sends and receives what can be sent and received now.
     fn pass(&mut self, acks: Acks) -> Result<(), FabricError> {
         self.stuck = None;
+        self.calm = false;
         let done = self.driver.progress(acks);
         Self::pump(&mut self.driver, &mut self.core);
         self.transmit();
@@ -494,7 +503,7 @@ impl Native {
                 ..
             } = &mut *inner;
             callers.note();
-            *unpassed = 0;
+            *unpassed = if *helper_listens { UNPASSED } else { 0 };
             let sole_caller = matches!(callers, Callers::One(_));
             if let Some(failure) = failure {
                 let (messenger, now) = driver.parts();

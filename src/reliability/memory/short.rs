@@ -154,15 +154,18 @@ impl MemoryLayer {
         self.rings.find()
     }
 
-    /// The next message, where it lies, if it is in the ring of the last one.
+    /// The next message, where it lies, if it is in the ring of the last one; with `in_line`, if it also lies in its line.
     #[inline(always)]
-    pub(crate) fn next_short(&mut self) -> Option<Arriving<'_>> {
+    pub(crate) fn next_short(&mut self, in_line: bool) -> Option<Arriving<'_>> {
         let inward = self.rings.current()?;
         Some(Arriving {
             peer: inward.peer,
             source: inward.source,
             session: inward.session,
-            front: inward.ring.front()?,
+            front: match in_line {
+                true => inward.ring.front_in_line()?,
+                false => inward.ring.front()?,
+            },
             accepted: &mut inward.accepted,
         })
     }

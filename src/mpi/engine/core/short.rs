@@ -12,7 +12,7 @@ use crate::{
 
 impl Core {
     /// Sends by a ring. `None`: the message has to go by [`send`](Self::send). Else returns whether there is something to
-    /// transmit.
+    /// transmit. `calm` is what [`is_calm`](Self::is_calm) says, or false.
     #[inline(always)]
     pub(crate) fn send_short(
         &mut self,
@@ -20,8 +20,12 @@ impl Core {
         process: u32,
         bits: u64,
         data: &[u8],
+        calm: bool,
     ) -> Option<bool> {
         let peer = self.peers.get(process)?;
+        if !calm && !self.tagged.may_send_short(peer) {
+            return None;
+        }
         let transmits = self.tagged.send_short(messenger, peer, bits, data)?;
         if transmits {
             self.touch(peer);
@@ -29,24 +33,30 @@ impl Core {
         Some(transmits)
     }
 
-    /// Posts a receive that names its source. `None`: [`receive`](Self::receive) takes it.
+    /// Posts a receive that names its source. `None`: [`receive`](Self::receive) takes it. `calm` is what
+    /// [`is_calm`](Self::is_calm) says, or false.
     #[inline(always)]
-    pub(crate) fn post(&mut self, selector: &Selector, buffer: Buffer) -> Option<RequestId> {
+    pub(crate) fn post(&mut self, selector: &Selector, buffer: Buffer, calm: bool) -> Option<RequestId> {
         let peer = self.peers.get(selector.source?)?;
-        if self.any_absent() || self.tagged.unexpected() > 0 {
+        if !calm && (self.any_absent() || self.tagged.unexpected() > 0) {
             return None;
         }
         let (id, _) = self.request(Owner::Caller, Some(peer));
         let handle = self.tagged.post(selector, buffer, id.0);
-        self.slots[id.0 as u32 as usize].handle = handle;
+        self.slots[id.0 as u32 as usize].handle = Some(handle);
         Some(id)
     }
 
     /// Takes the next short message, if it ends the request `awaited` well, which is forgotten, and this is the oldest
-    /// posted receive. `None`: nothing was done.
+    /// posted receive; with `in_line`, if the message lies in its line. `None`: nothing was done.
     #[inline(always)]
-    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, awaited: RequestId) -> Option<Envelope> {
-        let envelope = self.tagged.take_short(messenger, awaited.0)?;
+    pub(crate) fn take_short(
+        &mut self,
+        messenger: &mut Messenger,
+        awaited: RequestId,
+        in_line: bool,
+    ) -> Option<Envelope> {
+        let envelope = self.tagged.take_short(messenger, awaited.0, in_line)?;
         let index = awaited.0 as u32;
         let slot = &mut self.slots[index as usize];
         slot.state = State::Free;
@@ -62,20 +72,26 @@ impl Core {
     }
 
     /// Receives the next short message into the buffer, if the selector takes it, it fits, and no other receive or message
-    /// is concerned.
+    /// is concerned; with `in_line`, if it lies in its line.
     #[inline(always)]
     pub(crate) fn receive_short(
         &mut self,
         messenger: &mut Messenger,
         selector: &Selector,
         buffer: &mut Buffer,
+        in_line: bool,
     ) -> Option<Envelope> {
-        self.tagged.take_short_into(messenger, selector, buffer)
+        self.tagged.take_short_into(messenger, selector, buffer, in_line)
     }
 
-    /// Returns whether [`receive_short`](Self::receive_short) may be asked: nothing else has come, is posted or lost.
-    #[inline(always)]
+    /// Returns whether [`receive_short`](Self::receive_short) may be asked, and [`take_short`](Self::take_short): nothing
+    /// else has come, and nothing is lost.
     pub(crate) fn is_clear(&self, messenger: &Messenger) -> bool {
         !self.any_absent() && self.tagged.is_clear(messenger)
+    }
+
+    /// Returns whether nothing is out of the ordinary, so that calls of this module need not look for that one by one.
+    pub(crate) fn is_calm(&self, messenger: &Messenger) -> bool {
+        !self.any_absent() && self.tagged.is_calm(messenger)
     }
 }

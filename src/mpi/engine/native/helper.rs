@@ -15,7 +15,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Inner, Native, call::Call};
+use super::{Inner, Native, UNPASSED, call::Call};
 use crate::{
     helper::{allow_late_timers, ask_for_short_slice, spawn},
     progress::{Acks, WaitPolicy},
@@ -148,6 +148,8 @@ impl Native {
         watch.passes = inner.driver.passes();
         watch.listens = true;
         inner.helper_listens = true;
+        // (The next call that receives makes a pass, and takes over.)
+        inner.unpassed = UNPASSED;
         let left = inner.driver.time_left().unwrap_or(watch.longest);
         // Without a descriptor to wait for, the thread must look often.
         let most = if self.readable.is_some() { watch.longest } else { SOON };

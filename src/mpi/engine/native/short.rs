@@ -3,7 +3,7 @@
 
 use core::hint;
 
-use super::{Inner, Native};
+use super::{Inner, Native, UNPASSED};
 use crate::{
     messaging::tagged::{Envelope, Selector},
     mpi::engine::{buffer::Buffer, core::RequestId},
@@ -11,8 +11,6 @@ use crate::{
     sync::Guard,
 };
 
-/// Calls in a row that are content with what came by a ring; the next one makes a pass, too.
-const UNPASSED: u8 = 63;
 /// Looks at the rings of a caller that waits before it makes a pass. On one host an answer takes a fraction of this; and
 /// other processes do not notice such a delay.
 const LOOKS: u32 = 128;
@@ -23,10 +21,14 @@ impl Native {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         inner.callers.note();
-        if !inner.short {
+        let calm = inner.is_calm();
+        if !calm && !inner.short {
             return false;
         }
-        match inner.core.send_short(inner.driver.messenger_mut(), process, bits, data) {
+        match inner
+            .core
+            .send_short(inner.driver.messenger_mut(), process, bits, data, calm)
+        {
             None => self.send_when_there_is_room(inner, process, bits, data),
             Some(false) => true,
             Some(true) => {
@@ -50,7 +52,8 @@ impl Native {
         // (What has to be taken first may be as long.)
         for _ in 0..LOOKS + data.len() as u32 / 64 {
             hint::spin_loop();
-            if let Some(transmits) = inner.core.send_short(inner.driver.messenger_mut(), process, bits, data) {
+            let messenger = inner.driver.messenger_mut();
+            if let Some(transmits) = inner.core.send_short(messenger, process, bits, data, false) {
                 if transmits {
                     inner.transmit();
                 }
@@ -68,20 +71,21 @@ impl Native {
     pub(super) fn post_for_ring(&self, selector: &Selector, buffer: Buffer) -> Option<RequestId> {
         let mut inner = self.inner.lock();
         inner.callers.note();
-        if !inner.short {
+        let calm = inner.is_calm();
+        if !calm && !inner.short {
             return None;
         }
-        inner.core.post(selector, buffer)
+        inner.core.post(selector, buffer, calm)
     }
 
     #[inline(always)]
     pub(super) fn take_from_ring(&self, id: RequestId, waits: bool) -> Option<Envelope> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
-        if !inner.may_skip_pass() {
+        if !inner.may_skip_pass() || !(inner.is_calm() || inner.may_take()) {
             return None;
         }
-        let taken = inner.core.take_short(inner.driver.messenger_mut(), id);
+        let taken = inner.core.take_short(inner.driver.messenger_mut(), id, true);
         if taken.is_some() {
             return taken;
         }
@@ -94,7 +98,7 @@ impl Native {
         let source = inner.core.source_of(id).filter(|_| waits);
         let may_come = source.is_some_and(|source| inner.driver.messenger().has_ring(source));
         self.look(inner, may_come, |inner| {
-            inner.core.take_short(inner.driver.messenger_mut(), id)
+            inner.core.take_short(inner.driver.messenger_mut(), id, false)
         })
     }
 
@@ -103,10 +107,11 @@ impl Native {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         inner.callers.note();
-        if !inner.may_skip_pass() || !inner.core.is_clear(inner.driver.messenger()) {
+        if !inner.may_skip_pass() || !(inner.is_calm() || inner.is_clear()) || inner.core.tagged.posted() > 0 {
             return None;
         }
-        let taken = inner.core.receive_short(inner.driver.messenger_mut(), selector, buffer);
+        let messenger = inner.driver.messenger_mut();
+        let taken = inner.core.receive_short(messenger, selector, buffer, true);
         if taken.is_some() {
             return taken;
         }
@@ -120,7 +125,9 @@ impl Native {
         let may_come =
             buffer.len() <= LONG as u64 && source.is_some_and(|source| inner.driver.messenger().has_ring(source));
         self.look(inner, may_come, |inner| {
-            inner.core.receive_short(inner.driver.messenger_mut(), selector, buffer)
+            inner
+                .core
+                .receive_short(inner.driver.messenger_mut(), selector, buffer, false)
         })
     }
 
@@ -150,11 +157,34 @@ impl Inner {
     /// turn.
     #[inline(always)]
     fn may_skip_pass(&mut self) -> bool {
-        if !self.short || self.helper_listens || self.unpassed >= UNPASSED {
+        if self.unpassed >= UNPASSED {
             return false;
         }
         self.unpassed += 1;
         true
+    }
+
+    /// Returns whether short messages may go by rings, and nothing is out of the ordinary. Calls of this module do not
+    /// change that; after all others it is looked at anew.
+    #[inline(always)]
+    fn is_calm(&mut self) -> bool {
+        self.calm || self.becomes_calm()
+    }
+
+    #[inline(never)]
+    fn becomes_calm(&mut self) -> bool {
+        self.calm = self.short && self.core.is_calm(self.driver.messenger());
+        self.calm
+    }
+
+    #[cold]
+    fn may_take(&self) -> bool {
+        self.short && self.core.tagged.may_take_short(self.driver.messenger())
+    }
+
+    #[cold]
+    fn is_clear(&self) -> bool {
+        self.short && self.core.is_clear(self.driver.messenger())
     }
 }
 
