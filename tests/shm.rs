@@ -11,7 +11,7 @@ use std::{
     net::SocketAddr,
     os::fd::AsFd,
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{Mutex, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -28,6 +28,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 const ROLE: &str = "SHM_TEST_ROLE";
 const TO: &str = "SHM_TEST_TO";
 const NAME: &str = "SHM_TEST_NAME";
+
+/// Until its program runs, a new process has the descriptors of this one, and with them the names of all transports.
+static STARTING: Mutex<()> = Mutex::new(());
+
+fn start(command: &mut Command) -> Child {
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    command.spawn().unwrap()
+}
 
 #[expect(clippy::disallowed_methods, reason = "how long the kernel takes is real time")]
 fn now() -> Instant {
@@ -177,6 +185,7 @@ fn there_may_be_no_such_peer() {
 
 #[test]
 fn a_name_is_taken_once() {
+    let _no_child_has_it = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     let name = format!("once-{}", std::process::id());
     let first = bind(1, &name, Config::default());
     assert_eq!(first.local_addr(), shm::address(&name));
@@ -236,7 +245,7 @@ impl Process {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "child", "--nocapture"]).env(ROLE, "echo");
         command.env(TO, at.local_addr().to_string()).env(NAME, name);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let child = start(command.stdin(Stdio::null()).stdout(Stdio::null()));
         assert_eq!(at.receive(Some(LONG)).unwrap().data(), b"here");
         Self { child, peer }
     }
@@ -274,7 +283,7 @@ fn strangers_may_call_if_they_are_welcome() {
     let mut a = bind(1, "", config);
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]).env(ROLE, "stranger");
-    let mut child = command.env(TO, a.local_addr().to_string()).spawn().unwrap();
+    let mut child = start(command.env(TO, a.local_addr().to_string()));
     let message = a.receive(Some(LONG)).unwrap();
     assert_eq!((message.data(), message.source()), (&b"here"[..], 7));
     let peer = message.peer();

@@ -474,8 +474,7 @@ pub trait Neighbours {
     /// The peer cannot be reached by this information; the error says why, and what to do.
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()>;
 
-    /// All peers have been introduced, and do the same: makes connections to those that are reached better than over the
-    /// network. Waits for them.
+    /// All peers have been introduced: says how they are reached.
     ///
     /// # Errors
     /// Some peer cannot be reached in the way that was asked for; the error says why.
@@ -490,7 +489,8 @@ pub trait Neighbours {
 pub struct Met {
     /// The number of peers that are reached through memory.
     pub memory: usize,
-    /// The reason why a peer of this host is reached over the network, if one is.
+    /// The reason why a peer of this host is reached over the network, if one is and this process is the one to say so:
+    /// of several processes of a host with the same reason, the one with the lowest number is.
     pub obstacle: Option<String>,
 }
 

@@ -135,7 +135,13 @@ impl Error for BindError {
 enum Open {
     /// Not in this build.
     #[cfg_attr(
-        all(feature = "dpdk", feature = "loopback", feature = "udp", target_os = "linux"),
+        all(
+            feature = "dpdk",
+            feature = "loopback",
+            feature = "shm",
+            feature = "udp",
+            target_os = "linux"
+        ),
         expect(dead_code, reason = "this build has all")
     )]
     Absent,

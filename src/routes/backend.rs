@@ -1,61 +1,95 @@
 //! The backend of a process that reaches some peers through memory and the others over the network.
 
-use std::{fmt, io, mem, net::SocketAddr, time::Duration};
+use std::{collections::HashMap, fmt, io, net::SocketAddr, time::Duration};
 
 use super::{
-    entrance::Entrance,
+    door::{Door, NotMet},
     identity::{Apart, Identity},
     limits,
     links::Links,
     near::Near,
-    socket::Sockets,
+    pair::Pair,
+    socket::{News, Sockets, Way},
 };
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Met, Neighbours, Notice, Received, Sent, Transmit, Wake},
     config::{Config, ConfigError},
     events::event,
     progress::random,
-    reliability::{Beside, Endpoint, MemoryLayer},
+    reliability::{Beside, Endpoint, MemoryLayer, Obstacle},
     time::Instant,
 };
 
-/// The longest time that a process of this host may need until it comes to the entrance.
-const MEET: Duration = Duration::from_secs(30);
 /// Passes in a row that find nothing in memory between two looks at the network, and passes that find something.
 const PASSES: u32 = 8;
 /// The same if no peer is on the network.
 const LONELY_PASSES: u32 = 1_024;
 /// After this time, ns, the network's turn has come whatever the number of passes.
 const LONG: u64 = 5_000;
+/// Nanoseconds between two looks at the door while messages come.
+const LOOK: u64 = 1_000_000;
 /// The longest sleep beside a network without a file descriptor.
 const NAP: Duration = Duration::from_micros(50);
 
 /// A backend of the network with memories beside it, through which the processes of this host are reached.
 ///
-/// Its peers are named by their addresses on the network. Whether a peer shares memory with this process is known after
-/// [`meet`](Neighbours::meet); until then all peers are reached over the network. The packet layer that fits is that of
-/// [`layer`](Self::layer).
+/// Its peers are named by their addresses on the network. Whether a peer shares memory with this process is known when it
+/// has been [introduced](Neighbours::introduce); the memory is made when one of the two first sends something to the other.
+/// The packet layer that fits is that of [`layer`](Self::layer).
 pub(crate) struct Routed {
     network: Box<dyn Backend>,
     /// The link address of the network's backend.
     own_link: Vec<u8>,
-    /// Gone after the meeting.
-    entrance: Option<Entrance>,
-    /// The processes of this host that may be met.
-    candidates: Vec<(SocketAddr, Identity)>,
+    /// What this process says of itself. `None`: this system does not tell it.
+    pub(super) own: Option<Identity>,
+    pub(super) door: Option<Door>,
+    /// The processes that are reached through memory, by their addresses, and their addresses by their names.
+    pub(super) host: HashMap<SocketAddr, Identity>,
+    names: HashMap<u64, SocketAddr>,
+    /// Those of them with which there is no memory yet.
+    uncalled: usize,
     /// Introduced processes that are reached over the network.
     far: usize,
-    near: Near,
-    links: Links,
+    pub(super) near: Near,
+    pub(super) links: Links,
     /// Packets of the last pass that came through memory.
     received: usize,
     /// Passes since the last look at the network.
     passes: u32,
     looked: Instant,
+    attended: Instant,
     /// Processes of this host must be reached through memory.
     is_forced: bool,
-    /// The reason why one of them is not.
-    obstacle: Option<String>,
+    obstacles: Obstacles,
+}
+
+/// The reasons why processes of this host are reached over the network.
+#[derive(Debug, Default)]
+struct Obstacles {
+    /// Why this process can have no memory in common with others.
+    own: Option<String>,
+    /// Why one of the others cannot be reached.
+    other: Option<String>,
+    /// A process of this host has a lower number; and one of those has no memory either.
+    has_lower: bool,
+    lower_has_none: bool,
+}
+
+impl Obstacles {
+    /// The one that this process tells the user: of the processes of a host that have the same one, the lowest does.
+    fn told(self) -> Option<String> {
+        let own = self.own.filter(|_| !self.lower_has_none);
+        own.or(self.other.filter(|_| !self.has_lower))
+    }
+}
+
+/// Opens what others of this host come to.
+fn open(name: u64, sockets: &mut Sockets) -> io::Result<Door> {
+    let door = Door::open(name, sockets)?;
+    sockets.hang_bell(name)?;
+    // Where this works, it is expected to work later.
+    Pair::create()?;
+    Ok(door)
 }
 
 impl Routed {
@@ -63,23 +97,44 @@ impl Routed {
     /// of this host are reached so, or not at all.
     ///
     /// # Errors
-    /// This system does not tell what has to be known, or lets no socket be opened.
+    /// The system gives no descriptor. If memory `is_forced`: memory cannot be had.
     pub(crate) fn new(mut network: Box<dyn Backend>, process: u32, is_forced: bool) -> io::Result<Self> {
+        let mut sockets = Sockets::new(network.as_fd())?;
+        let name = random();
+        let (mut own, mut door, mut obstacles) = (None, None, Obstacles::default());
+        let opened = Identity::own(process, name).and_then(|identity| {
+            own = Some(identity);
+            open(name, &mut sockets)
+        });
+        match opened {
+            Ok(opened) => door = Some(opened),
+            Err(error) if is_forced => return Err(error),
+            Err(error) => {
+                event!(WARN, %error, "this process can have no memory in common with others");
+                sockets.take_bell();
+                obstacles.own = Some(format!("process {process} can have none: {error}"));
+                own = own.map(Identity::without_memory);
+            }
+        }
         Ok(Self {
-            entrance: Some(Entrance::open(Identity::own(process, random())?)?),
-            links: Links::new(Sockets::new(network.as_fd())?),
+            own,
+            door,
+            host: HashMap::new(),
+            names: HashMap::new(),
+            uncalled: 0,
+            links: Links::new(sockets),
             own_link: network
                 .neighbours()
                 .map_or_else(Vec::new, |neighbours| neighbours.link_address()),
             network,
-            candidates: Vec::new(),
             far: 0,
             near: Near::default(),
             received: 0,
             passes: 0,
             looked: Instant::ZERO,
+            attended: Instant::ZERO,
             is_forced,
-            obstacle: None,
+            obstacles,
         })
     }
 
@@ -104,9 +159,96 @@ impl Routed {
         }
     }
 
-    fn note_failure(&mut self, process: u32, why: &str) {
-        event!(WARN, process, why, "a process of this host is reached over the network");
-        self.obstacle.get_or_insert_with(|| format!("process {process}: {why}"));
+    /// Why a process is reached over the network. `None`: it is on another host.
+    fn apart(&mut self, other: &Identity) -> Option<String> {
+        let own = self.own.as_ref()?;
+        let apart = own.meets(other).err()?;
+        if apart != Apart::Host && other.process < own.process {
+            self.obstacles.has_lower = true;
+            self.obstacles.lower_has_none |= !other.has_memory;
+        }
+        match apart {
+            Apart::Host => None,
+            Apart::Namespace => Some("it sees another network (a container)".into()),
+            Apart::User => Some(format!("it belongs to the user {}", other.user)),
+            Apart::Release => Some("it is of another release".into()),
+            Apart::Memory if other.has_memory => Some("this process can have no memory in common with others".into()),
+            Apart::Memory => Some("it can have no memory in common with others".into()),
+        }
+    }
+
+    /// Connects to a process of this host, with which there is no memory yet. Returns the link, or what became of the
+    /// burst.
+    #[cold]
+    fn call(&mut self, address: SocketAddr, other: &Identity) -> io::Result<Result<usize, Sent>> {
+        // It may have called, too.
+        self.attend(Some(Duration::ZERO))?;
+        if let Some(index) = self.links.find(address) {
+            return Ok(Ok(index));
+        }
+        let secret = random();
+        let called = match &self.door {
+            Some(door) => door.call(other.number(), secret),
+            None => Ok(Err(NotMet::Refused(None))),
+        };
+        let why = match called {
+            Ok(Ok((pair, _))) => return self.join(address, other, pair, secret).map(Ok),
+            Ok(Err(NotMet::Busy)) => return Ok(Err(Sent::Busy)),
+            Ok(Err(NotMet::Refused(why))) => why,
+            Err(error) => {
+                event!(WARN, process = other.process, %error, "no memory in common with a process");
+                drop(error);
+                Some(Obstacle::Memory)
+            }
+        };
+        self.links.refuse(address, why.map(|why| why as u8));
+        Ok(Err(Sent::Dropped))
+    }
+
+    /// There is a memory in common with a process. Returns the link.
+    pub(super) fn join(&mut self, address: SocketAddr, other: &Identity, pair: Pair, secret: u64) -> io::Result<usize> {
+        if self.links.find(address).is_none() {
+            self.uncalled -= 1;
+        }
+        // If both call there are two memories. Each direction of packets stays with one of them; of the rings for short
+        // messages both sides take those that the higher one has made.
+        let is_higher = self.own.is_some_and(|own| own.process > other.process);
+        let is_preferred = pair.is_own() == is_higher;
+        let way = Way::bell(other.number(), secret)?;
+        let index = self.links.add(address, (pair.outward, pair.inward), way)?;
+        if let Some(gate) = self.near.gate(address) {
+            self.links.set_gate(index, gate);
+        }
+        self.near.add_rings(other.process, pair.short, is_preferred);
+        event!(DEBUG, process = other.process, "memory in common");
+        Ok(index)
+    }
+
+    /// Looks at the connections for at most `timeout`, and lets callers in.
+    pub(super) fn attend(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let news = self.links.look(timeout)?;
+        self.let_in(&news)
+    }
+
+    fn let_in(&mut self, news: &News) -> io::Result<()> {
+        let Some(door) = self.door.as_mut().filter(|_| news.is_called) else {
+            return Ok(());
+        };
+        for caller in door.answer(&self.links.sockets) {
+            // (Others of this host have no business here.)
+            let Some(&address) = self.names.get(&caller.name) else {
+                continue;
+            };
+            match (caller.pair, self.host.get(&address).copied()) {
+                (Ok(pair), Some(other)) => drop(self.join(address, &other, pair, caller.secret)?),
+                (Err(why), _) => {
+                    event!(WARN, %address, ?why, "the memory of a process is not taken");
+                    self.links.sockets.refuse(caller.name, caller.secret, why);
+                }
+                (Ok(_), None) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether this pass looks at the network.
@@ -120,6 +262,28 @@ impl Routed {
         self.passes = 0;
         self.looked = now;
         true
+    }
+
+    /// Returns whether this pass, in which it is the network's turn, looks at the door and the bell, too.
+    #[inline]
+    fn is_doors_turn(&mut self, now: Instant) -> bool {
+        let is_turn = now.nanos_since(self.attended) >= LOOK && !self.host.is_empty();
+        if is_turn {
+            self.attended = now;
+        }
+        is_turn
+    }
+
+    /// Sends something to a process with which there may be no memory yet.
+    #[cold]
+    fn transmit_first(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        let Some(other) = self.host.get(&transmit.destination).copied() else {
+            return self.network.transmit(now, transmit);
+        };
+        match self.call(transmit.destination, &other)? {
+            Ok(index) => self.links.transmit(now, index, transmit),
+            Err(sent) => Ok(sent),
+        }
     }
 }
 
@@ -140,7 +304,8 @@ impl Backend for Routed {
     #[inline]
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         match self.links.find(transmit.destination) {
-            Some(index) => self.links.transmit(index, transmit),
+            Some(index) => self.links.transmit(now, index, transmit),
+            None if self.uncalled > 0 => self.transmit_first(now, transmit),
             None => self.network.transmit(now, transmit),
         }
     }
@@ -149,8 +314,8 @@ impl Backend for Routed {
         let looks = self.is_networks_turn(now);
         // On its turn, the network gets half of the buffers at least.
         self.received = self.links.receive(if looks { budget.div_ceil(2) } else { budget });
-        if self.received == 0 && self.links.note_empty() {
-            self.links.look(Some(Duration::ZERO))?;
+        if self.received == 0 && self.links.note_empty() || looks && self.is_doors_turn(now) {
+            self.attend(Some(Duration::ZERO))?;
         }
         let mut count = self.received;
         if looks {
@@ -169,7 +334,7 @@ impl Backend for Routed {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        if self.links.is_empty() {
+        if self.host.is_empty() {
             return self.network.wait(timeout);
         }
         self.received = 0;
@@ -180,6 +345,7 @@ impl Backend for Routed {
         let Some(news) = self.links.sleep(if has_descriptor { timeout } else { Some(nap) })? else {
             return Ok(Wake::Readable);
         };
+        self.let_in(&news)?;
         // A network without a descriptor may have received something.
         Ok(if news.is_rung || !has_descriptor {
             Wake::Readable
@@ -222,58 +388,46 @@ impl Backend for Routed {
 impl Neighbours for Routed {
     /// What [`Identity`] says of this process, and the network's link address.
     fn link_address(&self) -> Vec<u8> {
-        let mut bytes = self
-            .entrance
-            .as_ref()
-            .map_or_else(Vec::new, |entrance| entrance.own().bytes());
+        let mut bytes = self.own.map_or_else(Vec::new, |own| own.bytes());
         bytes.extend(&self.own_link);
         bytes
     }
 
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
-        self.far += 1;
-        let Some((identity, rest)) = Identity::read(link) else {
+        let Some((other, rest)) = Identity::read(link) else {
+            self.far += 1;
             return self.introduce_to_network(address, link);
         };
-        if let Some(entrance) = &self.entrance {
-            match entrance.own().meets(&identity) {
-                Ok(()) => self.candidates.push((address, identity)),
-                Err(Apart::Host) => {}
-                Err(Apart::Namespace) => self.note_failure(identity.process, "it sees another network (a container)"),
-                Err(Apart::User) => {
-                    let why = format!("it belongs to the user {}", identity.user);
-                    self.note_failure(identity.process, &why);
-                }
+        if self.own.is_some_and(|own| own.meets(&other).is_ok()) {
+            event!(DEBUG, process = other.process, route = "memory", "route chosen");
+            self.obstacles.has_lower |= self.own.is_some_and(|own| other.process < own.process);
+            self.names.insert(other.number(), address);
+            self.host.insert(address, other);
+            self.near.add(address);
+            self.uncalled += 1;
+        } else {
+            self.far += 1;
+            let process = other.process;
+            if let Some(why) = self.apart(&other) {
+                event!(WARN, process, why, "a process of this host is reached over the network");
+                self.obstacles
+                    .other
+                    .get_or_insert_with(|| format!("process {process}: {why}"));
+            } else {
+                event!(DEBUG, process, route = "network", "route chosen");
             }
         }
         self.introduce_to_network(address, rest)
     }
 
     fn meet(&mut self) -> io::Result<Met> {
-        let Some(entrance) = self.entrance.take() else {
-            return Ok(Met::default());
-        };
-        let candidates = mem::take(&mut self.candidates);
-        let identities: Vec<_> = candidates.iter().map(|(_, identity)| *identity).collect();
-        let met = entrance.meet(&identities, MEET);
-        for ((address, identity), met) in candidates.into_iter().zip(met) {
-            match met {
-                Ok((pair, socket)) => {
-                    // From here on the other side counts on it.
-                    let link = self.links.add(address, (pair.outward, pair.inward), socket)?;
-                    let gate = self.near.add(address, identity.process, pair.short);
-                    self.links.set_gate(link, gate);
-                    self.far -= 1;
-                }
-                Err(failed) => self.note_failure(identity.process, &failed.to_string()),
-            }
-        }
-        event!(INFO, memory = self.links.len(), network = self.far, "routes chosen");
-        match self.obstacle.take() {
+        event!(INFO, memory = self.host.len(), network = self.far, "routes chosen");
+        let mut obstacles = std::mem::take(&mut self.obstacles);
+        match obstacles.other.take() {
             Some(obstacle) if self.is_forced => Err(io::Error::other(obstacle)),
-            obstacle => Ok(Met {
-                memory: self.links.len(),
-                obstacle,
+            other => Ok(Met {
+                memory: self.host.len(),
+                obstacle: Obstacles { other, ..obstacles }.told(),
             }),
         }
     }

@@ -1,17 +1,17 @@
-//! Where processes without a job meet, each when it first sends something to the other.
+//! Where processes meet, each when it first sends something to the other.
 //!
 //! A process listens at a socket without a file. A caller makes the memory, passes it on, and puts packets into it at once;
-//! it waits for no answer. A process that does not take the memory says why, and hangs up.
+//! it waits for no answer. A process that does not take the memory says why.
 //!
 //! ```text
-//! hello: a first message; 56 name of the caller(8), with a descriptor
+//! hello: a first message; 56 name of the caller(8), 64 a secret for the answer(8), with a descriptor
 //! ```
 
 use std::{
     collections::VecDeque,
     io,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::AsFd,
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
     },
@@ -35,6 +35,7 @@ use crate::{
 };
 
 const NAME: usize = 56;
+const SECRET: usize = 64;
 /// Callers that have not said anything yet; the oldest gives way to another one.
 const CALLERS: usize = 64;
 /// Callers that are let in at once.
@@ -57,6 +58,16 @@ pub(super) enum NotMet {
     Refused(Option<Obstacle>),
 }
 
+/// A process that has called.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) name: u64,
+    pub(super) secret: u64,
+    /// The memory that it has brought.
+    pub(super) pair: Result<Pair, Obstacle>,
+    pub(super) socket: UnixStream,
+}
+
 /// The name of the socket, without the zero in front.
 fn path(name: u64) -> String {
     format!("hikyaku-shm-{name:016x}")
@@ -76,7 +87,7 @@ impl Door {
     }
 
     /// Calls the process of this name. An error is one of this process.
-    pub(super) fn call(&self, other: u64) -> io::Result<Result<(Pair, UnixStream), NotMet>> {
+    pub(super) fn call(&self, other: u64, secret: u64) -> io::Result<Result<(Pair, UnixStream), NotMet>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         match connect(&socket, &SocketAddrUnix::new_abstract_name(path(other).as_bytes())?) {
@@ -92,6 +103,7 @@ impl Door {
         let mut hello = handshake::message();
         Version::ours(LAYOUT).put(&mut hello);
         hello[NAME..NAME + 8].copy_from_slice(&self.name.to_le_bytes());
+        hello[SECRET..SECRET + 8].copy_from_slice(&secret.to_le_bytes());
         Ok(match handshake::send(&socket, &hello, &[memory.as_fd()]) {
             Ok(()) => Ok((pair, socket)),
             // It has ended meanwhile.
@@ -99,8 +111,8 @@ impl Door {
         })
     }
 
-    /// Lets callers in. Returns those that have brought memory, with their names.
-    pub(super) fn answer(&mut self, sockets: &Sockets) -> Vec<(u64, Pair, UnixStream)> {
+    /// Lets callers in. Returns those that have said who they are.
+    pub(super) fn answer(&mut self, sockets: &Sockets) -> Vec<Caller> {
         for _ in 0..AT_ONCE {
             let Ok((caller, _)) = self.listener.accept() else { break };
             let is_welcome = caller.set_nonblocking(true).is_ok() && check(&caller).is_ok();
@@ -117,7 +129,7 @@ impl Door {
             match has_said_all(&caller) {
                 Some(true) => {
                     sockets.forget(&caller);
-                    met.extend(let_in(&caller).map(|(name, pair)| (name, pair, caller)));
+                    met.extend(let_in(caller));
                 }
                 Some(false) => self.callers.push_back(caller),
                 None => {}
@@ -133,7 +145,8 @@ fn check(caller: &UnixStream) -> Result<(), ()> {
     peer.check().map(drop).map_err(|_| refuse(caller, Obstacle::User))
 }
 
-fn refuse(caller: &UnixStream, why: Obstacle) {
+/// Says why the memory is not taken, to a caller that has stayed.
+pub(super) fn refuse(caller: &UnixStream, why: Obstacle) {
     // If that fails, the caller sees that the connection ends.
     let _ = handshake::send(caller, &handshake::refuse(why as u8), &[]);
 }
@@ -150,23 +163,18 @@ fn has_said_all(caller: &UnixStream) -> Option<bool> {
 }
 
 /// Takes the memory of a caller whose hello is there.
-fn let_in(caller: &UnixStream) -> Option<(u64, Pair)> {
-    let (hello, descriptors) = handshake::receive(caller).ok()?;
-    if Version::read(&hello)? != Version::ours(LAYOUT) {
-        refuse(caller, Obstacle::Release);
-        return None;
-    }
-    let name = hello[NAME..].first_chunk().copied().map(u64::from_le_bytes)?;
+fn let_in(caller: UnixStream) -> Option<Caller> {
+    let (hello, descriptors) = handshake::receive(&caller).ok()?;
+    let number = |at: usize| hello[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
     let pair = match &descriptors[..] {
-        [memory] => take(memory),
-        _ => None,
+        _ if Version::read(&hello)? != Version::ours(LAYOUT) => Err(Obstacle::Release),
+        [memory] => Pair::take(memory).map_err(|_| Obstacle::Memory),
+        _ => Err(Obstacle::Memory),
     };
-    if pair.is_none() {
-        refuse(caller, Obstacle::Memory);
-    }
-    Some((name, pair?))
-}
-
-fn take(memory: &OwnedFd) -> Option<Pair> {
-    Pair::take(memory).ok()
+    Some(Caller {
+        name: number(NAME),
+        secret: number(SECRET),
+        pair,
+        socket: caller,
+    })
 }

@@ -4,11 +4,13 @@ use std::{fs, io, os::unix::fs::MetadataExt};
 
 use rustix::process::geteuid;
 
+use super::pair::LAYOUT;
+
 /// The first byte of the link address of a process that can be reached through memory. No Ethernet address of a host
 /// begins so (it is odd), nor does what the way to a poller publishes.
 const TAG: u8 = 0xfd;
 /// Bytes of an identity.
-const LEN: usize = 1 + 4 + 4 + BOOT + 8 + NAME;
+pub(super) const LEN: usize = 1 + 4 + 4 + BOOT + 8 + NAME + 8 + 1;
 const BOOT: usize = 16;
 const NAME: usize = 8;
 
@@ -22,8 +24,12 @@ pub(super) struct Identity {
     boot: [u8; BOOT],
     /// The network namespace: sockets without a file are known within one.
     namespace: u64,
-    /// A random number, by which its [entrance](super::entrance::Entrance) is found.
+    /// A random number, by which its sockets are found.
     pub(super) name: [u8; NAME],
+    /// Stands for the release and the layout of its memories.
+    release: u64,
+    /// It can have memory in common with others.
+    pub(super) has_memory: bool,
 }
 
 /// Why two processes do not share memory.
@@ -35,6 +41,18 @@ pub(super) enum Apart {
     Namespace,
     /// They are on one host, and belong to different users.
     User,
+    /// They are of different releases.
+    Release,
+    /// One of them can have no memory in common with others; it says why.
+    Memory,
+}
+
+/// FNV-1a of the release and the layout.
+fn release() -> u64 {
+    let bytes = env!("CARGO_PKG_VERSION").bytes().chain(LAYOUT.to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 impl Identity {
@@ -49,7 +67,22 @@ impl Identity {
             boot: boot.to_be_bytes(),
             namespace: fs::metadata("/proc/self/ns/net")?.ino(),
             name: name.to_be_bytes(),
+            release: release(),
+            has_memory: true,
         })
+    }
+
+    /// The same, of a process that can have no memory in common with others.
+    pub(super) fn without_memory(self) -> Self {
+        Self {
+            has_memory: false,
+            ..self
+        }
+    }
+
+    /// Its [name](Self::name) as a number.
+    pub(super) fn number(&self) -> u64 {
+        u64::from_be_bytes(self.name)
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {
@@ -59,6 +92,8 @@ impl Identity {
         bytes.extend(self.boot);
         bytes.extend(self.namespace.to_le_bytes());
         bytes.extend(self.name);
+        bytes.extend(self.release.to_le_bytes());
+        bytes.push(self.has_memory.into());
         bytes
     }
 
@@ -72,14 +107,25 @@ impl Identity {
         let (user, own) = own.split_first_chunk()?;
         let (&boot, own) = own.split_first_chunk()?;
         let (namespace, own) = own.split_first_chunk()?;
+        let (&name, own) = own.split_first_chunk()?;
+        let (release, own) = own.split_first_chunk()?;
         let this = Self {
             process: u32::from_le_bytes(*process),
             user: u32::from_le_bytes(*user),
             boot,
             namespace: u64::from_le_bytes(*namespace),
-            name: *own.first_chunk()?,
+            name,
+            release: u64::from_le_bytes(*release),
+            has_memory: own == [1],
         };
         Some((this, rest))
+    }
+
+    /// A text that is the same for all processes that can share memory with this one, and for no other.
+    #[cfg(feature = "mpi")]
+    pub(super) fn domain(&self) -> String {
+        let (boot, namespace, user) = (u128::from_be_bytes(self.boot), self.namespace, self.user);
+        format!("{boot:032x} {namespace} {user} {:x}", self.release)
     }
 
     /// Returns whether the two can share memory.
@@ -90,6 +136,10 @@ impl Identity {
             Err(Apart::Namespace)
         } else if self.user != other.user {
             Err(Apart::User)
+        } else if self.release != other.release {
+            Err(Apart::Release)
+        } else if !(self.has_memory && other.has_memory) {
+            Err(Apart::Memory)
         } else {
             Ok(())
         }
@@ -130,5 +180,7 @@ mod tests {
         assert_eq!(apart(|other| other.boot[3] ^= 1), Err(Apart::Host));
         assert_eq!(apart(|other| other.namespace += 1), Err(Apart::Namespace));
         assert_eq!(apart(|other| other.user += 1), Err(Apart::User));
+        assert_eq!(apart(|other| other.release += 1), Err(Apart::Release));
+        assert_eq!(apart(|other| other.has_memory = false), Err(Apart::Memory));
     }
 }

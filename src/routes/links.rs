@@ -1,10 +1,10 @@
 //! The processes that this one shares memory with, as a backend sees them: sending, receiving, sleeping, and their ends.
 
-use std::{collections::HashMap, io, net::SocketAddr, os::unix::net::UnixStream, time::Duration};
+use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
 
 use super::{
-    pair::{Inward, LONGEST, Outward, Pushed},
-    socket::{Ended, News, Sockets},
+    pair::{Inward, Outward, Pushed},
+    socket::{Ended, News, Sockets, Way},
 };
 use crate::{
     backends::{BackendStats, Data, Notice, Received, Refusals, Sent, Transmit},
@@ -20,6 +20,9 @@ const LOOKS: u32 = 1_024;
 const LENT: usize = 2 << 10;
 /// A direction that was silent so long gives memory back.
 const REST: Duration = Duration::from_secs(1);
+/// Time, ns, after which a process that is sent something is asked for again, where its end is not told: what a rank sends to
+/// one that it waits for comes so often.
+const PROBE: u64 = 90_000_000;
 /// A datagram that no process of hikyaku sends: the packet layer ends the session with who sends it.
 const NONSENSE: [u8; 1] = [0xff];
 
@@ -32,6 +35,7 @@ struct Link {
     state: State,
     /// Closed while there is no room for packets to it.
     gate: Option<Gate>,
+    probed: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,7 @@ pub(super) struct Links {
     /// The link of the last burst.
     last: usize,
     pub(super) sockets: Sockets,
-    buffers: Vec<Box<[u8; LONGEST]>>,
+    buffers: Vec<Box<[u8; LENT]>>,
     received: Vec<Packet>,
     /// The links with packets of the last look that still lie in the memory.
     lent: Vec<usize>,
@@ -99,24 +103,20 @@ impl Links {
 
     /// Adds a process. If there is a way to that address already, that one stays, as long as its process is there.
     /// Returns its number.
-    pub(super) fn add(
-        &mut self,
-        address: SocketAddr,
-        (outward, inward): Ends,
-        socket: UnixStream,
-    ) -> io::Result<usize> {
+    pub(super) fn add(&mut self, address: SocketAddr, (outward, inward): Ends, way: Way) -> io::Result<usize> {
         let link = Link {
             address,
             outward,
             inward,
             state: State::Open,
             gate: None,
+            probed: Instant::ZERO,
         };
         let index = match self.links.iter().position(|link| link.state == State::Closed) {
             Some(index) => index,
             None => self.links.len(),
         };
-        self.sockets.put(index, socket)?;
+        self.sockets.put(index, way)?;
         if let Some(old) = self.links.get_mut(index) {
             if self.places.get(&old.address) == Some(&index) {
                 self.places.remove(&old.address);
@@ -137,6 +137,7 @@ impl Links {
         self.links[index].gate = Some(gate);
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.links.len()
     }
@@ -149,7 +150,7 @@ impl Links {
         &self.stats
     }
 
-    /// The link to an address.
+    /// The link to an address, by which a packet to it is sent.
     #[inline]
     pub(super) fn find(&self, address: SocketAddr) -> Option<usize> {
         match self.links.get(self.last) {
@@ -173,13 +174,24 @@ impl Links {
 
     /// Sends a burst.
     #[inline]
-    pub(super) fn transmit(&mut self, index: usize, transmit: &Transmit<'_>) -> io::Result<Sent> {
+    pub(super) fn transmit(&mut self, now: Instant, index: usize, transmit: &Transmit<'_>) -> io::Result<Sent> {
         self.last = index;
+        if now.nanos_since(self.links[index].probed) >= PROBE {
+            self.probe(index, now);
+        }
         let link = &mut self.links[index];
-        if link.state != State::Open {
-            let address = link.address;
-            self.refuse(address, None);
-            return Ok(Sent::Dropped);
+        match link.state {
+            State::Open => {}
+            // First what it sent before is read, then its end is reported.
+            State::Ended(_) => {
+                self.stats.dropped += 1;
+                return Ok(Sent::Dropped);
+            }
+            State::Closed => {
+                let address = link.address;
+                self.refuse(address, None);
+                return Ok(Sent::Dropped);
+            }
         }
         let Ok(Pushed { is_sent, wakes }) = link.outward.push(transmit.slices, transmit.len) else {
             self.break_off(index);
@@ -187,7 +199,7 @@ impl Links {
         };
         if wakes {
             self.stats.transmit_calls += 1;
-            self.sockets.ring(index);
+            self.ring(index);
         }
         if !is_sent {
             self.stats.busy += 1;
@@ -204,6 +216,29 @@ impl Links {
             self.full.push(index);
         }
         Ok(Sent::All)
+    }
+
+    #[cold]
+    fn ring(&mut self, index: usize) {
+        if !self.sockets.ring(index) {
+            self.note_end(index, None);
+        }
+    }
+
+    #[cold]
+    fn probe(&mut self, index: usize, now: Instant) {
+        self.links[index].probed = now;
+        if !self.sockets.probe(index) {
+            self.note_end(index, None);
+        }
+    }
+
+    /// What it sent before can still be read.
+    fn note_end(&mut self, index: usize, why: Option<u8>) {
+        let link = &mut self.links[index];
+        if link.state == State::Open {
+            link.state = State::Ended(why);
+        }
     }
 
     /// Opens the gates of the links that have room again, or have ended: then packets are refused.
@@ -228,7 +263,7 @@ impl Links {
             self.open_gates();
         }
         while self.buffers.len() < budget {
-            self.buffers.push(Box::new([0; LONGEST]));
+            self.buffers.push(Box::new([0; LENT]));
         }
         let links = self.links.len();
         for turn in 0..links {
@@ -332,10 +367,7 @@ impl Links {
     pub(super) fn look(&mut self, timeout: Option<Duration>) -> io::Result<News> {
         let news = self.sockets.look(timeout)?;
         for &Ended { index, why } in &news.ended {
-            let link = &mut self.links[index];
-            if link.state == State::Open {
-                link.state = State::Ended(why);
-            }
+            self.note_end(index, why);
         }
         Ok(news)
     }
@@ -366,10 +398,11 @@ impl Links {
         self.rested = now;
         for index in 0..self.links.len() {
             match self.links[index].outward.rest() {
-                Ok(true) => self.sockets.ring(index),
+                Ok(true) => self.ring(index),
                 Ok(false) => {}
                 Err(Corrupt) => self.break_off(index),
             }
+            self.probe(index, now);
         }
     }
 

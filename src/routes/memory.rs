@@ -12,11 +12,11 @@ use std::{
 };
 
 use super::{
-    door::{Door, NotMet},
+    door::{self, Door, NotMet},
     limits,
     links::Links,
     pair::LONGEST,
-    socket::{News, Sockets},
+    socket::{News, Sockets, Way},
 };
 use crate::{
     backends::{
@@ -106,13 +106,13 @@ impl MemoryBackend {
             return Ok(Ok(index));
         }
         let called = match name_of(address) {
-            Some(name) => self.door.call(name)?,
+            Some(name) => self.door.call(name, 0)?,
             None => Err(NotMet::Refused(None)),
         };
         match called {
             Ok((pair, socket)) => {
-                let index = self.links.add(address, (pair.outward, pair.inward), socket)?;
-                Ok(Ok(index))
+                let way = Way::Connection(socket);
+                Ok(Ok(self.links.add(address, (pair.outward, pair.inward), way)?))
             }
             Err(NotMet::Busy) => Ok(Err(Sent::Busy)),
             Err(NotMet::Refused(why)) => {
@@ -130,8 +130,14 @@ impl MemoryBackend {
 
     fn take_note(&mut self, news: &News) -> io::Result<()> {
         if news.is_called {
-            for (name, pair, socket) in self.door.answer(&self.links.sockets) {
-                self.links.add(address_of(name), (pair.outward, pair.inward), socket)?;
+            for caller in self.door.answer(&self.links.sockets) {
+                match caller.pair {
+                    Ok(pair) => {
+                        let (address, way) = (address_of(caller.name), Way::Connection(caller.socket));
+                        self.links.add(address, (pair.outward, pair.inward), way)?;
+                    }
+                    Err(why) => door::refuse(&caller.socket, why),
+                }
             }
         }
         Ok(())
@@ -156,7 +162,7 @@ impl Backend for MemoryBackend {
     }
 
     #[inline]
-    fn transmit(&mut self, _now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         let index = match self.links.find_open(transmit.destination) {
             Some(index) => index,
             None => match self.call(transmit.destination)? {
@@ -164,7 +170,7 @@ impl Backend for MemoryBackend {
                 Err(sent) => return Ok(sent),
             },
         };
-        self.links.transmit(index, transmit)
+        self.links.transmit(now, index, transmit)
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {

@@ -1,21 +1,21 @@
 //! Ways between the processes of a job: processes of one host talk through memory, all others over the network.
 //!
 //! - [`Identity`](identity::Identity) is what a process publishes of itself, so that each pair learns whether it shares a host.
-//! - [`Entrance`](entrance::Entrance) is the socket at which processes of one host meet and get a memory in common.
+//! - [`Door`](door::Door) is the socket at which processes of one host meet and get a memory in common, when one of them first
+//!   sends something to the other.
 //! - [`Outward`](pair::Outward) and [`Inward`](pair::Inward) carry packets through that memory, a ring each.
 //! - [`Routed`] is the backend: that of the network, with the memories beside it. Its packet layer is a
 //!   [`Beside`](crate::reliability::Beside).
 //!
-//! - [`MemoryBackend`] is that of a transport without a job: only memory, and a [`Door`](door::Door) at which others call.
+//! - [`MemoryBackend`] is that of a transport without a job: only memory.
 //!
 //! - [`Passing`](passing::Passing) passes the memory of windows on.
 //!
-//! Two processes of a job share memory only if both say so in the end: whoever is asked answers, and who asks believes nothing but
-//! the answer. So both use the same way, whatever fails.
+//! Two processes of a job share memory if their identities say so, which both compare, so that both use the same way. A
+//! process finds out whether it can have memory at all before it publishes its own.
 
 mod backend;
 mod door;
-mod entrance;
 mod identity;
 mod links;
 mod memory;
@@ -28,7 +28,7 @@ mod socket;
 mod tests;
 
 #[cfg(feature = "mpi")]
-pub(crate) use self::passing::Passing;
+pub(crate) use self::passing::{Passing, domain};
 pub(crate) use self::{backend::Routed, memory::MemoryBackend};
 use crate::reliability::Limits;
 

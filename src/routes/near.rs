@@ -1,7 +1,7 @@
 //! Which peers are reached through memory, for the packet layer, and its rings of short messages.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, btree_map::Entry},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -30,12 +30,19 @@ impl Near {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a process, and returns what its packets have to pass.
-    pub(super) fn add(&self, address: SocketAddr, process: u32, rings: (Producer, Consumer)) -> Gate {
-        let (mut table, gate) = (self.table(), Gate::default());
-        table.gates.insert(address, gate.clone());
-        table.rings.insert(process, rings);
-        gate
+    /// Adds a process, whose packets have to pass a gate.
+    pub(super) fn add(&self, address: SocketAddr) {
+        self.table().gates.insert(address, Gate::default());
+    }
+
+    /// Keeps the rings of a memory in common with a process until a session begins. If there are those of another memory,
+    /// the rings that are `preferred` stay: both processes must take the same.
+    pub(super) fn add_rings(&self, process: u32, rings: (Producer, Consumer), preferred: bool) {
+        match self.table().rings.entry(process) {
+            Entry::Vacant(entry) => drop(entry.insert(rings)),
+            Entry::Occupied(mut entry) if preferred => drop(entry.insert(rings)),
+            Entry::Occupied(_) => {}
+        }
     }
 
     pub(super) fn gate(&self, address: SocketAddr) -> Option<Gate> {

@@ -17,17 +17,27 @@ use rustix::{
     net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with},
 };
 
-use super::identity::Identity;
+use super::identity::{self, Identity};
 use crate::{
     progress::random,
     shm::{
-        Credentials,
+        Access, Credentials, Segment,
         handshake::{self, LEN},
     },
 };
 
 /// What a process tells the others. Zeros: it takes no part.
-pub(crate) type Words = [i64; 6];
+pub(crate) type Words = [i64; 7];
+
+const _: () = assert!(identity::LEN <= size_of::<Words>());
+
+/// A text that is the same for all processes that can share memory with this one, and for no other. `None`: it can share
+/// none.
+pub(crate) fn domain(process: u32) -> Option<String> {
+    let own = Identity::own(process, 0).ok()?;
+    Segment::create("hikyaku-trial", 1, Access::Write).ok()?;
+    Some(own.domain())
+}
 
 /// A process that takes part.
 #[derive(Debug)]
@@ -37,12 +47,12 @@ pub(crate) struct Passing {
 }
 
 fn path(of: &Identity) -> String {
-    format!("hikyaku-pass-{:016x}", u64::from_be_bytes(of.name))
+    format!("hikyaku-pass-{:016x}", of.number())
 }
 
 fn read(words: &Words) -> Option<Identity> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    Some(Identity::read(&bytes)?.0)
+    Some(Identity::read(bytes.get(..identity::LEN)?)?.0)
 }
 
 impl Passing {
@@ -175,7 +185,7 @@ fn is_trusted(socket: &UnixStream) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::{Access, Segment};
+    use crate::shm::without_shared_memory;
 
     fn run(exchanges: &mut [Exchange]) {
         while exchanges
@@ -192,6 +202,8 @@ mod tests {
         let words = passing.each_ref().map(Passing::words);
         assert!(passing.iter().all(|one| words.iter().all(|other| one.meets(other))));
         assert!(!passing[0].meets(&Words::default()));
+        assert!(domain(0).is_some_and(|own| domain(1) == Some(own)));
+        assert_eq!(without_shared_memory(|| domain(0)), None);
         let memory = [0, 1, 2].map(|number| Segment::create("test", 4096 << number, Access::Write).unwrap());
         let mut memory = memory.map(|(segment, fd)| (segment, Some(fd)));
         let mut exchanges: Vec<Exchange> = passing

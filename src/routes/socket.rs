@@ -1,11 +1,16 @@
-//! The connections to the processes of this host: they wake, and they tell of the end.
+//! The ways to the processes of this host: they wake, and they tell of the end.
+//!
+//! A process without a job keeps a connection to each other one; the end of a process hangs it up. The processes of a job
+//! have a *bell* each, a socket for datagrams, so that their descriptors do not grow with their peers: a datagram wakes, and
+//! a bell that is not there any more belongs to a process that has ended.
 
 use std::{
     io,
     mem::MaybeUninit,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::net::UnixStream,
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixDatagram, UnixStream},
     },
     time::Duration,
 };
@@ -16,20 +21,56 @@ use rustix::{
     net::{RecvFlags, SendFlags, recv, send},
 };
 
-use crate::shm::handshake;
+use crate::{
+    reliability::Obstacle,
+    shm::handshake::{self, LEN},
+};
 
 /// Descriptors that one call reports.
 const EVENTS: usize = 16;
-/// Stands for the network's descriptor, and for those of the door.
+/// Rings of the bell that one look takes.
+const RINGS: usize = 64;
+/// Stands for the network's descriptor, for those of the door, and for the bell.
 const NETWORK: u64 = u64::MAX;
 const DOOR: u64 = u64::MAX - 1;
+const BELL: u64 = u64::MAX - 2;
+/// The place of the secret in a refusal.
+const SECRET: usize = 16;
 
 /// All of them, behind one descriptor.
 #[derive(Debug)]
 pub(super) struct Sockets {
     epoll: OwnedFd,
+    bell: Option<Bell>,
     /// `None`: its process has ended.
-    sockets: Vec<Option<UnixStream>>,
+    ways: Vec<Option<Way>>,
+}
+
+/// The bell of this process.
+#[derive(Debug)]
+struct Bell {
+    socket: UnixDatagram,
+    /// Is connected to other bells, which shows whether they are there and wakes nobody.
+    probe: UnixDatagram,
+}
+
+/// The way to a process.
+#[derive(Debug)]
+pub(super) enum Way {
+    Connection(UnixStream),
+    /// Its bell, and a number that only the two processes know.
+    Bell(SocketAddr, u64),
+}
+
+impl Way {
+    /// The bell of the process with this name.
+    pub(super) fn bell(name: u64, secret: u64) -> io::Result<Self> {
+        Ok(Self::Bell(bell(name)?, secret))
+    }
+}
+
+fn bell(name: u64) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("hikyaku-bell-{name:016x}"))
 }
 
 /// What is new.
@@ -55,7 +96,8 @@ impl Sockets {
     pub(super) fn new(network: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let this = Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            sockets: Vec::new(),
+            bell: None,
+            ways: Vec::new(),
         };
         if let Some(network) = network {
             let data = epoll::EventData::new_u64(NETWORK);
@@ -81,30 +123,77 @@ impl Sockets {
         self.epoll.as_fd()
     }
 
-    /// Adds the next one, or one in the place of another that is closed.
-    pub(super) fn put(&mut self, index: usize, socket: UnixStream) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(index as u64);
+    /// Can be rung from now on, as the process of this name.
+    pub(super) fn hang_bell(&mut self, name: u64) -> io::Result<()> {
+        let socket = UnixDatagram::bind_addr(&bell(name)?)?;
+        socket.set_nonblocking(true)?;
+        let data = epoll::EventData::new_u64(BELL);
         epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
-        if index >= self.sockets.len() {
-            self.sockets.resize_with(index + 1, || None);
-        }
-        self.sockets[index] = Some(socket);
+        let probe = UnixDatagram::unbound()?;
+        self.bell = Some(Bell { socket, probe });
         Ok(())
     }
 
-    /// Wakes the process at the other end.
+    /// Can no longer be rung.
+    pub(super) fn take_bell(&mut self) {
+        self.bell = None;
+    }
+
+    /// Tells a process that has called that its memory is not taken.
     #[cold]
-    pub(super) fn ring(&self, index: usize) {
-        if let Some(Some(socket)) = self.sockets.get(index) {
-            // A socket that takes nothing more has been rung; that its process has ended is seen by `look`.
-            let _ = send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    pub(super) fn refuse(&self, name: u64, secret: u64, why: Obstacle) {
+        if let (Some(own), Ok(address)) = (&self.bell, bell(name)) {
+            let mut bytes = handshake::refuse(why as u8);
+            bytes[SECRET..SECRET + 8].copy_from_slice(&secret.to_le_bytes());
+            // If its bell takes nothing more, it keeps what it has sent, and waits for an answer.
+            let _ = own.socket.send_to_addr(&bytes, &address);
         }
+    }
+
+    /// Adds the next one, or one in the place of another that is closed.
+    pub(super) fn put(&mut self, index: usize, way: Way) -> io::Result<()> {
+        if let Way::Connection(socket) = &way {
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::add(&self.epoll, socket, data, epoll::EventFlags::IN)?;
+        }
+        if index >= self.ways.len() {
+            self.ways.resize_with(index + 1, || None);
+        }
+        self.ways[index] = Some(way);
+        Ok(())
+    }
+
+    /// Wakes a process. Returns whether it is there, as far as is known.
+    #[cold]
+    pub(super) fn ring(&self, index: usize) -> bool {
+        match self.ways.get(index) {
+            Some(Some(Way::Connection(socket))) => {
+                // A socket that takes nothing more has been rung; that its process has ended is seen by `look`.
+                let _ = send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+                true
+            }
+            Some(Some(Way::Bell(address, _))) => {
+                let rung = self.bell.as_ref().map(|own| own.socket.send_to_addr(&[1], address));
+                !matches!(rung, Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns whether a process is there, as far as is known without a look.
+    #[cold]
+    pub(super) fn probe(&self, index: usize) -> bool {
+        let Some(Some(Way::Bell(address, _))) = self.ways.get(index) else {
+            return true;
+        };
+        let found = self.bell.as_ref().map(|own| own.probe.connect_addr(address));
+        !matches!(found, Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
     /// Closes a connection.
     pub(super) fn close(&mut self, index: usize) {
-        if let Some(socket) = self.sockets.get_mut(index) {
-            *socket = None;
+        if let Some(way) = self.ways.get_mut(index) {
+            *way = None;
         }
     }
 
@@ -121,8 +210,11 @@ impl Sockets {
         for event in events.iter() {
             news.is_rung = true;
             news.is_called |= event.data.u64() == DOOR;
+            if event.data.u64() == BELL {
+                self.answer_bell(&mut news);
+            }
             let index = event.data.u64() as usize;
-            if let Some(Some(socket)) = self.sockets.get(index)
+            if let Some(Some(Way::Connection(socket))) = self.ways.get(index)
                 && let Some(why) = has_ended(socket)
             {
                 self.close(index);
@@ -130,6 +222,24 @@ impl Sockets {
             }
         }
         Ok(news)
+    }
+
+    /// Reads what has rung. Among it may be processes that have not taken memory.
+    fn answer_bell(&self, news: &mut News) {
+        let mut bytes = [0; LEN];
+        for _ in 0..RINGS {
+            let Some(Ok(len)) = self.bell.as_ref().map(|own| own.socket.recv(&mut bytes)) else {
+                return;
+            };
+            let secret = bytes[SECRET..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+            let is_it = |way: &Option<Way>| matches!(way, Some(Way::Bell(_, own)) if *own == secret);
+            if len == LEN
+                && let Some(why) = handshake::refusal(&bytes)
+                && let Some(index) = self.ways.iter().position(is_it)
+            {
+                news.ended.push(Ended { index, why: Some(why) });
+            }
+        }
     }
 }
 

@@ -1,29 +1,20 @@
 //! Two processes' ends in one process: what they say to each other, and what a broken one can do.
 
-use std::{
-    collections::VecDeque,
-    io::IoSlice,
-    net::SocketAddr,
-    os::{fd::AsFd, unix::net::UnixStream},
-    thread,
-    time::Duration,
-};
+use std::{collections::VecDeque, io::IoSlice, net::SocketAddr, os::fd::AsFd, thread, time::Duration};
 
 use super::{
     backend::Routed,
-    entrance::{Entrance, Failed, Meeting},
-    identity::Identity,
-    pair::{LAYOUT, LONGEST, Pair},
+    pair::{LONGEST, Pair},
 };
 use crate::{
     backends::{self, Backend, BindOptions, Data, Neighbours, Notice, Sent, Transmit, Wake},
     prng::Prng,
-    ring::LONG,
-    shm::{Access, Segment, handshake},
+    reliability::Obstacle,
+    ring::{LONG, Meet, Side},
+    shm::{Access, Segment, without_shared_memory},
     time::Instant,
 };
 
-const SOON: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_secs(20);
 
 /// Both sides of a memory.
@@ -155,111 +146,43 @@ fn a_process_that_scribbles_does_no_harm() {
     assert!(corrupt > 100, "{corrupt} of 300 are found out");
 }
 
-fn identity(process: u32, name: u64) -> Identity {
-    Identity::own(process, name).unwrap()
-}
-
-/// Lets processes with these numbers meet, each in a thread of its own.
-fn meeting(numbers: &[u32], name: u64) -> Vec<Vec<Meeting>> {
-    let identities: Vec<_> = numbers.iter().map(|n| identity(*n, name + u64::from(*n))).collect();
-    let entrances: Vec<_> = identities.iter().map(|own| Entrance::open(*own).unwrap()).collect();
-    thread::scope(|scope| {
-        let threads: Vec<_> = entrances
-            .into_iter()
-            .map(|entrance| {
-                let others: Vec<_> = identities
-                    .iter()
-                    .filter(|other| *other != entrance.own())
-                    .copied()
-                    .collect();
-                scope.spawn(move || entrance.meet(&others, LATE))
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
-
-fn unique() -> u64 {
-    crate::progress::random()
-}
-
-#[test]
-fn all_meet_all_and_get_the_same_memory() {
-    let mut met = meeting(&[4, 0, 9, 2], unique());
-    for a in 0..4 {
-        for b in a + 1..4 {
-            // Each leaves itself out of the others.
-            let text = [a as u8, b as u8];
-            let (there, back) = (if b > a { b - 1 } else { b }, if a > b { a - 1 } else { a });
-            let (pair, _) = met[a][there].as_mut().unwrap();
-            assert!(pair.outward.push(&[IoSlice::new(&text)], 2).unwrap().is_sent);
-            let mut into = [0; LONGEST];
-            let (pair, _) = met[b][back].as_mut().unwrap();
-            assert_eq!(pair.inward.next(&mut into), Ok(Some(2)));
-            assert_eq!(into[..2], text);
-        }
-    }
-}
-
-#[test]
-fn a_process_that_does_not_come_is_given_up() {
-    let name = unique();
-    let entrance = Entrance::open(identity(0, name)).unwrap();
-    let met = entrance.meet(&[identity(1, name + 1)], SOON);
-    assert!(matches!(met[..], [Err(Failed::Absent(SOON))]), "{met:?}");
-    // The lower one is called, and has no entrance.
-    let entrance = Entrance::open(identity(1, name)).unwrap();
-    let met = entrance.meet(&[identity(0, name + 1)], SOON);
-    assert!(matches!(met[..], [Err(Failed::Here("connecting", _))]), "{met:?}");
-}
-
-/// A caller that has no memory to offer, one of another release, and noise.
-#[test]
-fn a_caller_without_memory_is_refused() {
-    use std::{io::Write, os::linux::net::SocketAddrExt};
-
-    for (layout, says, why) in [
-        (LAYOUT, "no descriptors left", "no descriptors left"),
-        (LAYOUT + 1, "", "release"),
-    ] {
-        let name = unique();
-        let entrance = Entrance::open(identity(0, name)).unwrap();
-        let path = format!("hikyaku-{name:016x}");
-        let address = std::os::unix::net::SocketAddr::from_abstract_name(path).unwrap();
-        let mut noise = UnixStream::connect_addr(&address).unwrap();
-        noise.write_all(&[7; handshake::LEN]).unwrap();
-        let socket = UnixStream::connect_addr(&address).unwrap();
-        let mut hello = handshake::message();
-        handshake::Version::ours(layout).put(&mut hello);
-        hello[12] = 1;
-        handshake::put_text(&mut hello, 64, says);
-        handshake::send(&socket, &hello, &[]).unwrap();
-        let met = entrance.meet(&[identity(1, name + 1)], LATE);
-        let [Err(failed)] = &met[..] else { panic!("{met:?}") };
-        assert!(failed.to_string().contains(why), "{failed}");
-        let (answer, _) = handshake::receive(&socket).unwrap();
-        assert_eq!(answer[8], 0);
-        assert!(handshake::text(&answer, 16).contains(why));
-    }
-}
-
 fn network() -> Box<dyn Backend> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     backends::bind("udp", address, &BindOptions::default()).unwrap()
 }
 
-/// Two that have met.
+/// Two that may meet.
 fn two() -> [Routed; 2] {
-    let [mut a, mut b] = [0, 1].map(|process| Routed::new(network(), process, true).unwrap());
+    let mut both = [0, 1].map(|process| Routed::new(network(), process, true).unwrap());
+    let [a, b] = both.each_mut();
     let (of_a, of_b) = ((a.local_addr(), a.link_address()), (b.local_addr(), b.link_address()));
     a.introduce(of_b.0, &of_b.1).unwrap();
     b.introduce(of_a.0, &of_a.1).unwrap();
-    thread::scope(|scope| {
-        let other = scope.spawn(|| b.meet().unwrap());
-        assert_eq!(a.meet().unwrap().memory, 1);
-        assert_eq!(other.join().unwrap().memory, 1);
-    });
-    [a, b]
+    assert_eq!((a.meet().unwrap().memory, b.meet().unwrap().memory), (1, 1));
+    both
+}
+
+/// Processes of this host, all of which may meet.
+fn all(count: u32) -> Vec<Routed> {
+    let mut all: Vec<_> = (0..count)
+        .map(|process| Routed::new(network(), process, true).unwrap())
+        .collect();
+    let links: Vec<_> = all
+        .iter_mut()
+        .map(|one| (one.local_addr(), one.link_address()))
+        .collect();
+    for (index, one) in all.iter_mut().enumerate() {
+        for (address, link) in links
+            .iter()
+            .enumerate()
+            .filter(|other| other.0 != index)
+            .map(|other| other.1)
+        {
+            one.introduce(*address, link).unwrap();
+        }
+        assert_eq!(one.meet().unwrap().memory, count as usize - 1);
+    }
+    all
 }
 
 fn transmit(from: &mut Routed, to: SocketAddr, data: &[u8]) -> Sent {
@@ -272,6 +195,90 @@ fn transmit(from: &mut Routed, to: SocketAddr, data: &[u8]) -> Sent {
         token: 0,
     };
     from.transmit(Instant::ZERO, &transmit).unwrap()
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Nothing is made for a pair that is silent, and nothing but memory for one that talks.
+#[test]
+fn memory_is_made_when_a_pair_first_talks() {
+    let mut all = all(20);
+    let addresses: Vec<_> = all.iter().map(Backend::local_addr).collect();
+    // (Other tests open and close some meanwhile.)
+    let before = descriptors();
+    for one in &mut all {
+        let own = one.local_addr();
+        for &to in addresses.iter().filter(|to| **to != own) {
+            assert_eq!(transmit(one, to, b"each to each"), Sent::All);
+        }
+    }
+    for one in &mut all {
+        let mut received = 0;
+        while received < 19 {
+            received += one.receive(Instant::ZERO, 4).unwrap();
+        }
+        assert_eq!(one.links.len(), 19, "a memory for each pair");
+    }
+    let new = descriptors().saturating_sub(before);
+    assert!(new < 100, "{new} more descriptors for {} pairs", 20 * 19 / 2);
+}
+
+/// Then there are two memories: each direction of packets stays with one, and both sides take the same rings.
+#[test]
+fn both_may_call_at_the_same_moment() {
+    let [mut a, mut b] = two();
+    let (to_a, to_b) = (a.local_addr(), b.local_addr());
+    let Some(door) = &a.door else { panic!("no door") };
+    // The call of one is under way when the other one calls.
+    let other = a.host[&to_b];
+    let (pair, _) = door.call(other.number(), 7).unwrap().unwrap();
+    a.join(to_b, &other, pair, 7).unwrap();
+    let door = b.door.take().unwrap();
+    let (pair, _) = door.call(b.host[&to_a].number(), 8).unwrap().unwrap();
+    let other = b.host[&to_a];
+    b.join(to_a, &other, pair, 8).unwrap();
+    b.door = Some(door);
+    for turn in 0..30_u8 {
+        assert_eq!(transmit(&mut a, to_b, &[turn]), Sent::All);
+        assert_eq!(transmit(&mut b, to_a, &[turn]), Sent::All);
+        assert_eq!(receive(&mut a), Some((to_b, vec![turn])));
+        assert_eq!(receive(&mut b), Some((to_a, vec![turn])));
+    }
+    let side = |processor| Side {
+        processor,
+        session: 1,
+        epoch: 0,
+    };
+    let (mut to_b, mut of_b) = a.near.meet(side(0), side(1)).unwrap();
+    let (mut to_a, mut of_a) = b.near.meet(side(1), side(0)).unwrap();
+    assert!(to_b.push(1, 2, b"short") && to_a.push(3, 4, b"SHORT"));
+    let mut room = [0; 5];
+    for (ring, text) in [(&mut of_b, b"SHORT"), (&mut of_a, b"short")] {
+        let front = ring.front().unwrap();
+        front.copy_to(&mut room);
+        assert_eq!(&room, text);
+    }
+}
+
+/// A process that cannot map the memory says so; one that knows no secret cannot say it for another.
+#[test]
+fn memory_that_is_not_taken_ends_the_way_to_it() {
+    let [mut a, b] = two();
+    let (to_b, own) = (b.local_addr(), a.own.unwrap().number());
+    assert_eq!(transmit(&mut a, to_b, b"lost"), Sent::All);
+    let other = all(1).remove(0);
+    other.links.sockets.refuse(own, 5, Obstacle::Memory);
+    a.attend(Some(LATE)).unwrap();
+    assert_eq!(transmit(&mut a, to_b, b"lost"), Sent::All, "it is a guess");
+    // The secret is in the hello that lies at the door.
+    let mut door = b.door.unwrap();
+    let caller = door.answer(&b.links.sockets).remove(0);
+    assert_eq!((caller.name, caller.pair.is_ok()), (own, true));
+    other.links.sockets.refuse(own, caller.secret, Obstacle::Memory);
+    a.attend(Some(LATE)).unwrap();
+    assert_eq!(transmit(&mut a, to_b, b"lost"), Sent::Dropped);
 }
 
 /// What has come, after at most some passes.
@@ -335,26 +342,66 @@ fn a_process_that_sleeps_is_woken_and_only_then() {
     });
 }
 
-/// What a process has sent before its end is received, and then its end.
-#[test]
-fn the_end_of_a_process_is_noticed() {
-    let [a, mut b] = two();
-    let to_a = a.local_addr();
-    let mut a = a;
-    let to_b = b.local_addr();
-    assert_eq!(transmit(&mut a, to_b, b"last"), Sent::All);
-    drop(a);
-    while b.wait(Some(LATE)).unwrap() == Wake::TimedOut {}
-    assert_eq!(receive(&mut b), Some((to_a, b"last".to_vec())));
-    assert_eq!(receive(&mut b), None);
+/// The addresses to which there is no way.
+fn refused(at: &mut Routed) -> Vec<SocketAddr> {
     let mut refused = Vec::new();
-    b.poll_notices(&mut |notice| {
+    at.poll_notices(&mut |notice| {
         if let Notice::Unreachable(unreachable) = notice {
             refused.push(unreachable.address);
         }
     });
-    assert_eq!(refused, [to_a]);
+    refused
+}
+
+/// What a process has sent before its end is received, and then its end.
+#[test]
+fn the_end_of_a_process_is_noticed() {
+    let [mut a, mut b] = two();
+    let (to_a, to_b) = (a.local_addr(), b.local_addr());
+    assert_eq!(transmit(&mut a, to_b, b"first"), Sent::All);
+    assert_eq!(receive(&mut b), Some((to_a, b"first".to_vec())));
+    assert_eq!(transmit(&mut a, to_b, b"last"), Sent::All);
+    drop(a);
+    // It is noticed when something is sent, but not each time.
+    assert_eq!(transmit(&mut b, to_a, b"nobody reads it"), Sent::All);
+    let data = b"nor this";
+    let late = Transmit {
+        destination: to_a,
+        segment_size: data.len(),
+        len: data.len(),
+        slices: &[IoSlice::new(data)],
+        dont_fragment: true,
+        token: 0,
+    };
+    let now = Instant::ZERO + Duration::from_millis(100);
+    assert_eq!(b.transmit(now, &late).unwrap(), Sent::Dropped);
+    assert_eq!(refused(&mut b), [], "not before all is read");
+    assert_eq!(receive(&mut b), Some((to_a, b"last".to_vec())));
+    assert_eq!(receive(&mut b), None);
+    assert_eq!(refused(&mut b), [to_a]);
     assert_eq!(transmit(&mut b, to_a, b"too late"), Sent::Dropped);
+}
+
+/// Also if nothing was ever sent to it, and if nothing more fits.
+#[test]
+fn the_end_of_a_process_that_does_not_listen_is_noticed() {
+    let [mut a, b] = two();
+    let to_b = b.local_addr();
+    drop(b);
+    assert_eq!(transmit(&mut a, to_b, b"nobody is there"), Sent::Dropped);
+    assert_eq!(refused(&mut a), [to_b]);
+    let [mut a, b] = two();
+    let to_b = b.local_addr();
+    let data = vec![3; LONGEST];
+    while a.near.gate(to_b).unwrap().is_open() {
+        assert_eq!(transmit(&mut a, to_b, &data), Sent::All);
+    }
+    drop(b);
+    let now = Instant::ZERO + Duration::from_secs(2);
+    a.receive(now, 4).unwrap();
+    a.receive(now, 4).unwrap();
+    assert_eq!(refused(&mut a), [to_b]);
+    assert!(a.near.gate(to_b).unwrap().is_open());
 }
 
 #[test]
@@ -378,4 +425,57 @@ fn who_shares_no_host_uses_the_network() {
     bytes[9..33].copy_from_slice(&identity[9..33]);
     forced.introduce(there, &bytes).unwrap();
     assert!(forced.meet().is_err());
+}
+
+/// A process that may make no shared memory says why, once for all of its host; the others say nothing.
+#[test]
+fn where_there_is_no_memory_the_network_takes_over() {
+    let forced = without_shared_memory(|| Routed::new(network(), 0, true).map(drop));
+    assert_eq!(forced.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    let mut all: Vec<_> = (0..4)
+        .map(|process| {
+            let open = move || Routed::new(network(), process, false).unwrap();
+            if process % 2 == 0 {
+                open()
+            } else {
+                without_shared_memory(open)
+            }
+        })
+        .collect();
+    let links: Vec<_> = all
+        .iter_mut()
+        .map(|one| (one.local_addr(), one.link_address()))
+        .collect();
+    let mut told = Vec::new();
+    for (index, one) in all.iter_mut().enumerate() {
+        for (address, link) in links
+            .iter()
+            .enumerate()
+            .filter(|other| other.0 != index)
+            .map(|other| other.1)
+        {
+            one.introduce(*address, link).unwrap();
+        }
+        let met = one.meet().unwrap();
+        assert_eq!(met.memory, if index % 2 == 0 { 1 } else { 0 });
+        told.push(met.obstacle);
+    }
+    let [Some(first), Some(second), None, None] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert!(
+        first.starts_with("process 1: it can have no memory in common"),
+        "{first}"
+    );
+    assert!(
+        second.starts_with("process 1 can have none: Operation not permitted"),
+        "{second}"
+    );
+    // They reach each other all the same.
+    let to = all[1].local_addr();
+    for from in [0, 3] {
+        assert_eq!(transmit(&mut all[from], to, b"far"), Sent::All);
+        all[1].wait(Some(LATE)).unwrap();
+        assert_eq!(receive(&mut all[1]), Some((links[from].0, b"far".to_vec())));
+    }
 }

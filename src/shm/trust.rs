@@ -97,6 +97,50 @@ pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
+/// Runs `act` in a thread of its own, which may make no memory that others can map: `memfd_create` is forbidden.
+#[cfg(all(test, feature = "shm"))]
+pub(crate) fn without_shared_memory<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    let statement = |code: u32, value: u32, no: u8| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: no,
+        k: value,
+    };
+    let mut filter = [
+        // The number of the system call.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            libc::SYS_memfd_create as u32,
+            1,
+        ),
+        statement(
+            libc::BPF_RET | libc::BPF_K,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+            0,
+        ),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    let address = &raw const program as usize;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            // SAFETY: `prctl` takes numbers; `seccomp` copies the program, which lives until the thread has ended. Both
+            // change this thread only, and it ends with `act`.
+            let failed = unsafe {
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+                    || libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, address) != 0
+            };
+            assert!(!failed, "{}", io::Error::last_os_error());
+            act()
+        });
+        thread.join().unwrap()
+    })
+}
+
 /// The number of the user `nobody`, who has no rights.
 #[cfg(test)]
 pub(crate) const NOBODY: u32 = 65_534;

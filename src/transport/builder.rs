@@ -68,7 +68,7 @@ impl Builder {
             options: BindOptions::default(),
             layer: None,
             environment: None,
-            routes: Routes::default(),
+            routes: Routes::Network,
             stats: None,
         }
     }

@@ -73,9 +73,9 @@ words! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Routes {
     /// Over the network, too.
-    #[default]
     Network,
-    /// Through memory; where that fails, over the network.
+    /// Through memory; where that cannot be, over the network.
+    #[default]
     Auto,
     /// Through memory; where that fails, the job does not begin.
     Memory,

@@ -78,6 +78,7 @@ impl Way {
         let ours = || {
             Cmd::new(&target("release/hikyaku"))
                 .env("HIKYAKU_WAIT", "spin")
+                .env("HIKYAKU_ROUTES", "network")
                 .args(["run", "-n", "2"])
         };
         match self {

@@ -7,6 +7,7 @@ mod documents;
 mod hello;
 mod info;
 mod manual;
+mod memory;
 mod poller;
 mod run;
 mod trace;

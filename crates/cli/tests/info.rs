@@ -68,6 +68,8 @@ fn every_setting_has_a_value_and_an_origin() {
     assert_eq!(setting(&document, "HIKYAKU_WINDOW_BYTES"), ("1M", "default"));
     assert_eq!(setting(&document, "HIKYAKU_EAGER_LIMIT"), ("128K", "default"));
     assert_eq!(setting(&document, "HIKYAKU_ALLREDUCE"), ("auto", "default"));
+    assert_eq!(setting(&document, "HIKYAKU_ROUTES"), ("auto", "default"));
+    assert_eq!(document["machine"]["ranks_here"], "through memory");
     // Launchers and tests have set nothing.
     assert!(
         all.iter().all(|row| row["part"] != "rank" && row["part"] != "tests"),

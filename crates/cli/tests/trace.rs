@@ -108,7 +108,8 @@ fn ranks_append_their_counters() {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("counters.jsonl");
     let _ = fs::remove_file(&file);
     let np = RANKS.to_string();
-    let done = job(&[("HIKYAKU_STATS", file.to_str().unwrap())], &["-n", &np, "RANK"]);
+    let settings = [("HIKYAKU_STATS", file.to_str().unwrap()), ("HIKYAKU_ROUTES", "network")];
+    let done = job(&settings, &["-n", &np, "RANK"]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let text = fs::read_to_string(&file).unwrap();
     let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

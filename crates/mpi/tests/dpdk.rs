@@ -25,6 +25,7 @@ fn job(mut command: Command, device: &str, ranks: u32, program: &[&str]) -> Outp
         .arg(example(name))
         .args(arguments)
         .env("RUST_BACKTRACE", "0")
+        .env("HIKYAKU_ROUTES", "network")
         .stdin(Stdio::null())
         .output()
         .unwrap()

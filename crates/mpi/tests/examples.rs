@@ -105,6 +105,7 @@ examples! {
     scan
     scatter
     send_receive
+    shared
     simple
     sizes ["3000", "30"]
     sor ["20"]

@@ -7,6 +7,8 @@ mod built;
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -51,7 +53,8 @@ fn through_memory(ranks: usize, program: &[&str]) {
     assert!(!said.contains("WARN"), "{said}");
 }
 
-const PROGRAMS: [&[&str]; 10] = [
+const PROGRAMS: [&[&str]; 11] = [
+    &["shared"],
     &["send_receive"],
     &["immediate_multiple_requests"],
     &["matched_probe"],
@@ -102,8 +105,18 @@ fn some_of_the_ranks() {
     }
 }
 
-fn lost(routes: &str) -> Child {
-    job(&["-n", "4", "--on-failure", "continue", "--env", routes])
+/// It is what happens if nobody asks for anything.
+#[test]
+fn ranks_of_one_host_talk_through_memory() {
+    let output = job(&["-n", "3"]).arg(example("send_receive")).output().unwrap();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("routes chosen memory=2 network=0").count(), 3, "{said}");
+}
+
+/// A job with the example `lost`, whose ranks that are not lost wait for the last one.
+fn lost(options: &[&str]) -> Child {
+    job(&[&["-n", "4"], options].concat())
         .arg(example("lost"))
         .arg("receive")
         .stdout(Stdio::piped())
@@ -112,24 +125,28 @@ fn lost(routes: &str) -> Child {
         .unwrap()
 }
 
-/// The process id that a rank in trouble says.
-fn victim(job: &mut Child) -> (String, String) {
+fn kill(signal: &str, pid: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+}
+
+/// The output of a job, and the process id that a rank in trouble says: then all wait for it.
+fn victim(job: &mut Child) -> (BufReader<impl Read + use<>>, String) {
     let mut output = BufReader::new(job.stdout.take().unwrap());
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
     let pid = line.trim().split_once(" pid ").unwrap().1.to_owned();
-    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-    let mut rest = String::new();
-    output.read_to_string(&mut rest).unwrap();
-    (pid, rest)
+    (output, pid)
 }
 
 /// A rank that is killed is missed at once, and the others go on.
 #[test]
 fn a_rank_that_is_killed_is_missed() {
     let begun = Instant::now();
-    let mut job = lost("HIKYAKU_ROUTES=memory");
-    let (_, said) = victim(&mut job);
+    let mut job = lost(&["--on-failure", "continue"]);
+    let (mut output, pid) = victim(&mut job);
+    kill("-KILL", &pid);
+    let mut said = String::new();
+    output.read_to_string(&mut said).unwrap();
     let errors = job.wait_with_output().unwrap().stderr;
     let errors = String::from_utf8_lossy(&errors);
     for rank in 0..3 {
@@ -142,39 +159,187 @@ fn a_rank_that_is_killed_is_missed() {
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
-/// Sockets of entrances, of all processes.
-fn entrances() -> Vec<String> {
+/// A launcher that says nothing of it: the ranks notice it themselves, long before a silent one would be given up. (They
+/// ignore SIGTERM, and so have three seconds until the launcher kills them.)
+#[test]
+fn ranks_notice_the_end_of_another() {
+    let mut job = job(&["-n", "3", "sh", "-c", "trap '' TERM; exec \"$@\"", "sh"])
+        .arg(example("lost"))
+        .arg("receive")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut output, pid) = victim(&mut job);
+    kill("-KILL", &pid);
+    let mut said = String::new();
+    output.read_to_string(&mut said).unwrap();
+    job.wait().unwrap();
+    for rank in 0..2 {
+        let failed = format!("rank {rank}: ProcFailed: MPI_Recv with rank 2 on communicator 0");
+        assert!(said.contains(&failed), "{said}");
+    }
+}
+
+/// Our sockets and files in memory, of all processes.
+fn names() -> Vec<String> {
     let sockets = fs::read_to_string("/proc/net/unix").unwrap();
     let names = sockets.lines().filter_map(|line| line.split_whitespace().nth(7));
+    let files = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let files: Vec<_> = files
+        .map(|file| file.file_name().to_string_lossy().into_owned())
+        .collect();
     names
-        .filter(|name| name.starts_with("@hikyaku-"))
         .map(str::to_owned)
+        .chain(files)
+        .filter(|name| name.contains("hikyaku"))
         .collect()
 }
 
-/// Memory has no name in a file system, and the entrances are closed when all have met.
+/// Nothing has a name that outlives the processes, however these end; and no process is left.
 #[test]
-fn nothing_has_a_name() {
-    let shared = || {
-        let names = fs::read_dir("/dev/shm").map(|names| names.flatten().map(|name| name.file_name()).collect());
-        names.unwrap_or_else(|_| Vec::new())
-    };
-    let before = shared();
-    let mut job = lost("HIKYAKU_ROUTES=memory");
-    victim(&mut job);
-    job.wait().unwrap();
-    let new: Vec<_> = shared().into_iter().filter(|name| !before.contains(name)).collect();
-    assert!(
-        !new.iter().any(|name| name.to_string_lossy().contains("hikyaku")),
-        "{new:?}"
-    );
-    // Other tests may be starting jobs, whose entrances close soon.
-    let end = Instant::now() + Duration::from_secs(20);
-    let mine = entrances();
-    while mine.iter().any(|name| entrances().contains(name)) {
-        assert!(Instant::now() < end, "{mine:?}");
-        std::thread::yield_now();
+fn nothing_is_left_behind() {
+    for signal in ["-KILL", "-INT"] {
+        let mut job = lost(&[]);
+        let (mut output, pid) = victim(&mut job);
+        // (Other tests have some too, and end.)
+        let mine = names();
+        assert!(mine.iter().any(|name| name.starts_with("@hikyaku-bell-")), "{mine:?}");
+        let launcher = job.id().to_string();
+        if signal == "-KILL" {
+            // All at once.
+            Command::new("kill").args([signal, &launcher, &pid]).status().unwrap();
+        } else {
+            kill(signal, &launcher);
+        }
+        // Until all ranks have closed it.
+        output.read_to_string(&mut String::new()).unwrap();
+        let status = job.wait().unwrap();
+        assert_eq!(status.code(), (signal == "-INT").then_some(130));
+        let end = Instant::now() + Duration::from_secs(60);
+        while mine.iter().any(|name| names().contains(name)) {
+            assert!(Instant::now() < end, "{mine:?}");
+            std::thread::yield_now();
+        }
     }
+}
+
+// ---- where memory cannot be had
+
+/// A job of an example in which one part of the ranks is started by other commands.
+fn mixed(options: &[&str], wrapped: &[&str], program: &Path) -> Output {
+    let program = program.to_str().unwrap();
+    let mut command = job(options);
+    command
+        .args(["-n", "2", program, ":", "-n", "2"])
+        .args(wrapped)
+        .arg(program);
+    command.output().unwrap()
+}
+
+/// One host that is called by two names.
+#[test]
+fn a_host_with_two_names_is_one_host() {
+    let script = env!("CARGO_TARGET_TMPDIR").to_owned() + "/here";
+    fs::write(&script, "shift; exec sh -c \"$*\"\n").unwrap();
+    let output = job(&["--host", "one:1,two:1", "--ssh", &format!("sh {script}")])
+        .arg(example("send_receive"))
+        .output()
+        .unwrap();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("routes chosen memory=1 network=0").count(), 2, "{said}");
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// Two hosts with one name, as containers that were made from one image have: their kernels began at different times.
+#[test]
+fn two_hosts_with_one_name_are_two() {
+    if !is_root() {
+        return eprintln!("skipped: not root");
+    }
+    let boot = env!("CARGO_TARGET_TMPDIR").to_owned() + "/boot_id";
+    fs::write(&boot, "00000000-1111-2222-3333-444444444444\n").unwrap();
+    let enter = format!("mount --bind {boot} /proc/sys/kernel/random/boot_id && exec \"$@\"");
+    let wrapped = ["unshare", "-m", "sh", "-c", &enter, "sh"];
+    if !Command::new(wrapped[0])
+        .args(&wrapped[1..])
+        .arg("true")
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        return eprintln!("skipped: no mount namespaces here");
+    }
+    let output = mixed(&[], &wrapped, &example("send_receive"));
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("routes chosen memory=1 network=2").count(), 4, "{said}");
+    assert!(
+        !said.contains("instead of through memory"),
+        "nothing is missing: {said}"
+    );
+}
+
+#[test]
+fn processes_of_two_users_use_the_network() {
+    if !is_root() {
+        return eprintln!("skipped: not root");
+    }
+    // Another user may not look into the directory of the build.
+    let dir = std::env::temp_dir().join(format!("hikyaku-routes-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = dir.join("send_receive");
+    fs::copy(example("send_receive"), &program).unwrap();
+    let wrapped = ["setpriv", "--reuid", "65534", "--clear-groups"];
+    for (routes, works) in [("auto", true), ("memory", false)] {
+        let output = mixed(&["--env", &format!("HIKYAKU_ROUTES={routes}")], &wrapped, &program);
+        let said = said(&output);
+        assert_eq!(output.status.success(), works, "{said}");
+        if works {
+            assert_eq!(said.matches("routes chosen memory=1 network=2").count(), 4, "{said}");
+            let line = "hikyaku: ranks of this host talk over the network instead of through memory: \
+                        process 2: it belongs to the user 65534\n";
+            assert_eq!(said.matches("instead of through memory").count(), 1, "{said}");
+            assert!(said.contains(line), "{said}");
+        } else {
+            assert!(said.contains("HIKYAKU_ROUTES=memory: process "), "{said}");
+        }
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// With too few descriptors for memory, the network takes over; with fewer, MPI does not begin, and says so.
+#[test]
+fn a_limit_on_descriptors_is_no_riddle() {
+    let mut taken_over = 0;
+    for limit in 6..40 {
+        let limited = format!("ulimit -n {limit} && exec \"$@\"");
+        let wrapped = ["sh", "-c", &limited, "sh"];
+        let output = mixed(&["--timeout", "50"], &wrapped, &example("send_receive"));
+        let said = said(&output);
+        if output.status.success() {
+            if said.matches("routes chosen memory=3 network=0").count() == 4 {
+                assert!(taken_over > 0, "{limit} descriptors are enough: {said}");
+                return;
+            }
+            assert!(
+                said.contains("instead of through memory: process 2 "),
+                "{limit}: {said}"
+            );
+            assert!(said.contains("Too many open files"), "{limit}: {said}");
+            taken_over += 1;
+        } else {
+            assert!(
+                said.contains("Too many open files") || said.contains("os error 24"),
+                "{limit}: {said}"
+            );
+        }
+    }
+    panic!("never enough descriptors");
 }
 
 #[test]

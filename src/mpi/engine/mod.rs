@@ -60,7 +60,7 @@ use ::core::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use alloc::{sync::Arc, task::Wake, vec::Vec};
+use alloc::{string::String, sync::Arc, task::Wake, vec::Vec};
 
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -226,6 +226,17 @@ impl Engine {
     #[must_use]
     pub fn process(&self) -> u32 {
         self.process
+    }
+
+    /// A text that is the same for all processes that can have memory in common with this one
+    /// ([`Window::allocate_shared`]), and for no other: what `MPI_COMM_TYPE_SHARED` splits by. `None`: it can have none.
+    #[must_use]
+    pub fn memory_domain(&self) -> Option<String> {
+        #[cfg(all(feature = "shm", target_os = "linux"))]
+        if self.fabric.is_native() {
+            return crate::routes::domain(self.process);
+        }
+        None
     }
 
     /// Number of processes of the job.

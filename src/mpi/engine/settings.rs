@@ -204,7 +204,7 @@ mod tests {
             ("HIKYAKU_EAGER_LIMIT", "16K"),
             ("HIKYAKU_MODEL_BETA", "0.2ns"),
             ("HIKYAKU_BARRIER", "dissemination:4"),
-            ("HIKYAKU_ROUTES", "auto"),
+            ("HIKYAKU_ROUTES", "memory"),
         ];
         let fields = read(&changed).unwrap().fields();
         for (name, value) in changed {

@@ -148,8 +148,8 @@ impl Unconnected {
         }
     }
 
-    /// All processes have been [introduced](Self::introduce): connects to those that are reached through memory
-    /// ([`Options::routes`], given to the builder). All processes of the job do this, and wait for each other.
+    /// All processes have been [introduced](Self::introduce): says which are reached through memory ([`Options::routes`],
+    /// given to the builder).
     ///
     /// # Errors
     /// [`Routes::Memory`](crate::transport::Routes::Memory), and a process of this host cannot be reached so.

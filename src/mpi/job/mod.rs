@@ -234,11 +234,8 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
     }
     let met = bound.meet().map_err(InitError::Meet)?;
     if let Some(obstacle) = met.obstacle {
-        // A user who has asked for memory expects its speed.
-        eprintln!(
-            "hikyaku: rank {}: over the network instead of through memory: {obstacle}",
-            job.rank()
-        );
+        // A user expects its speed.
+        eprintln!("hikyaku: ranks of this host talk over the network instead of through memory: {obstacle}");
     }
     Ok((addresses, most))
 }

@@ -85,7 +85,13 @@ impl Peer {
     fn command(self, case: &Case) -> Cmd {
         let ranks = case.ranks.to_string();
         let command = match self {
-            Self::Hikyaku => Cmd::new(&hikyaku()).args(["run", "-n", &ranks, &target("release/examples/osu")]),
+            // (The others talk over TCP. What memory does within a host is compared elsewhere.)
+            Self::Hikyaku => Cmd::new(&hikyaku()).env("HIKYAKU_ROUTES", "network").args([
+                "run",
+                "-n",
+                &ranks,
+                &target("release/examples/osu"),
+            ]),
             Self::OpenMpi | Self::OpenMpiSpinning | Self::Vader | Self::VaderCma | Self::Mpich => {
                 let binding = if case.ranks > 2 { "none" } else { "core" };
                 let slots = if self == Self::OpenMpi {

@@ -10,6 +10,7 @@ use super::{
     finding::{Finding, State},
     look::{read, which},
 };
+use crate::memory;
 
 const AREA: &str = "machine";
 
@@ -28,7 +29,22 @@ pub(super) fn findings() -> Vec<Finding> {
     });
     rows.extend(governor());
     rows.push(locked());
+    rows.push(memory(memory::attempt().map_err(|error| error.to_string())));
     rows
+}
+
+/// Memory between processes, `tried`.
+fn memory(tried: Result<(), String>) -> Finding {
+    let (state, value) = match tried {
+        Ok(()) => (State::Ok, "MPI ranks of this host talk through it".to_owned()),
+        Err(why) => (
+            State::Could,
+            format!("MPI ranks of this host talk over the network: {why}"),
+        ),
+    };
+    Finding::new(AREA, "memory of processes", state, value).advise(
+        "it takes memfd_create and Unix sockets (is there a filter of system calls?) and four descriptors (ulimit -n)",
+    )
 }
 
 /// `usable`: physical cores that this process may use.
@@ -101,5 +117,18 @@ mod tests {
         assert_eq!(cores(1, "0-3").state, State::Could);
         let two = cores(2, "0-3");
         assert_eq!((two.state, two.advice), (State::Ok, None));
+    }
+
+    #[test]
+    fn memory_is_tried() {
+        if cfg!(feature = "shm") {
+            assert_eq!(
+                memory(memory::attempt().map_err(|error| error.to_string())).state,
+                State::Ok
+            );
+        }
+        let missing = memory(Err("no descriptors".into()));
+        assert!(missing.value.ends_with("over the network: no descriptors"));
+        assert!(missing.advice.is_some_and(|advice| advice.contains("ulimit -n")));
     }
 }

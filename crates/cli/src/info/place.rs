@@ -13,6 +13,8 @@ use hikyaku_bench::machine::{
 };
 use serde::Serialize;
 
+use crate::memory;
+
 /// The build.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Build {
@@ -29,6 +31,7 @@ pub(super) struct Build {
 impl Build {
     pub(super) fn of_this() -> Self {
         let features = [
+            ("shm", cfg!(feature = "shm")),
             ("sim", cfg!(feature = "sim")),
             ("dpdk", cfg!(feature = "dpdk")),
             ("peers", cfg!(feature = "peers")),
@@ -75,6 +78,8 @@ pub(super) struct Machine {
     local: Chosen,
     /// The address of a rank whose job is on several hosts.
     remote: Chosen,
+    /// How MPI ranks of this host can talk: "through memory", or why not.
+    ranks_here: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     udp: Option<Udp>,
 }
@@ -121,6 +126,10 @@ impl Machine {
             kernel: kernel(),
             cores: pin::places().len(),
             interfaces: interfaces.iter().map(with_mtu).collect(),
+            ranks_here: match memory::attempt() {
+                Ok(()) => "through memory".to_owned(),
+                Err(why) => format!("over the network: {why}"),
+            },
             udp: local.address.and_then(udp),
             local,
             remote,
@@ -147,6 +156,7 @@ impl Machine {
                 .map_or_else(|| "none".to_owned(), |address| address.to_string());
             rows.push(row(name, format!("{address}: {}", chosen.why)));
         }
+        rows.push(row("ranks of this host", self.ranks_here.clone()));
         if let Some(udp) = &self.udp {
             rows.push(row(
                 "UDP, from: kernel",

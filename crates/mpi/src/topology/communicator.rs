@@ -122,14 +122,20 @@ pub trait Communicator: AsHandle {
         Ok(part.map(|part| SimpleCommunicator::new(handle.sibling(part))))
     }
 
-    /// Creates a communicator for each host, of the processes that run on it (`MPI_Comm_split_type`). Collective.
+    /// Creates a communicator for each host, of the processes that run on it (`MPI_Comm_split_type` with
+    /// `MPI_COMM_TYPE_SHARED`). Collective. The processes of each can have memory in common
+    /// ([`SharedWindow`](crate::window::SharedWindow)): those in different containers, or of different users, are apart.
+    /// Processes that can have none, such as simulated ones, are together if the names of their hosts are the same.
     ///
     /// # Errors
     /// A process is lost.
     fn split_shared(&self, key: Key) -> Result<SimpleCommunicator, Error> {
         const CALL: &str = "MPI_Comm_split_type";
         let handle = self.as_handle();
-        let name = environment::host_name();
+        let name = match handle.comm.engine().memory_domain() {
+            Some(domain) => format!("memory {domain}"),
+            None => format!("host {}", environment::host_name()),
+        };
         let part = handle.comm.make_as_one(CALL, || {
             let hosts = share_names(handle, CALL, &name)?;
             let color = hosts.iter().position(|host| *host == name).unwrap_or(0);

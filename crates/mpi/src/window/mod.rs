@@ -5,7 +5,8 @@
 //! another process belong to an *epoch*, which is a call with a closure: between two [fences](Window::fence) that all
 //! processes call, while the target is [locked](Window::lock), or from [`start`](Window::start) to its end, on the
 //! windows of processes that have [posted](Window::post) them. A process sees its own elements only through a
-//! [guard](Window::local), or by reading from itself.
+//! [guard](Window::local), or by reading from itself. Processes of one host can have a [`SharedWindow`] instead, whose
+//! elements each of them sees where they are.
 //!
 //! ```
 //! use mpi::{collective::SystemOperation, traits::*, window::{LockKind, Window}};
@@ -63,6 +64,7 @@
 
 mod epoch;
 mod local;
+mod shared;
 
 use std::{
     marker::PhantomData,
@@ -79,6 +81,7 @@ use hikyaku::mpi::{
 pub use self::{
     epoch::{Epoch, Exposure},
     local::Local,
+    shared::{Atomically, Parts, SharedWindow},
 };
 use crate::{
     datatype::{Equivalence, RawDatatype},

@@ -7,7 +7,7 @@ use core::ptr;
 use crate::mpi::datatype::Datatype;
 
 /// Words by which processes of a host find each other. Zeros: a process that shares nothing.
-pub(super) const WORDS: usize = 6;
+pub(super) const WORDS: usize = 7;
 
 /// What a window keeps for as long as it exists.
 #[derive(Debug, Default)]
