@@ -7,6 +7,7 @@ mod documents;
 mod hello;
 mod info;
 mod manual;
+mod papers;
 mod poller;
 mod run;
 mod trace;
@@ -45,6 +46,7 @@ fn execute(command: Command) -> Result<u8, Failure> {
         Command::Hello(args) => hello::run(&args).map(|()| 0),
         Command::Info(args) => info::run(&args).map(|()| 0),
         Command::Man(args) => manual::man(&args, &Cli::command()).map(|()| 0),
+        Command::Papers(args) => papers::run(&args).map(|()| 0),
         Command::Poller(args) => poller::run(&args).map(|()| 0),
         Command::Run(args) => run::run(&args),
         #[cfg(feature = "sim")]
