@@ -1,5 +1,5 @@
-//! Buffer arrays (the PACS-CS paper, section 5; `docs/papers.md`): ranks send a received array on as it is, around a
-//! ring and down a tree, compared with copying it to a new buffer for each send.
+//! Buffer arrays (the PACS-CS paper, section 5; `docs/papers.md`): ranks send a received array on as it is, in a
+//! ping-pong, around a ring and down a tree, compared with copying it to a new buffer for each send.
 //!
 //! ```sh
 //! cargo run --release --example arrays
@@ -49,6 +49,33 @@ impl Sender<'_> {
         }
         Ok(())
     }
+}
+
+/// Two ranks: what is received goes back, and the one received before is released (section 6.2).
+fn ping_pong(sender: &mut Sender<'_>, first: &[u8], turns: usize) -> Result<(), MpiError> {
+    let comm = sender.comm;
+    if comm.rank() > 1 {
+        return Ok(());
+    }
+    let other = 1 - comm.rank();
+    let mut last = None;
+    if comm.rank() == 0 {
+        let own = sender.fill(first);
+        comm.send_array(&own, other, 0)?;
+    }
+    for turn in 0..turns {
+        let (array, _) = comm.receive_array(other, 0)?;
+        // The last one of rank 0 stays there.
+        if comm.rank() == 1 || turn + 1 < turns {
+            sender.pass_on(&array, other)?;
+        }
+        last = Some(array);
+    }
+    assert!(
+        last.is_none_or(|array| array[..] == *first),
+        "it has changed on its way"
+    );
+    Ok(())
 }
 
 /// Once around: rank 0 begins.
@@ -162,11 +189,11 @@ fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> T {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let patterns: [(&str, Pattern); 2] = [("ring", ring), ("tree", tree)];
+    let patterns: [(&str, Pattern); 3] = [("ping-pong", ping_pong), ("ring", ring), ("tree", tree)];
     println!(
         "{RANKS} ranks, medians of {ROUNDS} rounds, {TURNS} turns each; gets and copies of a round, all ranks together"
     );
-    println!("pattern    bytes  way      µs/turn  gets  copies  by the library  passing on/copying");
+    println!("pattern      bytes  way      µs/turn  gets  copies  by the library  passing on/copying");
     for (name, pattern) in patterns {
         for len in [64 << 10, 1 << 20] {
             let results = support::job(RANKS, |comm| measure(comm, pattern, len, TURNS));
@@ -181,7 +208,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let time = median(ranks[0][way].iter().map(|cost| cost.time).collect());
                 let sum = |of: fn(&Cost) -> u64| ranks.iter().map(|rank| of(&rank[way][0])).sum::<u64>();
                 println!(
-                    "{name:7} {len:9}  {label}  {:9.1}  {:4}  {:6}  {:14}  {ratio:.3}",
+                    "{name:9} {len:9}  {label}  {:9.1}  {:4}  {:6}  {:14}  {ratio:.3}",
                     time.as_secs_f64() * 1e6 / TURNS as f64,
                     sum(|cost| cost.gets),
                     sum(|cost| cost.copied),

@@ -125,6 +125,8 @@ pub const VARIABLES: &[Variable] = &[
         .or("off"),
     of(Transport, "HIKYAKU_STATS",
         "counters are appended there at the end, a JSON object a line", "a file; -: standard error").or(NONE),
+    of(Transport, "HIKYAKU_PRESET",
+        "settings of a published protocol, which the variables below change further", "default or dse").or("default"),
 
     of(Protocol, "HIKYAKU_MAX_DATAGRAM", "the largest datagram ever sent", "bytes, 512 to 65507"),
     of(Protocol, "HIKYAKU_SAFE_DATAGRAM",

@@ -541,6 +541,15 @@ impl Circuits {
         pairs.filter(gives_way).min_by_key(order)
     }
 
+    /// The time of the next set-up, ns.
+    fn setup_time(&mut self) -> u64 {
+        let [setup, spread] = [self.optics.setup, self.optics.spread].map(|time| time.as_nanos() as u64);
+        match spread {
+            0 => setup,
+            spread => setup - spread + self.rng.next_u64() % (2 * spread + 1),
+        }
+    }
+
     fn set_up(&mut self, queue: &mut Queue, pair: Pair, now: u64) {
         for (host, peer) in [pair, (pair.1, pair.0)] {
             self.hosts[host as usize].circuits.insert(peer);
@@ -549,7 +558,7 @@ impl Circuits {
         self.total += 1;
         self.stats.set_up += 1;
         self.stats.most = self.stats.most.max(self.total);
-        let ready = now + self.optics.setup.as_nanos() as u64;
+        let ready = now + self.setup_time();
         let circuit = self.circuit(pair, now);
         (circuit.state, circuit.since, circuit.planned) = (State::SettingUp(ready), now, planned);
         self.set_alarm(queue, ready, Alarm::Ready(pair));

@@ -62,6 +62,7 @@ mod prefetch;
 mod queue;
 mod scheduler;
 mod simulation;
+mod tcp;
 mod wires;
 
 pub use self::{
@@ -73,4 +74,5 @@ pub use self::{
     optics::{Available, Change, Handling, Optics, OpticsStats, Unconnected},
     polling::{Polling, Queues},
     simulation::{Outcome, Simulation, SimulationError, Waiting, compute},
+    tcp::Tcp,
 };

@@ -27,6 +27,10 @@ pub struct Optics {
     pub ports: u32,
     /// Time to set up a circuit, the tear-down included: γ. Up to 10 s; default 10 ms.
     pub setup: Duration,
+    /// Each set-up takes a time of its own, drawn from the seed: evenly from this much less than [`setup`](Self::setup)
+    /// to as much more. At most `setup`; default 0. (The switches of the optics paper take 10 ms on average and 20 at
+    /// most.)
+    pub spread: Duration,
     /// Time by which each collective is longer, to release its circuits; its host sets up no circuit meanwhile. Up to 10 s;
     /// default 0. (Table 4 of the optics paper agrees with one γ: `docs/papers.md`.)
     pub release: Duration,
@@ -90,6 +94,7 @@ impl Default for Optics {
         Self {
             ports: 4,
             setup: Duration::from_millis(10),
+            spread: Duration::ZERO,
             release: Duration::ZERO,
             handling: Handling::Planned,
             wavelengths: None,
@@ -119,6 +124,7 @@ impl Optics {
         let checks = [
             (self.ports <= Self::MOST_PORTS, "ports", "at most 65536"),
             (self.setup <= Self::LONGEST, "setup", "at most 10 s"),
+            (self.spread <= self.setup, "spread", "at most `setup`"),
             (self.release <= Self::LONGEST, "release", "at most 10 s"),
             ((0.0..=0.99).contains(&self.failure), "failure", "from 0 to 0.99"),
             (

@@ -22,6 +22,7 @@ use super::{
     optics::{Optics, OpticsStats},
     polling::{Polling, Queues},
     scheduler::{Next, Scheduler},
+    tcp::{Streams, Tcp},
     wires::{LATEST, Wires},
 };
 use crate::{
@@ -64,6 +65,10 @@ pub struct Simulation {
     /// ([`MemoryLayer`]); [`faults`](Self::faults) concern the network only, and there are no crashes. Default: no, as
     /// over the network.
     pub shared_memory: bool,
+    /// Processes talk by TCP of the 1990s instead of this project's protocol, to compare with. Then
+    /// [`Network::routing`] says between which processes there are connections: whole messages are passed on, not
+    /// packets. Without circuits, shared memory, watched peers and crashes. Default: none.
+    pub tcp: Option<Tcp>,
     /// Settings of the protocol. Datagram sizes are set by the network.
     pub config: Config,
     /// Settings of MPI. The wait policy and the helper thread have no effect: the protocol goes on while a program
@@ -101,6 +106,7 @@ impl Simulation {
             polling: Polling::Helper,
             queues: Queues::default(),
             shared_memory: false,
+            tcp: None,
             config: Config {
                 path_mtu_discovery: false,
                 ..Config::default()
@@ -128,7 +134,14 @@ impl Simulation {
             .iter()
             .try_for_each(|optics| optics.validate(self.processes))?;
         self.faults.validate(self.processes)?;
+        self.tcp.iter().try_for_each(Tcp::validate)?;
         let checks = [
+            (
+                self.tcp.is_none()
+                    || self.optics.is_none() && !self.shared_memory && !self.faults.watch && !self.faults.has_crashes(),
+                "tcp",
+                "without circuits, shared memory, watched peers and crashes",
+            ),
             (
                 self.optics.is_none() || self.network.per_host == 1,
                 "per_host",
@@ -456,7 +469,12 @@ impl<'a> Job<'a> {
         config.safe_datagram = config.max_datagram;
         config.late_peers = false;
         config.reconnect = false;
-        let wires = Wires::new(simulation.network, simulation.processes, rng.next_u64());
+        let routing = simulation.network.routing.filter(|_| simulation.tcp.is_none());
+        let network = Network {
+            routing,
+            ..simulation.network
+        };
+        let wires = Wires::new(network, simulation.processes, rng.next_u64());
         let (faults, capture) = (&simulation.faults, simulation.capture.as_deref());
         let trouble = Trouble::new(faults, capture, mix(simulation.seed)).map_err(|source| SimulationError::File {
             path: capture.map(PathBuf::from).unwrap_or_default(),
@@ -495,9 +513,31 @@ impl<'a> Job<'a> {
             let is_near = move |_, other: u32| other / per_host == process / per_host;
             layer = Layer::from(Box::new(Beside::new(layer, memory, is_near)));
         }
-        let messenger = Messenger::new(layer, &[process]);
+        if let Some(tcp) = self.simulation.tcp {
+            let limits = Streams::limits(self.limits);
+            // TCP has a window of its own: no message is to say how much room there is.
+            let config = Config {
+                unexpected_bytes: 1 << 30,
+                ..self.config.clone()
+            };
+            let memory = MemoryLayer::new(config, limits, epoch).map_err(SimulationError::Config)?;
+            let ends = (process, self.simulation.processes);
+            let routing = self.simulation.network.routing;
+            layer = Layer::from(Box::new(Streams::new(
+                memory,
+                tcp,
+                routing,
+                ends,
+                self.limits.max_datagram,
+            )));
+        }
+        let mut messenger = Messenger::new(layer, &[process]);
         let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
         let mut core = Process::new(&messenger, peers, self.simulation.options.eager_limit);
+        if self.simulation.tcp.is_some() {
+            // All connections are open.
+            (0..self.simulation.processes).for_each(|peer| _ = core.peers.meet(&mut messenger, peer));
+        }
         core.set_connection_plan(ConnectionPlan::ahead(self.simulation.options.connect_ahead));
         Ok((messenger, core))
     }

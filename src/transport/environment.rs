@@ -57,6 +57,10 @@ words! {
         "sliding" => Self::Sliding,
         "burst-then-wait" => Self::BurstThenWait,
     }
+    Preset: "default or dse" {
+        "default" => Self::Default,
+        "dse" => Self::Dse,
+    }
     Routes: "network, memory or auto" {
         "network" => Self::Network,
         "memory" => Self::Memory,
@@ -100,6 +104,44 @@ impl Setting for WaitPolicy {
             Self::Block => "block".to_owned(),
             Self::Yield { .. } => "yield".to_owned(),
             Self::Adaptive { spin } => spin.show(),
+        }
+    }
+}
+
+/// The variable that names a preset.
+const PRESET: &str = "HIKYAKU_PRESET";
+
+/// Settings that go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Preset {
+    /// Those of the program.
+    Default,
+    /// [`Config::dse`].
+    Dse,
+}
+
+impl Preset {
+    /// Puts the settings of the published protocol into `config`; those that it says nothing about stay.
+    fn apply(self, config: &mut Config) {
+        let dse = Config::dse();
+        match self {
+            Self::Default => {}
+            Self::Dse => {
+                *config = Config {
+                    max_payload: dse.max_payload,
+                    path_mtu_discovery: dse.path_mtu_discovery,
+                    bundle: dse.bundle,
+                    timestamps: dse.timestamps,
+                    recovery: dse.recovery,
+                    reordering_window: dse.reordering_window,
+                    window_packets: dse.window_packets,
+                    congestion: dse.congestion,
+                    ack_delay: dse.ack_delay,
+                    initial_rto: dse.initial_rto,
+                    min_rto: dse.min_rto,
+                    ..config.clone()
+                }
+            }
         }
     }
 }
@@ -218,6 +260,9 @@ fn print_level(level: &str) -> Result<(), EnvironmentError> {
 /// # Errors
 /// The first value that is not valid. Ranges are checked by [`Config::validate`].
 pub fn apply(environment: &Environment, config: &mut Config) -> Result<(), EnvironmentError> {
+    if let Some(preset) = environment.setting::<Preset>(PRESET)? {
+        preset.apply(config);
+    }
     for name in CONFIG {
         if let Some(value) = environment.text(name) {
             set(config, name, &value)?;
@@ -312,6 +357,20 @@ mod tests {
     }
 
     #[test]
+    fn a_preset_comes_first_and_single_settings_change_it() {
+        let (_, config) = read(&[("HIKYAKU_PRESET", "dse")]).unwrap();
+        assert_eq!(config, Config::dse());
+        let (_, config) = read(&[("HIKYAKU_PRESET", "DSE"), ("HIKYAKU_WINDOW_PACKETS", "4")]).unwrap();
+        let expected = Config {
+            window_packets: 4,
+            ..Config::dse()
+        };
+        assert_eq!(config, expected);
+        let (_, config) = read(&[("HIKYAKU_PRESET", "default")]).unwrap();
+        assert_eq!(config, Config::default());
+    }
+
+    #[test]
     fn fields_are_written_as_they_are_read() {
         let shown = fields(&Config::dse());
         let variables: Vec<_> = shown.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -342,6 +401,7 @@ mod tests {
             ("HIKYAKU_WINDOW_BYTES", "99999999999999999999"),
             ("HIKYAKU_WINDOW_BYTES", "-1"),
             ("HIKYAKU_BUNDLE", "maybe"),
+            ("HIKYAKU_PRESET", "tcp"),
             ("HIKYAKU_WAIT", "forever"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();

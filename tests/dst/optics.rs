@@ -55,6 +55,7 @@ fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
     simulation.optics = Some(Optics {
         ports: ports(rng),
         setup: Duration::from_nanos(rng.skewed(10_000_000) - 1),
+        spread: Duration::ZERO,
         release: Duration::from_nanos(rng.pick(&[0, 0, 20_000, 5_000_000])),
         handling: rng.pick(&[
             Handling::Naive,

@@ -364,11 +364,16 @@ fn nothing_is_left_behind() {
 }
 
 /// Papers are cited by the short names of `docs/papers.md` and their own sections. Numbers of a list that is not in
-/// this repository (the letter S, a paper, a point, a part) tell readers nothing.
+/// this repository (the letter S, a paper, a point, a part) tell readers nothing; the table of parts in that page, and the
+/// command that prints it, have them.
 #[test]
 fn papers_are_cited_by_name() {
+    const TABLE: [&str; 2] = ["docs/papers.md", "crates/cli/src/papers/"];
     let mut complaints = Vec::new();
     for path in texts() {
+        if TABLE.iter().any(|table| path.starts_with(table)) {
+            continue;
+        }
         let text = fs::read_to_string(root().join(&path)).unwrap();
         for (number, _) in (1..).zip(text.lines()).filter(|(_, line)| names_a_part(line)) {
             complaints.push(format!("{path}:{number}: cite docs/papers.md"));

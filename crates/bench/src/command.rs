@@ -5,11 +5,13 @@ use std::net::TcpStream;
 use clap::{Args, Subcommand};
 use nix::sys::{prctl, signal::Signal};
 
+#[cfg(feature = "sim")]
+use crate::benchmarks::meshes;
 use crate::{
     benchmarks::{
         bandwidth, cache_line,
         collective::{self, CollectiveArgs},
-        core, dse,
+        connect_ahead, copy, core, dse,
         idle_peers::{self, PeersArgs},
         incast::{self, IncastArgs},
         latency,
@@ -79,6 +81,9 @@ enum Bench {
     /// Time of MPI's alltoall
     #[command(after_help = collective::EXAMPLES)]
     Alltoall(CollectiveArgs),
+    /// The first alltoall of fresh ranks, with sessions opened as needed and ahead
+    #[command(after_help = connect_ahead::EXAMPLES)]
+    ConnectAhead(World),
     /// Many senders, one receiver
     #[command(after_help = incast::EXAMPLES)]
     Incast(IncastArgs),
@@ -91,9 +96,16 @@ enum Bench {
     /// The experiments of the DSE paper
     #[command(after_help = dse::EXAMPLES)]
     Dse(Common),
+    /// The programs of the DSE paper in network namespaces: its protocol, and TCP over meshes with relays
+    #[cfg(feature = "sim")]
+    #[command(after_help = meshes::EXAMPLES)]
+    Meshes(meshes::Meshes),
     /// Time of a cache line between two cores
     #[command(after_help = cache_line::EXAMPLES)]
     CacheLine(Output),
+    /// Time of a copied byte
+    #[command(after_help = copy::EXAMPLES)]
+    Copy(Output),
     /// Memory per idle peer
     #[command(after_help = idle_peers::EXAMPLES)]
     Peers(PeersArgs),
@@ -110,6 +122,12 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
             size::not_empty(&common.sizes)?;
         }
     }
+    #[cfg(feature = "sim")]
+    if let Bench::Meshes(options) = benchmark
+        && options.is_node()
+    {
+        return meshes::run(options);
+    }
     // The others have one row, and nothing to keep.
     if !matches!(benchmark, Bench::Overflow(_) | Bench::Peers(_)) {
         interrupt::note();
@@ -122,10 +140,14 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         Bench::Figure11(common) => latency::figure11(common),
         Bench::Bandwidth(common) => bandwidth::run(common),
         Bench::Rate(common) => rate::run(common),
+        Bench::ConnectAhead(world) => connect_ahead::run(world),
         Bench::Incast(incast) => incast::run(incast),
         Bench::Dse(common) => dse::run(common),
         Bench::Core(common) => core::run(common),
+        #[cfg(feature = "sim")]
+        Bench::Meshes(options) => meshes::run(options),
         Bench::CacheLine(output) => cache_line::run(output),
+        Bench::Copy(output) => copy::run(output),
         Bench::Overflow(overflow) => overflow::run(overflow),
         Bench::Peers(peers) => idle_peers::run(peers),
         Bench::Bibw(world) => pairs::run(world, pairs::Pair::Bibw),

@@ -11,6 +11,7 @@ use crate::{
     hello::{self, HelloArgs},
     info::{self, InfoArgs},
     manual::{self, CompletionsArgs, ManArgs},
+    papers::{self, PapersArgs},
     poller::{self, PollerArgs},
     run::{self, RunArgs},
     trace::{self, TraceArgs},
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Simulate thousands of ranks in virtual time
     #[cfg(feature = "sim")]
     Sim(hikyaku_papers::SimArgs),
+    /// List every part of the papers that this project implements, with both figures, and run their commands
+    #[command(after_help = papers::EXAMPLES)]
+    Papers(PapersArgs),
     /// Show the calls of ranks from their traces: a timeline, or the time per call
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),

@@ -8,6 +8,7 @@ mod hello;
 mod info;
 mod manual;
 mod memory;
+mod papers;
 mod poller;
 mod run;
 mod trace;
@@ -46,6 +47,7 @@ fn execute(command: Command) -> Result<u8, Failure> {
         Command::Hello(args) => hello::run(&args).map(|()| 0),
         Command::Info(args) => info::run(&args).map(|()| 0),
         Command::Man(args) => manual::man(&args, &Cli::command()).map(|()| 0),
+        Command::Papers(args) => papers::run(&args).map(|()| 0),
         Command::Poller(args) => poller::run(&args).map(|()| 0),
         Command::Run(args) => run::run(&args),
         #[cfg(feature = "sim")]

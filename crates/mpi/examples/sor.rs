@@ -1,13 +1,14 @@
 //! Successive over-relaxation: a plate whose left edge is hot, on a grid of ranks that talk to their neighbours.
 //!
 //! ```text
-//! hikyaku run -n 4 target/release/examples/sor [SIZE [ITERATIONS]] [strips] [report=N]
+//! hikyaku run -n 4 target/release/examples/sor [SIZE [ITERATIONS]] [strips] [replies] [report=N]
 //! ```
 //!
 //! SIZE (default 64) is the number of points along each side of the plate, ITERATIONS (default 10000) the most that are
 //! done. Each is one sweep over the red points and one over the black ones, as on a chessboard; after each half, ranks
 //! exchange the edges of their parts. Every tenth iteration all agree how much still changes, and stop below 1e-9.
-//! With `strips` each rank has whole rows, so two neighbours at most. With `report=N` all send interim results to rank 0
+//! With `strips` each rank has whole rows, so two neighbours at most. With `replies` each message is answered by a byte
+//! that its sender waits for, as for a write to shared memory. With `report=N` all send interim results to rank 0
 //! after every so many iterations, each the first of its rows, and rank 0 prints how warm they are on the average.
 //!
 //! Which points a sweep reads does not depend on how the plate is divided, so the result is that of one process to the
@@ -24,11 +25,14 @@ fn job(arguments: impl Iterator<Item = String>) -> Option<Job> {
         iterations: 10_000,
         strips: false,
         report: 0,
+        replies: false,
     };
     let mut numbers = 0;
     for argument in arguments {
         if argument == "strips" {
             job.strips = true;
+        } else if argument == "replies" {
+            job.replies = true;
         } else if let Some(every) = argument.strip_prefix("report=") {
             job.report = every.parse().ok()?;
         } else {
@@ -45,7 +49,7 @@ fn job(arguments: impl Iterator<Item = String>) -> Option<Job> {
 }
 
 fn main() -> Result<(), Error> {
-    let job = job(std::env::args().skip(1)).expect("usage: sor [SIZE [ITERATIONS]] [strips] [report=N]");
+    let job = job(std::env::args().skip(1)).expect("usage: sor [SIZE [ITERATIONS]] [strips] [replies] [report=N]");
     let universe = mpi::initialize().unwrap();
     let told = |iteration, mean| println!("sor: after {iteration} iterations, mean of the first rows {mean:.6}");
     if let Some(solved) = solve(&universe.world(), job, &|_| (), &told)? {

@@ -65,9 +65,10 @@ Examples:
   hikyaku sim pacs-cs --grids 8x8x8 --copy 0.4
   hikyaku sim pacs-cs --format json --plot rails.svg
 
-Each node swaps a message with six neighbours at once. `zero-copy`: messages lie where the program has them, as buffer \
-arrays do; `with copies`: the program packs all six before and unpacks them after, which takes --copy for each byte, \
-fitted so that six rails give the 630 MB/s of the PACS-CS paper (docs/papers.md). docs/measured/simulation.md compares.";
+Each node swaps a message with six neighbours at once. `zero-copy`: buffer arrays, which the program fills in place and \
+takes by their ids; `with copies`: messages that the program packs before and unpacks after, which takes --copy for each \
+byte: by the memory of the paper's machine and a measurement of this one (`hikyaku bench copy`), not by its results. \
+docs/papers.md names the paper (the PACS-CS paper), docs/measured/simulation.md compares.";
 
 const DSE: &str = "\
 Examples:
@@ -75,9 +76,10 @@ Examples:
   hikyaku sim dse --messages 10000 --burst-then-wait
   hikyaku sim dse --format json --plot othello.svg
 
-All on 10BASE-T, with collisions. TCP is a model: this protocol with TCP's window, acknowledgements and timers, and \
-messages that share segments. Over a mesh, packets go from processor to processor, each of which receives them and \
-sends them on. docs/papers.md names the paper (the DSE paper), docs/measured/simulation.md compares.";
+All on 10BASE-T, with collisions. TCP is a model of 4.4BSD's: slow start, Nagle's algorithm, acknowledgements that wait \
+for a tick of 200 ms. Over a mesh, messages go from processor to processor, each of which receives them whole and sends \
+them on. `place` is the order of the ways with most processors; the table of assumptions says what it depends on, and \
+--plot with --figure draws that. docs/papers.md names the paper (the DSE paper), docs/measured/simulation.md compares.";
 
 const DPDK_BTL: &str = "\
 Examples:

@@ -25,7 +25,9 @@ Examples:
   hikyaku bench dse --sizes 16,1024 --iterations 2000
 
 The experiments of the DSE paper (docs/papers.md), on today's sockets: its protocol (`dse`), hikyaku's defaults and \
-TCP, with wall time and the CPU time of each side; and the sockets that 60 processors need.";
+TCP, with wall time and the CPU time of each side; and the sockets that 60 processors need. `tcp/plain` is TCP as the \
+paper's programs used it: one write a message, two receive calls, no TCP_NODELAY; `tcp` has TCP_NODELAY, and \
+`tcp/batched` collects a burst's messages into writes of 64 KB (its ping-pongs are those of `tcp`).";
 
 /// Messages of an experiment.
 const MESSAGES: usize = 10_000;

@@ -262,7 +262,13 @@ pub(crate) fn dse_kinds(common: &Common) -> Vec<Kind> {
         backend: common.backend.clone(),
         preset,
     };
-    vec![ours(Preset::Dse), ours(Preset::Default), Kind::Tcp]
+    vec![
+        ours(Preset::Dse),
+        ours(Preset::Default),
+        Kind::TcpPlain,
+        Kind::Tcp,
+        Kind::TcpBatched,
+    ]
 }
 
 /// Where and how; of `mtu` and `datagram`, bytes.

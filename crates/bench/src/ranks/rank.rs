@@ -69,6 +69,11 @@ pub(crate) fn options(place: &Place) -> io::Result<Options> {
     if let Some(wait) = place.wait {
         options.wait = wait.policy();
     }
+    if let Some(ahead) = place.connect_ahead {
+        options.connect_ahead = ahead;
+        // Every rank needs a session with every other.
+        options.policy.force(Collective::Alltoall, Algorithm::Pairwise);
+    }
     Ok(options)
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Place {
     pub threads: bool,
     /// Packets to one rank may go to the kernel together (GSO).
     pub offload: bool,
+    /// Collectives open their sessions ahead, or not, and an alltoall is pairwise; nothing: as set.
+    pub connect_ahead: Option<bool>,
 }
 
 /// The operation that is timed.

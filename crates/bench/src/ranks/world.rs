@@ -103,14 +103,35 @@ pub(crate) enum Ranks {
     Exactly(u32),
 }
 
+/// How a job is started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    /// Packets to one rank may go to the kernel together.
+    pub offload: bool,
+    /// Collectives open their sessions ahead; nothing: as set.
+    pub connect_ahead: Option<bool>,
+    /// It says nothing on standard error.
+    pub is_quiet: bool,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self {
+            offload: true,
+            connect_ahead: None,
+            is_quiet: false,
+        }
+    }
+}
+
 impl Job {
     /// Starts the ranks.
     pub(crate) fn start(options: &Turns, np: u32) -> Result<Self, Failure> {
-        Self::start_with(options, np, true)
+        Self::start_with(options, np, Start::default())
     }
 
-    /// The same; `offload`: packets to one rank may go to the kernel together.
-    pub(crate) fn start_with(options: &Turns, np: u32, offload: bool) -> Result<Self, Failure> {
+    /// The same, in a special way.
+    pub(crate) fn start_with(options: &Turns, np: u32, start: Start) -> Result<Self, Failure> {
         check(options)?;
         let ends = match options.backend.as_str() {
             "loopback" => Ends::Threads,
@@ -131,7 +152,8 @@ impl Job {
             wait: options.wait,
             crowded,
             threads: ends == Ends::Threads,
-            offload,
+            offload: start.offload,
+            connect_ahead: start.connect_ahead,
         };
         let rank = session.job(&place)?;
         let wait = rank::options(&place).or_fail("settings")?.wait;
@@ -141,14 +163,16 @@ impl Job {
             .unwrap_or(Wait::Adaptive);
         let rounds = options.rounds.unwrap_or(ROUNDS) as usize;
         let environment = environment(&session, &ends, (mtu, datagram), wait.name(), rounds);
-        if crowded {
+        if crowded && !start.is_quiet {
             eprintln!(
                 "hikyaku bench: {np} {} share {cores} CPUs: times show that too (wait: {})",
                 ends.name(),
                 wait.name()
             );
         }
-        announce(&session, &ends);
+        if !start.is_quiet {
+            announce(&session, &ends);
+        }
         let settings = Settings {
             wait,
             datagram,

@@ -80,6 +80,9 @@ pub(crate) struct Row {
     /// Nanoseconds per packet (protocol core alone).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_packet: Option<f64>,
+    /// Nanoseconds per byte that is copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_byte: Option<f64>,
     /// Processors of the job (socket counts).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processors: Option<usize>,

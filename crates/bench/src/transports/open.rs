@@ -9,7 +9,8 @@ use super::{
     link::{Hub, Spoke},
     mpi,
     settings::{Kind, Offer, Settings},
-    tcp, udp,
+    tcp::{self, Form},
+    udp,
 };
 #[cfg(feature = "peers")]
 use super::{kcp, quinn};
@@ -17,7 +18,9 @@ use super::{kcp, quinn};
 /// Opens the answering end of a transport on a local address.
 pub(crate) fn open_hub(kind: &Kind, settings: &Settings, local: IpAddr) -> io::Result<Box<dyn Hub>> {
     Ok(match kind {
-        Kind::Tcp | Kind::TcpBatched => Box::new(tcp::TcpHub::open(settings, local)?),
+        Kind::Tcp => Box::new(tcp::TcpHub::open(settings, local, Form::Single)?),
+        Kind::TcpBatched => Box::new(tcp::TcpHub::open(settings, local, Form::Batched)?),
+        Kind::TcpPlain => Box::new(tcp::TcpHub::open(settings, local, Form::Plain)?),
         Kind::Udp => Box::new(udp::UdpHub::open(settings, local)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_hub(backend, *preset, settings, local)?,
         Kind::Mpi { backend, way } => mpi::open_hub(backend, *way, settings, local)?,
@@ -37,8 +40,9 @@ pub(crate) fn open_hub(kind: &Kind, settings: &Settings, local: IpAddr) -> io::R
 /// Opens the asking end of a transport towards a hub.
 pub(crate) fn open_spoke(kind: &Kind, settings: &Settings, local: IpAddr, hub: &Offer) -> io::Result<Box<dyn Spoke>> {
     Ok(match kind {
-        Kind::Tcp => Box::new(tcp::TcpSpoke::open(settings, hub, false)?),
-        Kind::TcpBatched => Box::new(tcp::TcpSpoke::open(settings, hub, true)?),
+        Kind::Tcp => Box::new(tcp::TcpSpoke::open(settings, hub, Form::Single)?),
+        Kind::TcpBatched => Box::new(tcp::TcpSpoke::open(settings, hub, Form::Batched)?),
+        Kind::TcpPlain => Box::new(tcp::TcpSpoke::open(settings, hub, Form::Plain)?),
         Kind::Udp => Box::new(udp::UdpSpoke::open(settings, local, hub)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_spoke(backend, *preset, settings, local, hub)?,
         Kind::Mpi { backend, way } => mpi::open_spoke(backend, *way, settings, local, hub)?,

@@ -116,6 +116,8 @@ pub(crate) enum Kind {
     Tcp,
     /// Kernel TCP, small messages collected into writes of 64 KB.
     TcpBatched,
+    /// Kernel TCP without `TCP_NODELAY`, one write a message, two receive calls a message.
+    TcpPlain,
     /// Bare UDP: fast, and lost datagrams stay lost.
     Udp,
     /// DPDK's memif by itself, from C.
@@ -148,6 +150,7 @@ impl Kind {
             } => format!("hikyaku/{backend}/{}{MPI}", way.name()),
             Self::Tcp => "tcp".into(),
             Self::TcpBatched => "tcp/batched".into(),
+            Self::TcpPlain => "tcp/plain".into(),
             Self::Udp => "udp".into(),
             Self::Memif { copies: false } => "memif".into(),
             Self::Memif { copies: true } => "memif/copied".into(),

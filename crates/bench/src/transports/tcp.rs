@@ -1,4 +1,5 @@
-//! Kernel TCP with `TCP_NODELAY`: the transport that everybody has.
+//! Kernel TCP: the transport that everybody has. Two forms have `TCP_NODELAY`; the third is as programs used it before
+//! that was common ([`Form::Plain`]).
 
 use std::{
     io,
@@ -20,6 +21,37 @@ use crate::transports::{
 
 /// Bytes collected before a write of `tcp/batched`, and of a read of small messages.
 const BATCH: usize = 64 * 1024;
+
+/// How messages become calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One write a message, with `TCP_NODELAY`. Its receiver knows how long messages are.
+    Single,
+    /// Small messages are collected into writes of 64 KB.
+    Batched,
+    /// One write a message, of a header with its length and the message, without `TCP_NODELAY`, so small ones wait for
+    /// acknowledgements and share segments. The receiver makes two calls a message, for the header and for the rest: as
+    /// the DSE paper (section 3.3) describes it.
+    Plain,
+}
+
+/// Bytes of the header of [`Form::Plain`].
+const HEADER: usize = 8;
+
+/// Puts a message with its header into `buffer`.
+fn frame(buffer: &mut Vec<u8>, message: &[u8]) {
+    buffer.clear();
+    buffer.extend((message.len() as u64).to_le_bytes());
+    buffer.extend(message);
+}
+
+/// Receives a message with its header, in two calls if the bytes are there.
+fn receive_framed(wait: Wait, stream: &TcpStream, message: &mut Vec<u8>) -> io::Result<()> {
+    let mut header = [0; HEADER];
+    receive_all(wait, stream, &mut header)?;
+    message.resize(u64::from_le_bytes(header) as usize, 0);
+    receive_all(wait, stream, message)
+}
 
 /// Why a round of it that is not over is no lost round.
 const LOSSLESS: &str = "TCP loses nothing, so the other end has stopped, or the machine is too busy";
@@ -66,17 +98,19 @@ pub(crate) struct TcpHub {
     listener: TcpListener,
     lanes: Vec<Lane>,
     wait: Wait,
+    plain: bool,
     batch: Vec<u8>,
 }
 
 impl TcpHub {
     /// Listens on a port that the system chooses.
-    pub(crate) fn open(settings: &Settings, local: IpAddr) -> io::Result<Self> {
+    pub(crate) fn open(settings: &Settings, local: IpAddr, form: Form) -> io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::new(local, 0))?;
         Ok(Self {
             listener,
             lanes: Vec::new(),
             wait: settings.wait,
+            plain: form == Form::Plain,
             batch: vec![0; BATCH],
         })
     }
@@ -117,6 +151,10 @@ impl TcpHub {
     /// Receives whatever is there from one connection; gives the number of messages that this completed.
     fn receive(&mut self, index: usize) -> io::Result<usize> {
         let (lane, wait) = (&mut self.lanes[index], self.wait);
+        if self.plain {
+            receive_framed(wait, &lane.stream, &mut lane.message)?;
+            return Ok(1);
+        }
         let size = lane.message.len();
         if size >= BATCH {
             lane.filled += receive_some(wait, &lane.stream, &mut lane.message[lane.filled..])?;
@@ -155,7 +193,7 @@ impl Hub for TcpHub {
         loop {
             let (stream, from) = self.listener.accept()?;
             if spoke.addresses.contains(&from) {
-                stream.set_nodelay(true)?;
+                stream.set_nodelay(!self.plain)?;
                 limit_stream(&stream)?;
                 self.lanes.push(Lane {
                     stream,
@@ -176,6 +214,12 @@ impl Hub for TcpHub {
                 last = self.next_ready(spokes, last + 1)?;
             }
             let lane = &mut self.lanes[last];
+            if self.plain {
+                receive_framed(self.wait, &lane.stream, &mut lane.message)?;
+                frame(&mut self.batch, &lane.message);
+                send_all(self.wait, &lane.stream, &self.batch)?;
+                continue;
+            }
             receive_all(self.wait, &lane.stream, &mut lane.message)?;
             send_all(self.wait, &lane.stream, &lane.message)?;
         }
@@ -210,21 +254,21 @@ impl Hub for TcpHub {
 pub(crate) struct TcpSpoke {
     stream: TcpStream,
     wait: Wait,
-    batched: bool,
+    form: Form,
     echo: Vec<u8>,
     batch: Vec<u8>,
 }
 
 impl TcpSpoke {
     /// Connects to the hub.
-    pub(crate) fn open(settings: &Settings, hub: &Offer, batched: bool) -> io::Result<Self> {
+    pub(crate) fn open(settings: &Settings, hub: &Offer, form: Form) -> io::Result<Self> {
         let stream = TcpStream::connect(&hub.addresses[..])?;
-        stream.set_nodelay(true)?;
+        stream.set_nodelay(form != Form::Plain)?;
         limit_stream(&stream)?;
         Ok(Self {
             stream,
             wait: settings.wait,
-            batched,
+            form,
             echo: Vec::new(),
             batch: Vec::with_capacity(BATCH),
         })
@@ -240,6 +284,13 @@ impl Spoke for TcpSpoke {
     }
 
     fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        if self.form == Form::Plain {
+            frame(&mut self.batch, message);
+            send_all(self.wait, &self.stream, &self.batch)?;
+            receive_framed(self.wait, &self.stream, &mut self.echo)?;
+            seen(&self.echo);
+            return Ok(());
+        }
         self.echo.resize(message.len(), 0);
         send_all(self.wait, &self.stream, message)?;
         receive_all(self.wait, &self.stream, &mut self.echo)?;
@@ -248,7 +299,7 @@ impl Spoke for TcpSpoke {
     }
 
     fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
-        if self.batched && message.len() < BATCH {
+        if self.form == Form::Batched && message.len() < BATCH {
             for _ in 0..window {
                 if self.batch.len() + message.len() > BATCH {
                     send_all(self.wait, &self.stream, &self.batch)?;
@@ -259,8 +310,16 @@ impl Spoke for TcpSpoke {
             send_all(self.wait, &self.stream, &self.batch)?;
             self.batch.clear();
         } else {
+            let mut framed = Vec::new();
+            let whole = match self.form {
+                Form::Plain => {
+                    frame(&mut framed, message);
+                    &framed
+                }
+                Form::Single | Form::Batched => message,
+            };
             for _ in 0..window {
-                send_all(self.wait, &self.stream, message)?;
+                send_all(self.wait, &self.stream, whole)?;
             }
         }
         receive_all(self.wait, &self.stream, &mut [0])

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     failure::Failure,
     options::Turns,
-    ranks::world::Job,
+    ranks::world::{Job, Start},
     report::{Group, Progress, Table, number, size},
     tune::{
         host::{self, Host, Packets},
@@ -37,7 +37,14 @@ struct Row {
 
 /// Measures messages whose packets go one by one, as those of simulated hosts do, fits a host to that, and simulates it.
 pub(super) fn fitted(turns: &Turns, sizes: &[usize], eager_limit: usize) -> Result<Simulated, Failure> {
-    let mut job = Job::start_with(turns, 2, false)?;
+    let mut job = Job::start_with(
+        turns,
+        2,
+        Start {
+            offload: false,
+            ..Start::default()
+        },
+    )?;
     let mut progress = Progress::new(turns.output.progress, sizes.len() * job.rounds);
     // All sizes take turns, so that a change of the machine's speed changes all of them.
     let works = sizes

@@ -7,6 +7,11 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 use self::fences::{commands, fences, ours, pages};
 use crate::command::Cli;
 
+/// The text of a page; nothing in a package, which has none.
+pub(crate) fn page(name: &str) -> Option<String> {
+    pages().into_iter().find(|(own, _)| own == name).map(|(_, text)| text)
+}
+
 /// Text that leaves something open: `…`, or a word in capitals that stands for a value.
 fn has_blanks(command: &str) -> bool {
     let mut words = command.split([' ', ',', '=', ':']);
@@ -15,7 +20,7 @@ fn has_blanks(command: &str) -> bool {
 }
 
 /// The error of the command line for these arguments. `whole`: they are complete, else they may be the beginning.
-fn complaint(arguments: &[String], whole: bool) -> Option<String> {
+pub(crate) fn complaint(arguments: &[String], whole: bool) -> Option<String> {
     let command = ["hikyaku"].into_iter().chain(arguments.iter().map(String::as_str));
     let error = Cli::try_parse_from(command).err()?;
     let is_short = matches!(

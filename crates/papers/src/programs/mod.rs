@@ -35,6 +35,7 @@ mod tests {
                 iterations: 200,
                 strips,
                 report: 20,
+                replies: strips,
             };
             run(size, move |world| sor::solve(world, job, &|_| (), &|_, _| ()).map(drop));
         }

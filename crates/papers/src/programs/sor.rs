@@ -78,8 +78,9 @@ impl Plate {
         [row(first), row(last[0]), column(first), column(last[1])]
     }
 
-    /// Swaps edges with the neighbours. Beyond the plate nothing comes, and the border stays what it was.
-    fn exchange(&mut self, grid: &CartesianCommunicator) -> Result<(), Error> {
+    /// Swaps edges with the neighbours, and with `replies` waits until they say that they have them. Beyond the plate
+    /// nothing comes, and the border stays what it was.
+    fn exchange(&mut self, grid: &CartesianCommunicator, replies: bool) -> Result<(), Error> {
         let (own, border) = (self.edges(0).concat(), self.edges(1).concat());
         let counts = [self.columns, self.columns, self.rows, self.rows].map(|count| count as Count);
         let starts = [0, counts[0], 2 * counts[0], 2 * counts[0] + counts[2]];
@@ -89,6 +90,9 @@ impl Plate {
             &Partition::new(&sent[..], counts, starts),
             &mut PartitionMut::new(&mut received[..], counts, starts),
         )?;
+        if replies {
+            grid.neighbor_all_to_all_into(&[1_u8; 4][..], &mut [0_u8; 4][..])?;
+        }
         for (index, point) in border.into_iter().zip(received) {
             self.points[index] = point;
         }
@@ -115,6 +119,8 @@ pub struct Job {
     pub strips: bool,
     /// Interim results go to rank 0 after every so many iterations; 0: never.
     pub report: usize,
+    /// Each message is answered by a byte, and its sender waits for that, as for each write to a shared memory.
+    pub replies: bool,
 }
 
 /// Relaxes until little changes; gives the iterations that took. `exchange` brings the border up to date, `agree` makes
@@ -144,17 +150,24 @@ fn relax(
 }
 
 /// Rank 0 gets the first row of each part, and gives the mean of all of these.
-fn interim(grid: &CartesianCommunicator, plate: &Plate) -> Result<Option<f64>, Error> {
+fn interim(grid: &CartesianCommunicator, plate: &Plate, replies: bool) -> Result<Option<f64>, Error> {
     let first = plate.at(1, 1);
     let own = &plate.points[first..first + plate.columns];
     if grid.rank() != 0 {
-        grid.process_at_rank(0).send(own)?;
+        let root = grid.process_at_rank(0);
+        root.send(own)?;
+        if replies {
+            root.receive::<u8>()?;
+        }
         return Ok(None);
     }
     let mut all = own.to_vec();
     for rank in 1..grid.size() {
         let (row, _) = grid.process_at_rank(rank).receive_vec::<f64>()?;
         all.extend(row);
+        if replies {
+            grid.process_at_rank(rank).send(&1_u8)?;
+        }
     }
     Ok(Some(all.iter().sum::<f64>() / all.len() as f64))
 }
@@ -244,10 +257,10 @@ pub fn solve(
     };
     let exchange = |plate: &mut Plate| {
         swept((plate.rows * plate.columns / 2) as u64);
-        plate.exchange(&grid)
+        plate.exchange(&grid, job.replies)
     };
     let report = |plate: &Plate, iteration| {
-        if let Some(mean) = interim(&grid, plate)? {
+        if let Some(mean) = interim(&grid, plate, job.replies)? {
             told(iteration, mean);
         }
         Ok(())

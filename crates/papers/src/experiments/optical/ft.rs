@@ -226,6 +226,7 @@ mod tests {
             alpha: 0.1e-3,
             beta: 8e-9,
             gamma: 10e-3,
+            spread: 0.0,
             wavelengths: None,
             failure: 0.0,
             changes: Vec::new(),

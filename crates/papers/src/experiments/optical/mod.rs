@@ -36,6 +36,10 @@ pub(crate) struct Optical {
     /// Milliseconds to set up a connection and tear it down: gamma
     #[arg(long, default_value_t = 10.0, value_name = "MS")]
     setup: f64,
+    /// Each set-up takes a time drawn evenly from --setup minus this many milliseconds to --setup plus as many; 10 with
+    /// the default --setup: 10 ms on average, 20 at most, as the paper says of its switches
+    #[arg(long, default_value_t = 0.0, value_name = "MS")]
+    spread: f64,
     /// Milliseconds per message: alpha
     #[arg(long, default_value_t = 0.1, value_name = "MS")]
     latency: f64,
@@ -178,6 +182,7 @@ impl Optical {
             alpha: self.latency * 1e-3,
             beta: 8.0 / self.bandwidth,
             gamma: self.setup * 1e-3,
+            spread: self.spread * 1e-3,
             wavelengths: self.wavelengths,
             failure: self.failure,
             changes: self.change.clone(),
@@ -194,6 +199,7 @@ impl Optical {
             ),
             ((0.0..=1e3).contains(&self.latency), "latency", "from 0 to 1000 ms"),
             ((0.0..=1e4).contains(&self.setup), "setup", "from 0 to 10000 ms"),
+            ((0.0..=self.setup).contains(&self.spread), "spread", "from 0 to --setup"),
             ((0.0..=0.99).contains(&self.failure), "failure", "from 0 to 0.99"),
         ];
         if let Some((_, name, range)) = checks.iter().find(|(valid, ..)| !valid) {
@@ -237,9 +243,13 @@ pub(crate) fn run(options: &Optical) -> Result<(), Failure> {
     let figure = Figure {
         title: format!("Collectives of {} ranks on circuit-switched optics", options.ranks),
         notes: vec![options.basics.note(&format!(
-            "{} Gb/s, {} ms to set a connection up",
+            "{} Gb/s, {} ms to set a connection up{}",
             options.bandwidth / 1e9,
-            options.setup
+            options.setup,
+            match options.spread {
+                0.0 => String::new(),
+                spread => format!(", more or less by up to {spread}"),
+            }
         ))],
         across: "size, bytes".into(),
         up: "time, s".into(),
@@ -255,68 +265,4 @@ pub(crate) fn run(options: &Optical) -> Result<(), Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Optical,
-    }
-
-    fn ran(arguments: &[&str]) -> Vec<Point> {
-        let options = Line::parse_from([&["optical"], arguments].concat()).options;
-        figures(&options, &Mode::all(&options.ports), &mut Progress::new(false, 28)).unwrap()
-    }
-
-    /// The formulas hold for powers of two. They know no headers: those of one byte's packets, openings included, take up to
-    /// 2.1 % of the time.
-    #[test]
-    fn formulas_and_collectives_agree() {
-        for arguments in [&["--ports", "1,2,3,4"][..], &["--ports", "2,3", "--ranks", "16"]] {
-            for point in ran(arguments) {
-                let ratio = point.simulated_s / point.closed_form_s;
-                assert!((0.98..1.025).contains(&ratio), "{ratio}: {point:?}");
-            }
-        }
-    }
-
-    /// Figures 6 to 9 at 1 MB.
-    #[test]
-    fn the_published_figures() {
-        let expected = [
-            [0.5611, 0.4111, 0.3611, 0.3311, 0.2511],
-            [0.6417, 0.0209, 0.0209, 0.0209, 0.0109],
-            [0.0583, 0.0383, 0.0283, 0.0283, 0.0083],
-            [0.0905, 0.0705, 0.0605, 0.0605, 0.0405],
-        ];
-        let points = ran(&[]);
-        let large = points.iter().filter(|point| point.bytes == 1_000_000);
-        for (point, expected) in large.zip(expected.concat()) {
-            assert!(
-                (point.simulated_s / expected - 1.0).abs() < 0.02,
-                "{expected}: {point:?}"
-            );
-        }
-    }
-
-    /// With wavelengths for a quarter of the ranks, and set-ups of which a third fail, all end, and later.
-    #[test]
-    fn few_wavelengths_and_failing_set_ups_are_survived() {
-        let arguments = ["--ranks", "12", "--ports", "1,3"];
-        let limits = ["--wavelengths", "3", "--failure", "0.3"];
-        let plain = ran(&arguments);
-        let limited = ran(&[&arguments[..], &limits].concat());
-        for (plain, limited) in plain.iter().zip(&limited) {
-            let later = limited.simulated_s >= plain.simulated_s;
-            assert!(later, "{plain:?} {limited:?}");
-        }
-        assert!(
-            limited
-                .iter()
-                .any(|point| point.simulated_s > 2.0 * point.closed_form_s)
-        );
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ pub(super) struct Parameters {
     pub(super) alpha: f64,
     pub(super) beta: f64,
     pub(super) gamma: f64,
+    pub(super) spread: f64,
     pub(super) wavelengths: Option<u32>,
     pub(super) failure: f64,
     pub(super) changes: Vec<Change>,
@@ -136,6 +137,7 @@ pub(super) fn simulation(ranks: u32, mode: &Mode, parameters: &Parameters) -> Si
     }
     if let Some(optics) = &mut simulation.optics {
         (optics.wavelengths, optics.failure) = (parameters.wavelengths, parameters.failure);
+        optics.spread = Duration::from_secs_f64(parameters.spread);
         optics.changes.clone_from(&parameters.changes);
     }
     simulation
