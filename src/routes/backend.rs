@@ -79,7 +79,7 @@ impl Obstacles {
     /// The one that this process tells the user: of the processes of a host that have the same one, the lowest does.
     fn told(self) -> Option<String> {
         let own = self.own.filter(|_| !self.lower_has_none);
-        own.or(self.other.filter(|_| !self.has_lower))
+        own.or_else(|| self.other.filter(|_| !self.has_lower))
     }
 }
 

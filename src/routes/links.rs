@@ -66,7 +66,7 @@ pub(super) struct Links {
     /// The link of the last burst.
     last: usize,
     pub(super) sockets: Sockets,
-    buffers: Vec<Box<[u8; LENT]>>,
+    buffers: Vec<[u8; LENT]>,
     received: Vec<Packet>,
     /// The links with packets of the last look that still lie in the memory.
     lent: Vec<usize>,
@@ -263,7 +263,7 @@ impl Links {
             self.open_gates();
         }
         while self.buffers.len() < budget {
-            self.buffers.push(Box::new([0; LENT]));
+            self.buffers.push([0; LENT]);
         }
         let links = self.links.len();
         for turn in 0..links {
