@@ -54,6 +54,75 @@ fn a_put_needs_no_part_of_the_target() {
     });
 }
 
+/// Accumulates and swaps are atomics of the CPU if all ranks share the memory, whatever the element: none is lost, and
+/// no rank serves another.
+#[test]
+fn changes_need_no_part_of_the_target() {
+    const EACH: usize = 2_000;
+    job(2, |world| {
+        let window = Window::allocate(&world, 64, 1).unwrap();
+        window.fence().unwrap();
+        for kind in [Kind::I8, Kind::U16, Kind::I32, Kind::U64, Kind::F32, Kind::F64] {
+            let datatype = Datatype::predefined(kind);
+            let one: &[u8] = match kind {
+                Kind::F32 => &1_f32.to_ne_bytes(),
+                Kind::F64 => &1_f64.to_ne_bytes(),
+                _ => &1_u64.to_le_bytes(),
+            };
+            let origin = Operands {
+                base: one.as_ptr().cast_mut(),
+                count: 1,
+                datatype: &datatype,
+            };
+            let target = Target {
+                rank: 0,
+                displacement: 8,
+                count: 1,
+                datatype: &datatype,
+            };
+            world.barrier().unwrap();
+            for _ in 0..EACH {
+                // SAFETY: `one` stays until the call has returned, and so does the operation end.
+                unsafe { window.accumulate(&origin, &target, &SUM) }.unwrap();
+            }
+            world.barrier().unwrap();
+            let mut sum = [0; 8];
+            let result = Operands {
+                base: sum.as_mut_ptr(),
+                count: 1,
+                datatype: &datatype,
+            };
+            let none = Operation::predefined(Predefined::NoOp);
+            // SAFETY: `sum` stays, as above.
+            unsafe { window.get_accumulate(None, &result, &target, &none) }.unwrap();
+            let sum = match kind {
+                Kind::F32 => f64::from(f32::from_ne_bytes(*sum.first_chunk().unwrap())),
+                Kind::F64 => f64::from_ne_bytes(sum),
+                Kind::I8 => f64::from(sum[0]),
+                _ => u64::from_le_bytes(sum) as f64,
+            };
+            let all = (2 * EACH) as f64;
+            assert_eq!(sum, if kind == Kind::I8 { all % 256.0 } else { all }, "{kind:?}");
+            world.barrier().unwrap();
+            // Back to nothing: one swaps, as no one else does.
+            if world.rank() == 1 {
+                let zero = [0_u8; 8];
+                let origin = Operands {
+                    base: zero.as_ptr().cast_mut(),
+                    ..origin
+                };
+                let replace = Operation::predefined(Predefined::Replace);
+                // SAFETY: as above.
+                unsafe { window.accumulate(&origin, &target, &replace) }.unwrap();
+            }
+        }
+        let served = world.engine().window_stats().served;
+        assert_eq!(served, 0, "ranks change elements themselves");
+        window.fence().unwrap();
+        window.free().unwrap();
+    });
+}
+
 /// Elements that lie apart on either side, with runs that do not fit each other.
 #[test]
 fn scattered_elements_are_copied() {

@@ -10,7 +10,7 @@ use crate::mpi::{
         buffer::Buffer,
         rma::{Failure, Place, What},
         window::{
-            Flavor,
+            Flavor, atomics,
             memory::{Elements, copy},
         },
     },
@@ -393,15 +393,17 @@ impl Window {
             return Ok(nothing());
         }
         let process = place.process;
-        if let (What::Put | What::Get, Some(memory)) = (what, self.0.peers[target.rank as usize].mapped) {
+        if let Some(memory) = self.0.peers[target.rank as usize].mapped {
             let there = Elements {
                 base: memory.wrapping_offset(place.base as isize),
                 count: place.count,
                 datatype: &place.datatype,
             };
-            // SAFETY: the caller's contract; `place` has checked that they lie in the window, whose memory is mapped.
-            unsafe { self.copy(call, process, sides, there) }?;
-            return Ok(nothing());
+            if matches!(what, What::Put | What::Get) || self.0.is_common && atomics::fits(what, there) {
+                // SAFETY: the caller's contract; `place` has checked that they lie in the window, whose memory is mapped.
+                unsafe { self.operate_in_memory(call, process, what, sides, there) }?;
+                return Ok(nothing());
+            }
         }
         let mut operation = Some((place, what, buffers));
         let (request, begun) = loop {
@@ -433,14 +435,15 @@ impl Window {
         }
     }
 
-    /// Puts or gets in memory that is shared with the target.
+    /// Puts, gets, accumulates or swaps in memory that is shared with the target.
     ///
     /// # Safety
     /// See [`operate`](Self::operate); `there` is memory of a window.
-    unsafe fn copy<'a>(
+    unsafe fn operate_in_memory<'a>(
         &self,
         call: &'static str,
         process: u32,
+        what: What,
         (origin, result): (Option<&Operands<'a>>, Option<&Operands<'a>>),
         there: Elements<'_>,
     ) -> Result<(), Error> {
@@ -458,13 +461,13 @@ impl Window {
             count: side.count,
             datatype: side.datatype,
         };
-        // SAFETY: the caller's contract; both sides have the same number of bytes.
+        let (origin, result) = (origin.map(here), result.map(here));
+        // SAFETY: the caller's contract; all sides have the same number of bytes.
         unsafe {
-            if let Some(origin) = origin {
-                copy(here(origin), there);
-            }
-            if let Some(result) = result {
-                copy(there, here(result));
+            match (what, origin, result) {
+                (What::Put, Some(origin), _) => copy(origin, there),
+                (What::Get, _, Some(result)) => copy(there, result),
+                _ => atomics::apply(what, origin, result, there),
             }
         }
         // A program that only copies serves the others, too.

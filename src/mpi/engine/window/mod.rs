@@ -2,6 +2,7 @@
 //! Windows: memory that the processes of a communicator read and write remotely (MPI 12).
 
 mod access;
+mod atomics;
 mod epoch;
 mod memory;
 mod shared;
@@ -90,6 +91,8 @@ struct Inner {
     name: u64,
     base: *mut u8,
     peers: Vec<Peer>,
+    /// All ranks have mapped the memory of all, and change elements there themselves.
+    is_common: bool,
     freed: AtomicBool,
     /// Memory that the window has allocated, and that of others.
     memory: Mutex<Kept>,
@@ -109,7 +112,9 @@ unsafe impl Sync for Inner {}
 ///
 /// Processes of one host that [allocate](Self::allocate) a window share its memory, if they are reached through memory
 /// ([`Routes`](crate::transport::Routes)): there, `put` and `get` are copies, which have ended when the call returns, and
-/// need no part of the target. All accumulates are done by the target, so each is atomic whoever calls it.
+/// need no part of the target. If all processes of the window share its memory, accumulates and swaps are atomics of the
+/// CPU, for elements of up to 8 bytes that lie at multiples of their size. All others are done by the target. So each
+/// is atomic whoever calls it.
 ///
 /// Otherwise, the target's part of an operation runs in whichever of its threads makes progress, or in its helper thread.
 #[derive(Clone)]
@@ -212,10 +217,13 @@ impl Window {
             displacement: Some(own.unit.into()),
             ..Entry::named(call)
         });
+        let flavor = own.flavor;
         let made = Self::make_quietly(call, communicator, own).map(|mut inner| {
             for (rank, peer) in inner.peers.iter_mut().enumerate() {
                 peer.mapped = place(rank, peer.mapped);
             }
+            // (There is no shared window that a rank has not mapped.)
+            inner.is_common |= flavor == Flavor::Shared;
             Self(Arc::new(inner))
         });
         span.leave(made, |window, leave| {
@@ -250,6 +258,7 @@ impl Window {
             flavor,
             base,
             peers: Vec::new(),
+            is_common: false,
             freed: AtomicBool::new(name.is_none()),
             memory: Mutex::new(kept),
             communicator: communicator.clone(),
@@ -280,8 +289,16 @@ impl Window {
                 mapped: None,
             })
             .collect();
+        // All ranks see alike whether all offer memory on one host; then they tell each other whether it has come.
+        let is_near = |offer: &Offer| all.chunks_exact(SHARED).all(|said| offer.meets(&said[4..]));
+        let may_be_common = offer.as_ref().is_some_and(is_near);
         if let Some(offer) = offer {
             inner.share(offer, &all);
+        }
+        if may_be_common {
+            let has_all = inner.peers.iter().all(|peer| peer.mapped.is_some());
+            let have_all = communicator.share(call, &[i64::from(has_all)])?;
+            inner.is_common = have_all.iter().all(|has_all| *has_all == 1);
         }
         Ok(inner)
     }
