@@ -110,7 +110,7 @@ pub fn get_elements(_call: Call, status: InStatus, datatype: Type, count: OutCou
 
 pub fn get_elements_x(_call: Call, status: InStatus, datatype: Type, count: Out<i64>) -> Done {
     let elements = elements(datatype, read(status)?.status.len)?;
-    count.set(elements.unwrap_or(i64::from(crate::border::UNDEFINED)));
+    count.set(elements.unwrap_or(crate::border::UNDEFINED as i64));
     Ok(())
 }
 
