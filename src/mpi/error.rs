@@ -65,6 +65,8 @@ pub enum Detail {
     },
     /// Ranks have called collectives that do not match.
     Mismatch(Mismatch),
+    /// A callback of the program has given this code.
+    Code(i32),
     /// The error of a datatype.
     Datatype(DatatypeError),
     /// The error of a reduction.
@@ -223,6 +225,7 @@ impl core::fmt::Display for Error {
                 elements(f, *expected)
             }
             Detail::Mismatch(mismatch) => write!(f, ": {mismatch}"),
+            Detail::Code(code) => write!(f, ": a callback has returned {code}"),
             Detail::Datatype(error) => write!(f, ": {error}"),
             Detail::Operation(error) => write!(f, ": {error}"),
             Detail::Group(error) => write!(f, ": {error}"),

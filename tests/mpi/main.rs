@@ -19,5 +19,6 @@ mod partitioned;
 mod persistent;
 mod profile;
 mod progress;
+mod requests;
 mod support;
 mod windows;

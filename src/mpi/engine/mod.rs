@@ -16,6 +16,7 @@
 //! the loss tells the others, so that collectives in which the lost process takes part end, too.
 //! [`Communicator::revoke`] ends every operation that is pending on a communicator at this process.
 
+mod any_request;
 mod array;
 mod attached;
 mod buffer;
@@ -26,6 +27,7 @@ mod communicator;
 mod connection_plan;
 mod core;
 mod fabric;
+mod generalized;
 mod groups;
 #[cfg(feature = "sim")]
 mod met;
@@ -37,6 +39,7 @@ mod partitioned;
 mod peers;
 mod pool;
 mod process;
+mod process_set;
 mod profile;
 mod regions;
 mod request;
@@ -63,13 +66,15 @@ use alloc::{sync::Arc, task::Wake, vec::Vec};
 #[doc(hidden)]
 pub use self::rma::drive as window_messages;
 pub use self::{
+    any_request::AnyRequest,
     array::Array,
     attached::AttachedBuffer,
     communicator::{
         Arriving, Communicator, Duplicating, MatchedMessage, Mode, PartitionedReceive, PartitionedSend,
-        PersistentCollective,
+        PersistentCollective, PersistentMessage,
     },
     fabric::FabricError,
+    generalized::{Completer, Generalized},
     profile::{Entry, Exit, Made, Profiler},
     regions::{Buffers, Region},
     request::Request,

@@ -88,8 +88,8 @@ impl Part {
     fn new(engine: &Arc<Engine>, job: Option<Job>) -> Self {
         let local = Arc::<Local>::default();
         Self {
-            world: Handle::new(Communicator::world(engine), &local, "MPI_COMM_WORLD"),
-            own: Handle::new(Communicator::own(engine), &local, "MPI_COMM_SELF"),
+            world: Handle::new(Communicator::world(engine), &local),
+            own: Handle::new(Communicator::own(engine), &local),
             job,
         }
     }

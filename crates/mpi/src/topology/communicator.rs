@@ -187,12 +187,12 @@ pub trait Communicator: AsHandle {
 
     /// Sets a name, for people to read (`MPI_Comm_set_name`).
     fn set_name(&self, name: &str) {
-        name.clone_into(&mut self.as_handle().name());
+        self.as_handle().comm.set_name(name);
     }
 
     /// The name of the communicator.
     fn get_name(&self) -> String {
-        self.as_handle().name().clone()
+        self.as_handle().comm.name()
     }
 
     /// Creates a grid of `dims` processes, each dimension of which may be a ring (`MPI_Cart_create`). Processes that it

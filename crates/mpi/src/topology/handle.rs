@@ -1,10 +1,10 @@
 //! The handle that all communicators of this crate contain.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use hikyaku::mpi::engine::{self, AttachedBuffer};
 
-use crate::{attribute::Attributes, lock::lock};
+use crate::attribute::Attributes;
 
 /// State that the communicators of a process share.
 #[derive(Debug, Default)]
@@ -17,38 +17,25 @@ pub(crate) struct Local {
 pub struct Handle {
     pub(crate) comm: engine::Communicator,
     pub(crate) local: Arc<Local>,
-    extras: Arc<Extras>,
-}
-
-#[derive(Debug, Default)]
-struct Extras {
-    name: Mutex<String>,
-    attributes: Attributes,
+    attributes: Arc<Attributes>,
 }
 
 impl Handle {
-    pub(crate) fn new(comm: engine::Communicator, local: &Arc<Local>, name: &str) -> Self {
+    pub(crate) fn new(comm: engine::Communicator, local: &Arc<Local>) -> Self {
         Self {
             comm,
             local: Arc::clone(local),
-            extras: Arc::new(Extras {
-                name: Mutex::new(name.to_owned()),
-                attributes: Attributes::default(),
-            }),
+            attributes: Arc::default(),
         }
     }
 
     /// Another communicator of this process, without attributes.
     pub(crate) fn sibling(&self, comm: engine::Communicator) -> Self {
-        Self::new(comm, &self.local, "")
-    }
-
-    pub(crate) fn name(&self) -> MutexGuard<'_, String> {
-        lock(&self.extras.name)
+        Self::new(comm, &self.local)
     }
 
     pub(crate) fn attributes(&self) -> &Attributes {
-        &self.extras.attributes
+        &self.attributes
     }
 }
 

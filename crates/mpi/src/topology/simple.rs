@@ -40,7 +40,7 @@ impl SimpleCommunicator {
     /// Wraps a communicator of the engine, for a program that sets up its own engine.
     #[must_use]
     pub fn from_raw(communicator: engine::Communicator) -> Self {
-        Self(Handle::new(communicator, &Arc::<Local>::default(), ""))
+        Self(Handle::new(communicator, &Arc::<Local>::default()))
     }
 }
 

@@ -291,7 +291,7 @@ impl Communicator {
 
     /// # Safety
     /// See [`ireceive`](Self::ireceive).
-    unsafe fn begin_receive(
+    pub(super) unsafe fn begin_receive(
         &self,
         call: &'static str,
         base: *mut u8,

@@ -7,15 +7,16 @@ mod contexts;
 mod messages;
 mod partitioned;
 mod persistent;
+mod persistent_message;
 mod probes;
 mod short;
 
-use alloc::sync::Arc;
+use alloc::{borrow::ToOwned, string::String, sync::Arc};
 use core::{
     fmt,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::{
     arrays::Arriving,
@@ -23,6 +24,7 @@ pub use self::{
     messages::Mode,
     partitioned::{PartitionedReceive, PartitionedSend},
     persistent::PersistentCollective,
+    persistent_message::PersistentMessage,
     probes::MatchedMessage,
 };
 use super::{
@@ -76,6 +78,7 @@ struct Inner {
     pub(super) partitions: AtomicU32,
     /// The last collective with its schedule, if it may be needed again.
     last: Mutex<Option<Last>>,
+    name: Mutex<String>,
 }
 
 /// A group of processes with a context of its own. Cheap to clone: clones are the same communicator.
@@ -119,6 +122,7 @@ impl Communicator {
             persistent: AtomicU32::new(0),
             partitions: AtomicU32::new(0),
             last: Mutex::new(None),
+            name: Mutex::default(),
             revoked: AtomicBool::new(false),
         })))
     }
@@ -130,7 +134,9 @@ impl Communicator {
     #[must_use]
     pub fn world(engine: &Arc<Engine>) -> Self {
         let world = Self::new(engine, 0, Group::world(engine.size as Rank));
-        world.unwrap_or_else(|| unreachable!("every process is in the world"))
+        world
+            .unwrap_or_else(|| unreachable!("every process is in the world"))
+            .named("MPI_COMM_WORLD")
     }
 
     /// This process alone (`MPI_COMM_SELF`).
@@ -140,7 +146,29 @@ impl Communicator {
     #[must_use]
     pub fn own(engine: &Arc<Engine>) -> Self {
         let group = Group::of_processes(&[engine.process]).unwrap_or(Group::EMPTY);
-        Self::new(engine, 1, group).unwrap_or_else(|| unreachable!("a process is in its own group"))
+        Self::new(engine, 1, group)
+            .unwrap_or_else(|| unreachable!("a process is in its own group"))
+            .named("MPI_COMM_SELF")
+    }
+
+    fn named(self, name: &str) -> Self {
+        self.set_name(name);
+        self
+    }
+
+    fn own_name(&self) -> MutexGuard<'_, String> {
+        self.0.name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its name (`MPI_Comm_get_name`); empty if it has none.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.own_name().clone()
+    }
+
+    /// Names it at this process (`MPI_Comm_set_name`). Duplicates have no name.
+    pub fn set_name(&self, name: &str) {
+        name.clone_into(&mut self.own_name());
     }
 
     /// The process that this handle belongs to.

@@ -333,6 +333,12 @@ impl Drop for Channel {
 }
 
 impl PartitionedSend {
+    /// The communicator.
+    #[must_use]
+    pub fn communicator(&self) -> &Communicator {
+        &self.channel.communicator
+    }
+
     /// Number of partitions.
     #[must_use]
     pub fn partitions(&self) -> u32 {
@@ -455,6 +461,12 @@ impl PartitionedSend {
 }
 
 impl PartitionedReceive {
+    /// The communicator.
+    #[must_use]
+    pub fn communicator(&self) -> &Communicator {
+        &self.channel.communicator
+    }
+
     /// Number of partitions.
     #[must_use]
     pub fn partitions(&self) -> u32 {

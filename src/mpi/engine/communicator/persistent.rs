@@ -78,6 +78,12 @@ impl PersistentCollective {
         self.call
     }
 
+    /// The communicator.
+    #[must_use]
+    pub fn communicator(&self) -> &Communicator {
+        &self.communicator
+    }
+
     /// Moves it to other buffers of the same datatypes and counts. Gives whether it could: not while it runs.
     ///
     /// # Safety

@@ -368,7 +368,8 @@ impl Window {
 
 /// Getters.
 impl Window {
-    /// A duplicate of the communicator on which it was created (`MPI_Win_get_group`).
+    /// A duplicate of the communicator on which it was created (`MPI_Win_get_group`). Its name is that of the window
+    /// (`MPI_Win_set_name`, `MPI_Win_get_name`).
     #[must_use]
     pub fn communicator(&self) -> &Communicator {
         &self.0.communicator
