@@ -388,9 +388,12 @@ fn names_a_part(line: &str) -> bool {
 }
 
 /// (folder, what else than every package is in the package): only what builds, with its programs to try.
-const PACKAGES: [(&str, &[&str]); 7] = [
+const PACKAGES: [(&str, &[&str]); 10] = [
     (".", &["src/", "examples/", "CHANGELOG.md"]),
     ("crates/bench", &["src/", "build.rs"]),
+    ("crates/capi", &["src/"]),
+    ("crates/capi/abi", &["src/", "build.rs"]),
+    ("crates/capi/mpich", &["src/", "build.rs"]),
     ("crates/cli", &["src/"]),
     (
         "crates/dpdk-sys",

@@ -11,9 +11,10 @@ use std::{
 use crate::shell;
 
 /// Folders whose subfolders and files are rooms.
-const HOUSES: [&str; 9] = [
+const HOUSES: [&str; 10] = [
     "src",
     "crates/mpi/src",
+    "crates/capi/src",
     "crates/cli/src",
     "crates/bench/src",
     "crates/papers/src",

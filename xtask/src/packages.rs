@@ -9,9 +9,12 @@ use crate::{
 };
 
 /// The packages to publish; `tests/tidy` says what belongs in each.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 10] = [
     "hikyaku",
     "hikyaku-bench",
+    "hikyaku-capi",
+    "hikyaku-capi-abi",
+    "hikyaku-capi-mpich",
     "hikyaku-cli",
     "hikyaku-dpdk-sys",
     "hikyaku-mpi",

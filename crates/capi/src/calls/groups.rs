@@ -1,0 +1,148 @@
+//! Groups (MPI 7.3).
+
+use hikyaku::mpi::{
+    engine::PROC_NULL,
+    error::ErrorClass,
+    group::{Comparison as Compared, Group, RankRange},
+};
+
+use super::Done;
+use crate::{
+    abi::Comparison,
+    border::{Call, Failure, InOut, Int, Ints, Out, OutConstant, OutInts, Rank, UNDEFINED},
+    objects::{Object, Ranks},
+};
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! groups {
+    ($abi:ty) => {
+        const _: () = {
+            use $crate::{abi::*, border::*, objects::*};
+            $crate::functions! { $abi;
+                "Group_size" => groups::group_size(group: Ranks, size: Out<i32>);
+                "Group_rank" => groups::group_rank(group: Ranks, rank: Out<i32>);
+                "Group_compare" => groups::group_compare(
+                    group1: Ranks, group2: Ranks, result: OutConstant<Comparison>);
+                "Group_translate_ranks" => groups::group_translate_ranks(
+                    group1: Ranks, n: Int, ranks1: Ints, group2: Ranks, ranks2: OutInts);
+                "Group_incl" => groups::group_incl(group: Ranks, n: Int, ranks: Ints, newgroup: InOut<Group>);
+                "Group_excl" => groups::group_excl(group: Ranks, n: Int, ranks: Ints, newgroup: InOut<Group>);
+                "Group_range_incl" => groups::group_range_incl(
+                    group: Ranks, n: Int, ranges: Ints, newgroup: InOut<Group>);
+                "Group_range_excl" => groups::group_range_excl(
+                    group: Ranks, n: Int, ranges: Ints, newgroup: InOut<Group>);
+                "Group_union" => groups::group_union(group1: Ranks, group2: Ranks, newgroup: InOut<Group>);
+                "Group_intersection" => groups::group_intersection(
+                    group1: Ranks, group2: Ranks, newgroup: InOut<Group>);
+                "Group_difference" => groups::group_difference(group1: Ranks, group2: Ranks, newgroup: InOut<Group>);
+                "Group_free" => groups::group_free(group: InOut<Group>);
+            }
+        };
+    };
+}
+
+/// The number of this process; that of the only one before it has joined a job.
+fn own_process() -> u32 {
+    crate::process::joined().map_or(0, |joined| joined.engine.process())
+}
+
+fn length(n: Int) -> Result<usize, Failure> {
+    usize::try_from(n.0).map_err(|_| Failure::value(ErrorClass::Arg, "n", n.0.into(), 0, i32::MAX.into()))
+}
+
+/// A group as the program gets it: the empty one is predefined.
+pub(crate) fn named(group: Group) -> Ranks {
+    if group.size() == 0 {
+        return Ranks::number(0x109);
+    }
+    Ranks::insert(group)
+}
+
+pub fn group_size(_call: Call, group: Ranks, size: Out<i32>) -> Done {
+    size.set(group.get()?.size());
+    Ok(())
+}
+
+pub fn group_rank(_call: Call, group: Ranks, rank: Out<i32>) -> Done {
+    rank.set(group.get()?.rank_of(own_process()).unwrap_or(UNDEFINED));
+    Ok(())
+}
+
+pub fn group_compare(_call: Call, group1: Ranks, group2: Ranks, result: OutConstant<Comparison>) -> Done {
+    let (one, other) = (group1.get()?, group2.get()?);
+    result.set(match one.compare(&other) {
+        Compared::Identical => Comparison::IDENT,
+        Compared::Similar => Comparison::SIMILAR,
+        Compared::Unequal => Comparison::UNEQUAL,
+    });
+    Ok(())
+}
+
+pub fn group_translate_ranks(call: Call, group1: Ranks, n: Int, ranks1: Ints, group2: Ranks, ranks2: OutInts) -> Done {
+    let (one, other) = (group1.get()?, group2.get()?);
+    for index in 0..length(n)? {
+        let rank = Rank::decode(call.encoding, ranks1.get(index));
+        let translated = match rank {
+            PROC_NULL => call.encoding.proc_null,
+            rank => one.translate_rank(rank, &other)?.unwrap_or(UNDEFINED),
+        };
+        ranks2.set(index, translated);
+    }
+    Ok(())
+}
+
+pub fn group_incl(_call: Call, group: Ranks, n: Int, ranks: Ints, newgroup: InOut<Group>) -> Done {
+    newgroup.set(named(group.get()?.incl(&ranks.list(length(n)?))?));
+    Ok(())
+}
+
+pub fn group_excl(_call: Call, group: Ranks, n: Int, ranks: Ints, newgroup: InOut<Group>) -> Done {
+    newgroup.set(named(group.get()?.excl(&ranks.list(length(n)?))?));
+    Ok(())
+}
+
+fn triples(n: Int, ranges: Ints) -> Result<Vec<RankRange>, Failure> {
+    let numbers = ranges.list(length(n)? * 3);
+    let range = |triple: &[i32]| RankRange {
+        first: triple[0],
+        last: triple[1],
+        stride: triple[2],
+    };
+    Ok(numbers.chunks_exact(3).map(range).collect())
+}
+
+pub fn group_range_incl(_call: Call, group: Ranks, n: Int, ranges: Ints, newgroup: InOut<Group>) -> Done {
+    newgroup.set(named(group.get()?.range_incl(&triples(n, ranges)?)?));
+    Ok(())
+}
+
+pub fn group_range_excl(_call: Call, group: Ranks, n: Int, ranges: Ints, newgroup: InOut<Group>) -> Done {
+    newgroup.set(named(group.get()?.range_excl(&triples(n, ranges)?)?));
+    Ok(())
+}
+
+pub fn group_union(_call: Call, group1: Ranks, group2: Ranks, newgroup: InOut<Group>) -> Done {
+    newgroup.set(named(group1.get()?.union(&*group2.get()?)));
+    Ok(())
+}
+
+pub fn group_intersection(_call: Call, group1: Ranks, group2: Ranks, newgroup: InOut<Group>) -> Done {
+    newgroup.set(named(group1.get()?.intersection(&*group2.get()?)));
+    Ok(())
+}
+
+pub fn group_difference(_call: Call, group1: Ranks, group2: Ranks, newgroup: InOut<Group>) -> Done {
+    newgroup.set(named(group1.get()?.difference(&*group2.get()?)));
+    Ok(())
+}
+
+pub fn group_free(_call: Call, group: InOut<Group>) -> Done {
+    let named = group.get();
+    // The empty group may be the result of a function, so a program may free it.
+    if !(named.is_predefined() && Group::predefined(named.handle().0).is_some()) {
+        named.remove()?;
+    }
+    group.set(Ranks::NULL);
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! The functions, chapter by chapter. Each file has a table, which says what is exported, and the bodies.
+//!
+//! A body gets the [`Call`](crate::border::Call) and the arguments; the border adds the rest. Bodies are public for the
+//! macros that export them, and for nothing else.
+
+#![allow(missing_docs, reason = "functions are MPI's")]
+#![allow(clippy::too_many_arguments, reason = "as MPI has it")]
+
+pub mod collectives;
+pub mod communicators;
+pub mod constructors;
+pub mod conversions;
+pub mod datatypes;
+pub mod environment;
+pub mod error_handlers;
+pub mod groups;
+pub mod missing;
+pub mod operations;
+pub mod persistent;
+pub mod point_to_point;
+pub mod probes;
+pub mod requests;
+pub mod statuses;
+pub mod topologies;
+
+use std::sync::Mutex;
+
+use crate::{
+    border::{Failure, InOut},
+    objects::{Pending, Request, Starter},
+};
+
+/// What a body returns.
+pub(crate) type Done = Result<(), Failure>;
+
+/// What becomes of an operation that a function has prepared.
+#[derive(Clone, Copy, Debug)]
+pub enum Then {
+    /// It waits for its end.
+    Wait,
+    /// It begins, and its request goes here.
+    Begin(InOut<Mutex<Request>>),
+    /// It is planned, to be started later, and its request goes here.
+    Plan(InOut<Mutex<Request>>),
+}
+
+/// Hands a request to the program.
+pub(crate) fn give(to: InOut<Mutex<Request>>, request: Request) {
+    to.set(Pending::insert(Mutex::new(request)));
+}
+
+/// Hands a persistent request to the program.
+pub(crate) fn give_planned(to: InOut<Mutex<Request>>, starter: Starter, scope: Option<crate::border::Scope>) -> Done {
+    give(to, Request::persistent(starter, scope));
+    Ok(())
+}

@@ -1,0 +1,549 @@
+#![expect(unsafe_code, reason = "buffers are the program's")]
+//! Messages (MPI 3.2 to 3.7, 3.10).
+
+use hikyaku::mpi::{
+    datatype,
+    engine::{self, Mode, PROC_NULL, Status},
+    error::{Detail, Error, ErrorClass},
+};
+
+use super::{Done, give};
+use crate::{
+    border::{Argument, Buffer, Call, Count, Failure, InOut, Narrow, OutPointer, OutStatus, Rank, Scope, Tag},
+    objects::{Begun, Buffered, Comm, Communicator, Request, Type, lock},
+};
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! point_to_point {
+    ($abi:ty) => {
+        const _: () = {
+            use ::std::sync::Mutex;
+            use $crate::{abi::*, border::*, objects::*};
+            $crate::functions! { $abi;
+                "Send" + c => point_to_point::send(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm);
+                "Ssend" + c => point_to_point::ssend(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm);
+                "Rsend" + c => point_to_point::rsend(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm);
+                "Bsend" + c => point_to_point::bsend(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm);
+                "Isend" + c => point_to_point::isend(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm,
+                    request: InOut<Mutex<Request>>);
+                "Issend" + c => point_to_point::issend(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm,
+                    request: InOut<Mutex<Request>>);
+                "Irsend" + c => point_to_point::irsend(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm,
+                    request: InOut<Mutex<Request>>);
+                "Ibsend" + c => point_to_point::ibsend(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm,
+                    request: InOut<Mutex<Request>>);
+                "Recv" + c => point_to_point::recv(
+                    buf: Buffer, count: Count, datatype: Type, source: Rank, tag: Tag, comm: Comm, status: OutStatus);
+                "Irecv" + c => point_to_point::irecv(
+                    buf: Buffer, count: Count, datatype: Type, source: Rank, tag: Tag, comm: Comm,
+                    request: InOut<Mutex<Request>>);
+                "Sendrecv" + c => point_to_point::sendrecv(
+                    sendbuf: Buffer, sendcount: Count, sendtype: Type, dest: Rank, sendtag: Tag,
+                    recvbuf: Buffer, recvcount: Count, recvtype: Type, source: Rank, recvtag: Tag,
+                    comm: Comm, status: OutStatus);
+                "Isendrecv" + c => point_to_point::isendrecv(
+                    sendbuf: Buffer, sendcount: Count, sendtype: Type, dest: Rank, sendtag: Tag,
+                    recvbuf: Buffer, recvcount: Count, recvtype: Type, source: Rank, recvtag: Tag,
+                    comm: Comm, request: InOut<Mutex<Request>>);
+                "Sendrecv_replace" + c => point_to_point::sendrecv_replace(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, sendtag: Tag, source: Rank, recvtag: Tag,
+                    comm: Comm, status: OutStatus);
+                "Isendrecv_replace" + c => point_to_point::isendrecv_replace(
+                    buf: Buffer, count: Count, datatype: Type, dest: Rank, sendtag: Tag, source: Rank, recvtag: Tag,
+                    comm: Comm, request: InOut<Mutex<Request>>);
+                "Buffer_attach" + c => point_to_point::buffer_attach(buffer: Buffer, size: Count);
+                "Buffer_detach" + c => point_to_point::buffer_detach(buffer: OutPointer, size: OutCount);
+                "Buffer_flush" => point_to_point::buffer_flush();
+                "Buffer_iflush" => point_to_point::buffer_iflush(request: InOut<Mutex<Request>>);
+                "Comm_attach_buffer" + c => point_to_point::comm_attach_buffer(
+                    comm: Comm, buffer: Buffer, size: Count);
+                "Comm_detach_buffer" + c => point_to_point::comm_detach_buffer(
+                    comm: Comm, buffer: OutPointer, size: OutCount);
+                "Comm_flush_buffer" => point_to_point::comm_flush_buffer(comm: Comm);
+                "Comm_iflush_buffer" => point_to_point::comm_iflush_buffer(
+                    comm: Comm, request: InOut<Mutex<Request>>);
+            }
+        };
+    };
+}
+
+/// A number of elements.
+#[inline]
+pub(crate) fn elements(argument: &'static str, count: i64) -> Result<u64, Failure> {
+    u64::try_from(count).map_err(|_| Failure::value(ErrorClass::Count, argument, count, 0, i64::MAX))
+}
+
+/// A communicator as an object with an error handler.
+pub(crate) fn scope(comm: Comm) -> Option<Scope> {
+    <Comm as Argument<crate::abi::Standard, Narrow>>::scope(&comm)
+}
+
+/// The elements of a message.
+pub(crate) struct Elements<'a> {
+    pub(crate) base: *mut u8,
+    pub(crate) count: u64,
+    pub(crate) datatype: &'a datatype::Datatype,
+}
+
+/// Checks what a message consists of.
+#[inline]
+pub(crate) fn message(buf: Buffer, count: i64, datatype: &crate::objects::Datatype) -> Result<Elements<'_>, Failure> {
+    let (count, datatype) = (elements("count", count)?, datatype.for_message()?);
+    if buf.is_in_place() {
+        return Err(Failure::text(
+            ErrorClass::Buffer,
+            "MPI_IN_PLACE is no buffer of a message",
+        ));
+    }
+    // A null pointer is `MPI_BOTTOM`: then the datatype has addresses.
+    if buf.0.is_null() && count > 0 && datatype.size() > 0 && datatype.kind().is_some() {
+        return Err(Failure::text(ErrorClass::Buffer, "the buffer is a null pointer"));
+    }
+    Ok(Elements {
+        base: buf.0,
+        count,
+        datatype,
+    })
+}
+
+/// A message from any source goes nowhere.
+#[inline]
+fn destination(rank: Rank) -> Result<i32, Failure> {
+    if rank.0 >= 0 || rank.0 == PROC_NULL {
+        return Ok(rank.0);
+    }
+    Err(Failure::value(
+        ErrorClass::Rank,
+        "destination",
+        rank.0.into(),
+        0,
+        i32::MAX.into(),
+    ))
+}
+
+#[inline]
+fn sent(mode: Mode, (buf, count, datatype): (Buffer, Count, Type), (dest, tag, comm): (Rank, Tag, Comm)) -> Done {
+    let (comm, datatype) = (comm.get()?, datatype.get()?);
+    let what = message(buf, count.0, &datatype)?;
+    // SAFETY: the program's buffer, as MPI demands.
+    unsafe {
+        comm.comm
+            .send(mode, what.base, what.count, what.datatype, destination(dest)?, tag.0)?;
+    }
+    Ok(())
+}
+
+pub fn send(_call: Call, buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm) -> Done {
+    sent(Mode::Standard, (buf, count, datatype), (dest, tag, comm))
+}
+
+pub fn ssend(_call: Call, buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm) -> Done {
+    sent(Mode::Synchronous, (buf, count, datatype), (dest, tag, comm))
+}
+
+pub fn rsend(_call: Call, buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm) -> Done {
+    sent(Mode::Ready, (buf, count, datatype), (dest, tag, comm))
+}
+
+pub fn bsend(_call: Call, buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm) -> Done {
+    let (comm, datatype) = (comm.get()?, datatype.get()?);
+    let what = message(buf, count.0, &datatype)?;
+    buffered(&comm, &what, destination(dest)?, tag.0)
+}
+
+/// Sends with the buffer of the communicator, or that of the process.
+pub(crate) fn buffered(comm: &Communicator, what: &Elements<'_>, dest: i32, tag: i32) -> Done {
+    let mut used = lock(&comm.buffered);
+    if used.size.is_none() {
+        used = lock(&PROCESS);
+    }
+    // SAFETY: the program's buffer, as MPI demands.
+    unsafe {
+        used.messages
+            .send(&comm.comm, (what.base, what.count, what.datatype), (dest, tag))?;
+    }
+    Ok(())
+}
+
+fn begun(
+    mode: Mode,
+    (buf, count, datatype): (Buffer, Count, Type),
+    (dest, tag, comm): (Rank, Tag, Comm),
+    request: InOut<std::sync::Mutex<Request>>,
+) -> Done {
+    let (object, datatype) = (comm.get()?, datatype.get()?);
+    let what = message(buf, count.0, &datatype)?;
+    // SAFETY: the program's buffer, as MPI demands.
+    let one = unsafe {
+        object
+            .comm
+            .isend(mode, what.base, what.count, what.datatype, destination(dest)?, tag.0)?
+    };
+    give(request, Request::begun(one.into(), scope(comm)));
+    Ok(())
+}
+
+type Place = InOut<std::sync::Mutex<Request>>;
+
+pub fn isend(
+    _call: Call,
+    buf: Buffer,
+    count: Count,
+    datatype: Type,
+    dest: Rank,
+    tag: Tag,
+    comm: Comm,
+    request: Place,
+) -> Done {
+    begun(Mode::Standard, (buf, count, datatype), (dest, tag, comm), request)
+}
+
+pub fn issend(
+    _call: Call,
+    buf: Buffer,
+    count: Count,
+    datatype: Type,
+    dest: Rank,
+    tag: Tag,
+    comm: Comm,
+    request: Place,
+) -> Done {
+    begun(Mode::Synchronous, (buf, count, datatype), (dest, tag, comm), request)
+}
+
+pub fn irsend(
+    _call: Call,
+    buf: Buffer,
+    count: Count,
+    datatype: Type,
+    dest: Rank,
+    tag: Tag,
+    comm: Comm,
+    request: Place,
+) -> Done {
+    begun(Mode::Ready, (buf, count, datatype), (dest, tag, comm), request)
+}
+
+pub fn ibsend(
+    call: Call,
+    buf: Buffer,
+    count: Count,
+    datatype: Type,
+    dest: Rank,
+    tag: Tag,
+    comm: Comm,
+    request: Place,
+) -> Done {
+    bsend(call, buf, count, datatype, dest, tag, comm)?;
+    give(request, Request::begun(Begun::Done(Status::EMPTY), scope(comm)));
+    Ok(())
+}
+
+pub fn recv(
+    _call: Call,
+    buf: Buffer,
+    count: Count,
+    datatype: Type,
+    source: Rank,
+    tag: Tag,
+    comm: Comm,
+    status: OutStatus,
+) -> Done {
+    let (comm, datatype) = (comm.get()?, datatype.get()?);
+    let what = message(buf, count.0, &datatype)?;
+    // SAFETY: the program's buffer, as MPI demands.
+    let received = unsafe { comm.comm.receive(what.base, what.count, what.datatype, source.0, tag.0) };
+    match received {
+        Ok(received) => {
+            status.set(&received);
+            Ok(())
+        }
+        Err(error) => Err(failed_receive(error, status, tag)),
+    }
+}
+
+/// The status of a receive that has failed says as much as is known.
+fn failed_receive(error: Error, status: OutStatus, tag: Tag) -> Failure {
+    if let (Detail::Truncated { room, .. }, Some(source)) = (error.detail(), error.peer()) {
+        status.set(&Status {
+            source,
+            tag: tag.0,
+            len: *room,
+            cancelled: false,
+        });
+    }
+    error.into()
+}
+
+pub fn irecv(
+    _call: Call,
+    buf: Buffer,
+    count: Count,
+    datatype: Type,
+    source: Rank,
+    tag: Tag,
+    comm: Comm,
+    request: Place,
+) -> Done {
+    let (object, datatype) = (comm.get()?, datatype.get()?);
+    let what = message(buf, count.0, &datatype)?;
+    // SAFETY: the program's buffer, as MPI demands.
+    let one = unsafe {
+        object
+            .comm
+            .ireceive(what.base, what.count, what.datatype, source.0, tag.0)?
+    };
+    give(request, Request::begun(one.into(), scope(comm)));
+    Ok(())
+}
+
+/// Begins a receive and a send.
+fn both(
+    comm: &engine::Communicator,
+    (from, dest, sendtag): (&Elements<'_>, Rank, Tag),
+    (into, source, recvtag): (&Elements<'_>, Rank, Tag),
+) -> Result<(engine::Request, engine::Request), Failure> {
+    let dest = destination(dest)?;
+    // SAFETY: the program's buffers, as MPI demands, or memory of the caller that lives until both have ended.
+    unsafe {
+        let receive = comm.ireceive(into.base, into.count, into.datatype, source.0, recvtag.0)?;
+        let send = comm.isend(Mode::Standard, from.base, from.count, from.datatype, dest, sendtag.0);
+        match send {
+            Ok(send) => Ok((send, receive)),
+            Err(error) => {
+                // The receive must not stay behind with a buffer that the program believes its own.
+                receive.cancel();
+                let _ = receive.wait();
+                Err(error.into())
+            }
+        }
+    }
+}
+
+fn end_both(pair: Result<(engine::Request, engine::Request), Failure>) -> Result<Status, Failure> {
+    let (send, receive) = pair?;
+    let received = receive.wait();
+    send.wait()?;
+    Ok(received?)
+}
+
+pub fn sendrecv(
+    _call: Call,
+    sendbuf: Buffer,
+    sendcount: Count,
+    sendtype: Type,
+    dest: Rank,
+    sendtag: Tag,
+    recvbuf: Buffer,
+    recvcount: Count,
+    recvtype: Type,
+    source: Rank,
+    recvtag: Tag,
+    comm: Comm,
+    status: OutStatus,
+) -> Done {
+    let (comm, sendtype, recvtype) = (comm.get()?, sendtype.get()?, recvtype.get()?);
+    let from = message(sendbuf, sendcount.0, &sendtype)?;
+    let into = message(recvbuf, recvcount.0, &recvtype)?;
+    let pair = both(&comm.comm, (&from, dest, sendtag), (&into, source, recvtag));
+    status.set(&end_both(pair)?);
+    Ok(())
+}
+
+pub fn isendrecv(
+    _call: Call,
+    sendbuf: Buffer,
+    sendcount: Count,
+    sendtype: Type,
+    dest: Rank,
+    sendtag: Tag,
+    recvbuf: Buffer,
+    recvcount: Count,
+    recvtype: Type,
+    source: Rank,
+    recvtag: Tag,
+    comm: Comm,
+    request: Place,
+) -> Done {
+    let (object, sendtype, recvtype) = (comm.get()?, sendtype.get()?, recvtype.get()?);
+    let from = message(sendbuf, sendcount.0, &sendtype)?;
+    let into = message(recvbuf, recvcount.0, &recvtype)?;
+    let (send, receive) = both(&object.comm, (&from, dest, sendtag), (&into, source, recvtag))?;
+    give(
+        request,
+        Request::begun(Begun::both(send, receive, Vec::new()), scope(comm)),
+    );
+    Ok(())
+}
+
+/// The bytes of a message, packed.
+pub(crate) fn packed(what: &Elements<'_>) -> Result<Vec<u8>, Failure> {
+    let len = what.datatype.packed_size(what.count)?;
+    let len = usize::try_from(len).map_err(|_| ErrorClass::NoMem)?;
+    let mut bytes = Vec::with_capacity(len);
+    let room = &mut bytes.spare_capacity_mut()[..len];
+    // SAFETY: the program's buffer, as MPI demands.
+    let packed = unsafe { what.datatype.pack_at(what.base, what.count, 0, room) };
+    // SAFETY: so many bytes have just been written.
+    unsafe { bytes.set_len(packed) };
+    Ok(bytes)
+}
+
+/// Begins the exchange of a buffer against a message, with a copy of its bytes that lives as long as that lasts.
+fn replace(
+    comm: &engine::Communicator,
+    what: &Elements<'_>,
+    (dest, sendtag): (Rank, Tag),
+    (source, recvtag): (Rank, Tag),
+) -> Result<(engine::Request, engine::Request, Vec<u8>), Failure> {
+    let mut copy = packed(what)?;
+    let bytes = datatype::Datatype::predefined(datatype::Kind::Byte);
+    let from = Elements {
+        base: copy.as_mut_ptr(),
+        count: copy.len() as u64,
+        datatype: &bytes,
+    };
+    let (send, receive) = both(comm, (&from, dest, sendtag), (what, source, recvtag))?;
+    Ok((send, receive, copy))
+}
+
+pub fn sendrecv_replace(
+    _call: Call,
+    buf: Buffer,
+    count: Count,
+    datatype: Type,
+    dest: Rank,
+    sendtag: Tag,
+    source: Rank,
+    recvtag: Tag,
+    comm: Comm,
+    status: OutStatus,
+) -> Done {
+    let (comm, datatype) = (comm.get()?, datatype.get()?);
+    let what = message(buf, count.0, &datatype)?;
+    let (send, receive, copy) = replace(&comm.comm, &what, (dest, sendtag), (source, recvtag))?;
+    let received = end_both(Ok((send, receive)));
+    drop(copy);
+    status.set(&received?);
+    Ok(())
+}
+
+pub fn isendrecv_replace(
+    _call: Call,
+    buf: Buffer,
+    count: Count,
+    datatype: Type,
+    dest: Rank,
+    sendtag: Tag,
+    source: Rank,
+    recvtag: Tag,
+    comm: Comm,
+    request: Place,
+) -> Done {
+    let (object, datatype) = (comm.get()?, datatype.get()?);
+    let what = message(buf, count.0, &datatype)?;
+    let (send, receive, copy) = replace(&object.comm, &what, (dest, sendtag), (source, recvtag))?;
+    give(request, Request::begun(Begun::both(send, receive, copy), scope(comm)));
+    Ok(())
+}
+
+/// The buffer of the process.
+static PROCESS: std::sync::LazyLock<std::sync::Mutex<Buffered>> = std::sync::LazyLock::new(Default::default);
+
+fn attach(used: &mut Buffered, buffer: Buffer, size: Count) -> Done {
+    if used.size.is_some() {
+        return Err(Failure::text(ErrorClass::Buffer, "a buffer is attached already"));
+    }
+    let size = elements("size", size.0).map_err(|_| ErrorClass::Arg)?;
+    let room = if buffer.is_automatic() {
+        usize::MAX >> 1
+    } else {
+        size as usize
+    };
+    used.messages.resize(room);
+    used.address = buffer.0.expose_provenance();
+    used.size = Some(size as i64);
+    Ok(())
+}
+
+fn detach(used: &mut Buffered, buffer: OutPointer, size: crate::border::OutCount, automatic: usize) -> Done {
+    used.messages.resize(0);
+    let Some(attached) = used.size.take() else {
+        buffer.set(core::ptr::null_mut());
+        return size.set(0);
+    };
+    // `MPI_BUFFER_AUTOMATIC` comes back as it is written by the program.
+    let is_automatic = Buffer(core::ptr::without_provenance_mut(used.address)).is_automatic();
+    let address = if is_automatic { automatic } else { used.address };
+    buffer.set(core::ptr::with_exposed_provenance_mut(address));
+    size.set(if is_automatic { 0 } else { attached })
+}
+
+fn flush(used: &mut Buffered) -> Done {
+    used.messages.flush();
+    Ok(())
+}
+
+/// Messages of a buffer that are on their way.
+#[derive(Debug)]
+struct Flushing(Option<Comm>);
+
+impl crate::objects::Other for Flushing {
+    fn test(&mut self) -> Result<Option<Status>, Failure> {
+        let is_free = match self.0 {
+            None => lock(&PROCESS).messages.reap(),
+            Some(comm) => lock(&comm.get()?.buffered).messages.reap(),
+        };
+        Ok(is_free.then_some(Status::EMPTY))
+    }
+
+    fn cancel(&mut self) -> Done {
+        Ok(())
+    }
+}
+
+pub fn buffer_attach(_call: Call, buffer: Buffer, size: Count) -> Done {
+    attach(&mut lock(&PROCESS), buffer, size)
+}
+
+pub fn buffer_detach(call: Call, buffer: OutPointer, size: crate::border::OutCount) -> Done {
+    detach(&mut lock(&PROCESS), buffer, size, call.encoding.buffer_automatic)
+}
+
+pub fn buffer_flush(_call: Call) -> Done {
+    flush(&mut lock(&PROCESS))
+}
+
+pub fn buffer_iflush(_call: Call, request: Place) -> Done {
+    give(request, Request::begun(Begun::Other(Box::new(Flushing(None))), None));
+    Ok(())
+}
+
+pub fn comm_attach_buffer(_call: Call, comm: Comm, buffer: Buffer, size: Count) -> Done {
+    attach(&mut lock(&comm.get()?.buffered), buffer, size)
+}
+
+pub fn comm_detach_buffer(call: Call, comm: Comm, buffer: OutPointer, size: crate::border::OutCount) -> Done {
+    let comm = comm.get()?;
+    detach(&mut lock(&comm.buffered), buffer, size, call.encoding.buffer_automatic)
+}
+
+pub fn comm_flush_buffer(_call: Call, comm: Comm) -> Done {
+    flush(&mut lock(&comm.get()?.buffered))
+}
+
+pub fn comm_iflush_buffer(_call: Call, comm: Comm, request: Place) -> Done {
+    comm.get()?;
+    let begun = Begun::Other(Box::new(Flushing(Some(comm))));
+    give(request, Request::begun(begun, scope(comm)));
+    Ok(())
+}

@@ -1,0 +1,493 @@
+//! The end of operations that have begun (MPI 3.7.3 to 3.7.6, 3.9).
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hikyaku::mpi::{
+    engine::{self, Status},
+    error::{Detail, ErrorClass},
+};
+
+use super::Done;
+use crate::{
+    border::{Call, Failure, Handles, InOut, Int, Out, OutInts, OutStatus, OutStatuses, Scope, UNDEFINED},
+    errors,
+    objects::{Begun, Ended, Held, Pending, Request, lock},
+    process,
+};
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! requests {
+    ($abi:ty) => {
+        const _: () = {
+            use ::std::sync::Mutex;
+            use $crate::{abi::*, border::*, objects::*};
+            $crate::functions! { $abi;
+                "Wait" => requests::wait(request: InOut<Mutex<Request>>, status: OutStatus);
+                "Test" => requests::test(request: InOut<Mutex<Request>>, flag: Out<i32>, status: OutStatus);
+                "Waitall" => requests::waitall(count: Int, requests: Handles<Mutex<Request>>, statuses: OutStatuses);
+                "Testall" => requests::testall(
+                    count: Int, requests: Handles<Mutex<Request>>, flag: Out<i32>, statuses: OutStatuses);
+                "Waitany" => requests::waitany(
+                    count: Int, requests: Handles<Mutex<Request>>, indx: Out<i32>, status: OutStatus);
+                "Testany" => requests::testany(
+                    count: Int, requests: Handles<Mutex<Request>>, indx: Out<i32>, flag: Out<i32>, status: OutStatus);
+                "Waitsome" => requests::waitsome(
+                    incount: Int, requests: Handles<Mutex<Request>>, outcount: Out<i32>, indices: OutInts,
+                    statuses: OutStatuses);
+                "Testsome" => requests::testsome(
+                    incount: Int, requests: Handles<Mutex<Request>>, outcount: Out<i32>, indices: OutInts,
+                    statuses: OutStatuses);
+                "Request_get_status" => requests::get_status(request: Pending, flag: Out<i32>, status: OutStatus);
+                "Request_get_status_all" => requests::get_status_all(
+                    count: Int, requests: Handles<Mutex<Request>>, flag: Out<i32>, statuses: OutStatuses);
+                "Request_get_status_any" => requests::get_status_any(
+                    count: Int, requests: Handles<Mutex<Request>>, indx: Out<i32>, flag: Out<i32>, status: OutStatus);
+                "Request_get_status_some" => requests::get_status_some(
+                    incount: Int, requests: Handles<Mutex<Request>>, outcount: Out<i32>, indices: OutInts,
+                    statuses: OutStatuses);
+                "Request_free" => requests::request_free(request: InOut<Mutex<Request>>);
+                "Cancel" => requests::cancel(request: InOut<Mutex<Request>>);
+                "Start" => requests::start(request: InOut<Mutex<Request>>);
+                "Startall" => requests::startall(count: Int, requests: Handles<Mutex<Request>>);
+            }
+        };
+    };
+}
+
+type Place = InOut<Mutex<Request>>;
+type Places = Handles<Mutex<Request>>;
+
+/// A request that may end.
+struct Active {
+    index: usize,
+    named: Pending,
+    object: Held<Mutex<Request>>,
+}
+
+fn number(count: Int) -> Result<usize, Failure> {
+    usize::try_from(count.0).map_err(|_| Failure::value(ErrorClass::Count, "count", count.0.into(), 0, i32::MAX.into()))
+}
+
+/// Those of the requests that are active.
+fn active(count: Int, requests: Places) -> Result<Vec<Active>, Failure> {
+    let mut all = Vec::new();
+    for (index, named) in requests.iter(number(count)?).enumerate() {
+        if named.is_null() {
+            continue;
+        }
+        let object = named.get()?;
+        if lock(&object).is_active() {
+            all.push(Active { index, named, object });
+        }
+    }
+    Ok(all)
+}
+
+/// The program's handle after the end of its request: null, unless that is persistent.
+fn release(named: Pending, request: MutexGuard<'_, Request>) -> Option<Pending> {
+    if request.is_persistent() {
+        return None;
+    }
+    drop(request);
+    // It is there: the caller has just used it.
+    let _ = named.remove();
+    Some(Pending::NULL)
+}
+
+/// Tells the error handler of the request's object.
+fn raise(call: Call, scope: Option<Scope>, failure: Failure) -> Failure {
+    Failure::Told(errors::raise(call, scope, failure))
+}
+
+/// Writes the status of a request that has ended alone.
+fn report(call: Call, scope: Option<Scope>, ended: Ended, status: OutStatus) -> Done {
+    match ended {
+        Ok(ended) => {
+            status.set(&ended);
+            Ok(())
+        }
+        Err(failure) => {
+            status_of_failure(&failure, status);
+            Err(raise(call, scope, failure))
+        }
+    }
+}
+
+/// The status of an operation that has failed says as much as is known.
+fn status_of_failure(failure: &Failure, status: OutStatus) {
+    if let Failure::Engine(error) = failure
+        && let (Detail::Truncated { room, .. }, Some(source)) = (error.detail(), error.peer())
+    {
+        status.set(&Status {
+            source,
+            len: *room,
+            ..Status::EMPTY
+        });
+    }
+}
+
+pub fn wait(call: Call, request: Place, status: OutStatus) -> Done {
+    let named = request.get();
+    if named.is_null() {
+        status.set(&Status::EMPTY);
+        return Ok(());
+    }
+    let object = named.get()?;
+    let mut guard = lock(&object);
+    let (ended, scope) = (guard.wait(), guard.scope);
+    if let Some(null) = release(named, guard) {
+        request.set(null);
+    }
+    report(call, scope, ended, status)
+}
+
+pub fn test(call: Call, request: Place, flag: Out<i32>, status: OutStatus) -> Done {
+    let named = request.get();
+    flag.set_flag(true);
+    if named.is_null() {
+        status.set(&Status::EMPTY);
+        return Ok(());
+    }
+    let object = named.get()?;
+    let mut guard = lock(&object);
+    let Some(ended) = guard.test() else {
+        flag.set_flag(false);
+        return Ok(());
+    };
+    let scope = guard.scope;
+    if let Some(null) = release(named, guard) {
+        request.set(null);
+    }
+    report(call, scope, ended, status)
+}
+
+/// Ends requests and writes their statuses.
+struct Results {
+    call: Call,
+    requests: Places,
+    failed: Option<Option<Scope>>,
+    codes: Vec<(usize, i32)>,
+}
+
+impl Results {
+    fn new(call: Call, requests: Places) -> Self {
+        Self {
+            call,
+            requests,
+            failed: None,
+            codes: Vec::new(),
+        }
+    }
+
+    /// Request `active` has ended so; its status goes to `place` of the array.
+    fn add(&mut self, one: &Active, guard: MutexGuard<'_, Request>, ended: Ended, (place, status): (usize, OutStatus)) {
+        let scope = guard.scope;
+        if let Some(null) = release(one.named, guard) {
+            self.requests.set(one.index, null);
+        }
+        let code = match ended {
+            Ok(ended) => {
+                status.set(&ended);
+                0
+            }
+            Err(failure) => {
+                status_of_failure(&failure, status);
+                self.failed.get_or_insert(scope);
+                errors::code(self.call, &failure)
+            }
+        };
+        self.codes.push((place, code));
+    }
+
+    /// If one has failed, all statuses say how theirs has ended.
+    fn end(self, statuses: OutStatuses, len: usize) -> Done {
+        let Some(scope) = self.failed else { return Ok(()) };
+        for place in 0..len {
+            statuses.at(place).set_error(0);
+        }
+        for (place, code) in self.codes {
+            statuses.at(place).set_error(code);
+        }
+        Err(raise(self.call, scope, Failure::InStatus))
+    }
+}
+
+fn clear(statuses: OutStatuses, len: usize) {
+    for index in 0..len {
+        statuses.at(index).set(&Status::EMPTY);
+    }
+}
+
+pub fn waitall(call: Call, count: Int, requests: Places, statuses: OutStatuses) -> Done {
+    let (len, all) = (number(count)?, active(count, requests)?);
+    clear(statuses, len);
+    let mut results = Results::new(call, requests);
+    for one in &all {
+        let mut guard = lock(&one.object);
+        let ended = guard.wait();
+        results.add(one, guard, ended, (one.index, statuses.at(one.index)));
+    }
+    results.end(statuses, len)
+}
+
+pub fn testall(call: Call, count: Int, requests: Places, flag: Out<i32>, statuses: OutStatuses) -> Done {
+    let (len, all) = (number(count)?, active(count, requests)?);
+    let mut done = true;
+    for one in &all {
+        done &= !matches!(lock(&one.object).begun.peek(), Ok(None));
+    }
+    flag.set_flag(done);
+    if done {
+        return waitall(call, count, requests, statuses);
+    }
+    let _ = len;
+    Ok(())
+}
+
+/// Waits until one of the requests has ended; its place.
+fn wait_for_any(all: &[Active]) -> Result<Option<usize>, Failure> {
+    if all.is_empty() {
+        return Ok(None);
+    }
+    loop {
+        if let Some(place) = find_ended(all) {
+            return Ok(Some(place));
+        }
+        let guards: Vec<_> = all.iter().map(|one| lock(&one.object)).collect();
+        let ones: Option<Vec<&engine::Request>> = guards
+            .iter()
+            .map(|guard| match &guard.begun {
+                Begun::One(one) => Some(one),
+                _ => None,
+            })
+            .collect();
+        match ones {
+            Some(ones) => {
+                engine::Request::wait_ready(ones.into_iter());
+            }
+            None => {
+                drop(guards);
+                process::pause()?;
+            }
+        }
+    }
+}
+
+/// The place of one that has ended.
+fn find_ended(all: &[Active]) -> Option<usize> {
+    all.iter()
+        .position(|one| !matches!(lock(&one.object).begun.peek(), Ok(None)))
+}
+
+/// Ends the request at this place, or says that there is none.
+fn end_one(call: Call, requests: Places, one: Option<&Active>, indx: Out<i32>, status: OutStatus) -> Done {
+    let Some(one) = one else {
+        indx.set(UNDEFINED);
+        status.set(&Status::EMPTY);
+        return Ok(());
+    };
+    indx.set(one.index as i32);
+    let mut guard = lock(&one.object);
+    let (ended, scope) = (guard.wait(), guard.scope);
+    if let Some(null) = release(one.named, guard) {
+        requests.set(one.index, null);
+    }
+    report(call, scope, ended, status)
+}
+
+pub fn waitany(call: Call, count: Int, requests: Places, indx: Out<i32>, status: OutStatus) -> Done {
+    let all = active(count, requests)?;
+    let one = wait_for_any(&all)?.map(|place| &all[place]);
+    end_one(call, requests, one, indx, status)
+}
+
+pub fn testany(call: Call, count: Int, requests: Places, indx: Out<i32>, flag: Out<i32>, status: OutStatus) -> Done {
+    let all = active(count, requests)?;
+    let one = find_ended(&all).map(|place| &all[place]);
+    flag.set_flag(one.is_some() || all.is_empty());
+    end_one(
+        call,
+        requests,
+        one,
+        indx,
+        if one.is_none() && !all.is_empty() {
+            status.ignored()
+        } else {
+            status
+        },
+    )
+}
+
+/// Ends all that have ended.
+fn end_some(
+    call: Call,
+    requests: Places,
+    all: &[Active],
+    outcount: Out<i32>,
+    indices: OutInts,
+    statuses: OutStatuses,
+) -> Done {
+    if all.is_empty() {
+        outcount.set(UNDEFINED);
+        return Ok(());
+    }
+    let (mut results, mut number) = (Results::new(call, requests), 0);
+    for one in all {
+        let mut guard = lock(&one.object);
+        if matches!(guard.begun.peek(), Ok(None)) {
+            continue;
+        }
+        let ended = guard.wait();
+        indices.set(number, one.index as i32);
+        results.add(one, guard, ended, (number, statuses.at(number)));
+        number += 1;
+    }
+    outcount.set(number as i32);
+    results.end(statuses, number)
+}
+
+pub fn waitsome(
+    call: Call,
+    incount: Int,
+    requests: Places,
+    outcount: Out<i32>,
+    indices: OutInts,
+    statuses: OutStatuses,
+) -> Done {
+    let all = active(incount, requests)?;
+    wait_for_any(&all)?;
+    end_some(call, requests, &all, outcount, indices, statuses)
+}
+
+pub fn testsome(
+    call: Call,
+    incount: Int,
+    requests: Places,
+    outcount: Out<i32>,
+    indices: OutInts,
+    statuses: OutStatuses,
+) -> Done {
+    let all = active(incount, requests)?;
+    end_some(call, requests, &all, outcount, indices, statuses)
+}
+
+pub fn get_status(call: Call, request: Pending, flag: Out<i32>, status: OutStatus) -> Done {
+    flag.set_flag(true);
+    if request.is_null() {
+        status.set(&Status::EMPTY);
+        return Ok(());
+    }
+    let object = request.get()?;
+    let mut guard = lock(&object);
+    match guard.begun.peek() {
+        Ok(None) => {
+            flag.set_flag(false);
+            Ok(())
+        }
+        Ok(Some(ended)) => report(call, guard.scope, Ok(ended), status),
+        Err(failure) => report(call, guard.scope, Err(failure), status),
+    }
+}
+
+pub fn get_status_all(call: Call, count: Int, requests: Places, flag: Out<i32>, statuses: OutStatuses) -> Done {
+    let (len, all) = (number(count)?, active(count, requests)?);
+    let mut found = Vec::new();
+    for one in &all {
+        match lock(&one.object).begun.peek() {
+            Ok(None) => {
+                flag.set_flag(false);
+                return Ok(());
+            }
+            Ok(Some(status)) => found.push((one.index, status)),
+            Err(failure) => return Err(raise(call, lock(&one.object).scope, failure)),
+        }
+    }
+    flag.set_flag(true);
+    clear(statuses, len);
+    for (index, status) in found {
+        statuses.at(index).set(&status);
+    }
+    Ok(())
+}
+
+pub fn get_status_any(
+    call: Call,
+    count: Int,
+    requests: Places,
+    indx: Out<i32>,
+    flag: Out<i32>,
+    status: OutStatus,
+) -> Done {
+    let all = active(count, requests)?;
+    let one = find_ended(&all).map(|place| &all[place]);
+    let Some(one) = one else {
+        flag.set_flag(all.is_empty());
+        indx.set(UNDEFINED);
+        if all.is_empty() {
+            status.set(&Status::EMPTY);
+        }
+        return Ok(());
+    };
+    indx.set(one.index as i32);
+    get_status(call, one.named, flag, status)
+}
+
+pub fn get_status_some(
+    call: Call,
+    incount: Int,
+    requests: Places,
+    outcount: Out<i32>,
+    indices: OutInts,
+    statuses: OutStatuses,
+) -> Done {
+    let all = active(incount, requests)?;
+    if all.is_empty() {
+        outcount.set(UNDEFINED);
+        return Ok(());
+    }
+    let mut number = 0;
+    for one in &all {
+        let ended = lock(&one.object).begun.peek();
+        match ended {
+            Ok(None) => continue,
+            Ok(Some(status)) => statuses.at(number).set(&status),
+            Err(failure) => return Err(raise(call, lock(&one.object).scope, failure)),
+        }
+        indices.set(number, one.index as i32);
+        number += 1;
+    }
+    outcount.set(number as i32);
+    Ok(())
+}
+
+pub fn request_free(_call: Call, request: Place) -> Done {
+    let named = request.get();
+    let object: Arc<Mutex<Request>> = named.remove()?;
+    request.set(Pending::NULL);
+    if let Begun::Other(other) = &mut lock(&object).begun {
+        other.free()?;
+    }
+    Ok(())
+}
+
+pub fn cancel(_call: Call, request: Place) -> Done {
+    let object = request.get().get()?;
+    let mut guard = lock(&object);
+    guard.begun.cancel()
+}
+
+pub fn start(call: Call, request: Place) -> Done {
+    begin(call, request.get())
+}
+
+fn begin(call: Call, named: Pending) -> Done {
+    let object = named.get()?;
+    let mut guard = lock(&object);
+    let scope = guard.scope;
+    guard.start().map_err(|failure| raise(call, scope, failure))
+}
+
+pub fn startall(call: Call, count: Int, requests: Places) -> Done {
+    requests.iter(number(count)?).try_for_each(|named| begin(call, named))
+}

@@ -1,0 +1,112 @@
+//! Communicators, with what programs attach to them.
+
+use std::sync::Mutex;
+
+use hikyaku::mpi::{
+    engine::{self, AttachedBuffer},
+    error::ErrorClass,
+    topology::{Adjacency, Cartesian, Graph},
+};
+
+use super::{Errhandler, lock};
+use crate::{border::Failure, errors::Handler};
+
+/// A communicator of the program.
+#[derive(Debug)]
+pub struct Communicator {
+    /// The engine's.
+    pub comm: engine::Communicator,
+    /// Its topology.
+    pub topology: Topology,
+    /// Its error handler.
+    pub handler: Mutex<Errhandler>,
+    /// Its buffer for buffered sends.
+    pub buffered: Mutex<Buffered>,
+    /// Its name.
+    pub name: Mutex<String>,
+}
+
+/// A topology.
+#[derive(Clone, Debug, Default)]
+pub enum Topology {
+    /// None.
+    #[default]
+    None,
+    /// A grid.
+    Cartesian(Cartesian),
+    /// A graph that all ranks know.
+    Graph(Graph),
+    /// The neighbours of this rank, and whether their edges have weights.
+    Adjacent(Adjacency, bool),
+}
+
+/// Ranks to receive from and to send to.
+#[derive(Debug)]
+pub struct Neighbours {
+    /// Of the messages to receive, in the order of the blocks.
+    pub sources: Vec<Option<usize>>,
+    /// Of the messages to send.
+    pub destinations: Vec<Option<usize>>,
+}
+
+/// A buffer for buffered sends, as the program has attached it.
+#[derive(Debug, Default)]
+pub struct Buffered {
+    /// The messages, in memory of ours.
+    pub messages: AttachedBuffer,
+    /// The address of the program's memory, which is given back to it.
+    pub address: usize,
+    /// Its size; `None` if no buffer is attached.
+    pub size: Option<i64>,
+}
+
+impl Communicator {
+    /// One with this topology, the error handler of `parent` and nothing else.
+    #[must_use]
+    pub fn new(comm: engine::Communicator, topology: Topology, parent: Option<&Self>) -> Self {
+        let handler = parent.map_or(Handler::FATAL, |parent| *lock(&parent.handler));
+        Self {
+            comm,
+            topology,
+            handler: Mutex::new(handler),
+            buffered: Mutex::default(),
+            name: Mutex::default(),
+        }
+    }
+
+    /// Its neighbours.
+    ///
+    /// # Errors
+    /// It has no topology.
+    pub fn neighbours(&self) -> Result<Neighbours, Failure> {
+        let (rank, index) = (self.comm.rank(), |rank: &i32| usize::try_from(*rank).ok());
+        Ok(match &self.topology {
+            Topology::None => {
+                let text = "the communicator has no topology";
+                return Err(Failure::text(ErrorClass::Topology, text));
+            }
+            Topology::Cartesian(grid) => {
+                let near: Vec<_> = grid
+                    .neighbors(rank)?
+                    .map(|near| near.map(|near| near as usize))
+                    .collect();
+                // A message upwards arrives from below: with one or two ranks in a dimension, the order tells them apart.
+                Neighbours {
+                    destinations: near.clone(),
+                    sources: near,
+                }
+            }
+            Topology::Graph(graph) => {
+                let near: Vec<_> = graph.neighbors(rank)?.iter().map(index).collect();
+                Neighbours {
+                    destinations: near.clone(),
+                    sources: near,
+                }
+            }
+            Topology::Adjacent(near, _) => Neighbours {
+                sources: near.sources().iter().map(index).collect(),
+                destinations: near.destinations().iter().map(index).collect(),
+            },
+        })
+    }
+}

@@ -1,0 +1,244 @@
+//! The objects behind handles. Each sort has a [`Table`]; predefined ones are made when they are first asked for.
+
+mod communicator;
+mod datatype;
+mod operation;
+mod request;
+mod table;
+
+use core::marker::PhantomData;
+use std::{
+    ops::Deref,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+use hikyaku::mpi::{engine::MatchedMessage, error::ErrorClass};
+
+pub use crate::errors::Handler;
+pub use hikyaku::mpi::group::Group;
+
+pub use self::{
+    communicator::{Buffered, Communicator, Neighbours, Topology},
+    datatype::{Datatype, PREDEFINED},
+    operation::{Function, Operation},
+    request::{Begun, Ended, Other, Pair, Place, Request, Starter},
+    table::Table,
+};
+use crate::{
+    abi::{Handle, Sort},
+    border::Failure,
+};
+
+/// A message that a probe has matched.
+pub type Matched = Mutex<Option<MatchedMessage>>;
+
+/// An info object: pairs of strings, in their order.
+#[derive(Debug, Default)]
+pub struct InfoObject(pub Mutex<Vec<(String, String)>>);
+
+/// A sort of objects.
+pub trait Object: Sized + Send + Sync + 'static {
+    /// Its sort of handle.
+    const SORT: Sort;
+    /// The number of its null handle.
+    const NULL: u32;
+    /// The class of the error that a handle is none.
+    const CLASS: ErrorClass;
+    /// Its objects have error handlers.
+    const HAS_HANDLER: bool = false;
+
+    /// Its objects.
+    fn table() -> &'static Table<Self>;
+
+    /// The predefined object of this number.
+    fn predefined(number: u32) -> Option<&'static Arc<Self>> {
+        let _ = number;
+        None
+    }
+}
+
+/// A handle of an object of sort `T`, as the program has given it: perhaps of none.
+#[derive(Debug)]
+pub struct Named<T> {
+    handle: Handle,
+    sort: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Named<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Named<T> {}
+
+impl<T> PartialEq for Named<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.handle == other.handle
+    }
+}
+
+/// An object that is in use.
+#[derive(Debug)]
+pub enum Held<T: 'static> {
+    /// A predefined one.
+    Static(&'static Arc<T>),
+    /// One of the program's.
+    Counted(Arc<T>),
+}
+
+impl<T> Deref for Held<T> {
+    type Target = Arc<T>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<T> {
+        match self {
+            Self::Static(object) => object,
+            Self::Counted(object) => object,
+        }
+    }
+}
+
+impl<T: Object> Named<T> {
+    /// The null handle.
+    pub const NULL: Self = Self::new(Handle(T::NULL));
+
+    /// This handle as one of `T`.
+    #[must_use]
+    pub const fn new(handle: Handle) -> Self {
+        Self {
+            handle,
+            sort: PhantomData,
+        }
+    }
+
+    /// A predefined one.
+    #[must_use]
+    pub const fn number(number: u32) -> Self {
+        Self::new(Handle(number))
+    }
+
+    /// The handle.
+    #[must_use]
+    pub const fn handle(self) -> Handle {
+        self.handle
+    }
+
+    /// It is the null handle.
+    #[must_use]
+    pub fn is_null(self) -> bool {
+        self.handle.0 == T::NULL
+    }
+
+    /// It is predefined.
+    #[must_use]
+    pub fn is_predefined(self) -> bool {
+        self.handle.0 < Handle::FIRST
+    }
+
+    /// The object, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn find(self) -> Option<Held<T>> {
+        if self.handle.0 < Handle::FIRST {
+            return T::predefined(self.handle.0).map(Held::Static);
+        }
+        T::table().get(self.handle).map(Held::Counted)
+    }
+
+    /// The object.
+    ///
+    /// # Errors
+    /// There is none: the handle is null, freed, or of another sort.
+    #[inline]
+    pub fn get(self) -> Result<Held<T>, Failure> {
+        self.find().ok_or_else(|| self.missing())
+    }
+
+    #[cold]
+    fn missing(self) -> Failure {
+        let text = if self.is_null() {
+            "the handle is null"
+        } else {
+            "the handle is of no object: it was freed, or never was one"
+        };
+        Failure::text(T::CLASS, text)
+    }
+
+    /// A new object.
+    #[must_use]
+    pub fn insert(object: T) -> Self {
+        Self::new(T::table().insert(Arc::new(object)))
+    }
+
+    /// Frees the handle; the object lives until nothing uses it any more.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and for predefined ones.
+    pub fn remove(self) -> Result<Arc<T>, Failure> {
+        T::table().remove(self.handle).ok_or_else(|| {
+            if self.is_predefined() && !self.is_null() {
+                return Failure::text(T::CLASS, "it is predefined, and cannot be freed");
+            }
+            self.missing()
+        })
+    }
+}
+
+/// Locks a mutex, whatever has become of a thread that had it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+macro_rules! objects {
+    ($($(#[$doc:meta])* $name:ident = $object:ty: $sort:ident $null:literal $class:ident $handler:literal
+        $(, $predefined:expr)?;)*) => {
+        $(
+            $(#[$doc])*
+            pub type $name = Named<$object>;
+
+            impl Object for $object {
+                const SORT: Sort = Sort::$sort;
+                const NULL: u32 = $null;
+                const CLASS: ErrorClass = ErrorClass::$class;
+                const HAS_HANDLER: bool = $handler;
+
+                fn table() -> &'static Table<Self> {
+                    static TABLE: Table<$object> = Table::new();
+                    &TABLE
+                }
+
+                $(
+                    #[inline]
+                    fn predefined(number: u32) -> Option<&'static Arc<Self>> {
+                        $predefined(number)
+                    }
+                )?
+            }
+        )*
+    };
+}
+
+objects! {
+    /// `MPI_Comm`.
+    Comm = Communicator: Comm 0x100 Comm true, crate::process::predefined;
+    /// `MPI_Datatype`.
+    Type = Datatype: Type 0x200 Type false, Datatype::predefined;
+    /// `MPI_Group`.
+    Ranks = Group: Group 0x108 Group false, empty_group;
+    /// `MPI_Op`.
+    Op = Operation: Op 0x20 Op false, Operation::predefined;
+    /// `MPI_Request`.
+    Pending = Mutex<Request>: Request 0x180 Request false;
+    /// `MPI_Message`.
+    Message = Matched: Message 0x128 Request false;
+    /// `MPI_Info`.
+    Info = InfoObject: Info 0x130 Info false;
+    /// `MPI_Errhandler`.
+    Errhandler = Handler: Errhandler 0x140 Errhandler false, Handler::predefined;
+}
+
+fn empty_group(number: u32) -> Option<&'static Arc<Group>> {
+    static EMPTY: LazyLock<Arc<Group>> = LazyLock::new(|| Arc::new(Group::EMPTY));
+    (number == 0x109).then(|| &*EMPTY)
+}

@@ -1,0 +1,164 @@
+//! The part of this process in its job: how MPI begins and ends.
+
+use std::{
+    process,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread::{self, ThreadId},
+};
+
+use hikyaku::{
+    environment::Environment,
+    mpi::{
+        engine::{self, Engine},
+        error::ErrorClass,
+        job::{Job, LINGER},
+    },
+};
+
+use crate::{
+    border::Failure,
+    objects::{Communicator, Topology, lock},
+};
+
+/// The part of this process in its job, from when it joins to when the process ends.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    /// `None` after the end.
+    job: Mutex<Option<Job>>,
+    pub(crate) engine: Arc<Engine>,
+    world: Arc<Communicator>,
+    own: Arc<Communicator>,
+}
+
+static JOINED: OnceLock<Joined> = OnceLock::new();
+static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
+static MAIN: OnceLock<(ThreadId, i32)> = OnceLock::new();
+
+const BEFORE: u8 = 0;
+const RUNNING: u8 = 1;
+const AFTER: u8 = 2;
+
+/// `MPI_Init` has been called, and `MPI_Finalize` has not.
+pub(crate) fn is_running() -> bool {
+    PHASE.load(Ordering::Acquire) == RUNNING
+}
+
+/// `MPI_Init` has been called, if `MPI_Finalize` has been or not.
+pub(crate) fn has_begun() -> bool {
+    PHASE.load(Ordering::Acquire) != BEFORE
+}
+
+/// `MPI_Finalize` has been called.
+pub(crate) fn is_over() -> bool {
+    PHASE.load(Ordering::Acquire) == AFTER
+}
+
+/// Joins the job, unless this process has done so: by `MPI_Init`, or for a session.
+pub(crate) fn join() -> Result<&'static Joined, Failure> {
+    static JOINING: Mutex<()> = Mutex::new(());
+    let _joining = lock(&JOINING);
+    if let Some(joined) = JOINED.get() {
+        return Ok(joined);
+    }
+    let job = Job::join(&Environment::of_process()).map_err(|error| {
+        eprintln!("hikyaku: {error}");
+        Failure::text(ErrorClass::Other, "the job could not be joined, as printed")
+    })?;
+    let engine = Arc::clone(job.engine());
+    let named = |comm, name: &str| {
+        let communicator = Communicator::new(comm, Topology::None, None);
+        name.clone_into(&mut lock(&communicator.name));
+        Arc::new(communicator)
+    };
+    let joined = Joined {
+        job: Mutex::new(Some(job)),
+        world: named(engine::Communicator::world(&engine), "MPI_COMM_WORLD"),
+        own: named(engine::Communicator::own(&engine), "MPI_COMM_SELF"),
+        engine,
+    };
+    Ok(JOINED.get_or_init(|| joined))
+}
+
+/// The part of this process, if it has joined.
+pub(crate) fn joined() -> Option<&'static Joined> {
+    JOINED.get()
+}
+
+/// Begins MPI (`MPI_Init_thread`), with this level of threads.
+pub(crate) fn begin(level: i32) -> Result<(), Failure> {
+    join()?;
+    let begun = PHASE.compare_exchange(BEFORE, RUNNING, Ordering::AcqRel, Ordering::Acquire);
+    if begun.is_err() {
+        return Err(Failure::text(
+            ErrorClass::Other,
+            "MPI has begun before, which it can only once",
+        ));
+    }
+    let _ = MAIN.set((thread::current().id(), level));
+    Ok(())
+}
+
+/// The thread that began MPI, and the level of threads.
+pub(crate) fn main_thread() -> Option<(ThreadId, i32)> {
+    MAIN.get().copied()
+}
+
+/// Ends MPI (`MPI_Finalize`).
+pub(crate) fn end() -> Result<(), Failure> {
+    let joined = JOINED.get().filter(|_| is_running());
+    let Some(joined) = joined else {
+        return Err(Failure::text(ErrorClass::Other, "MPI has not begun, or is over"));
+    };
+    for communicator in [&joined.world, &joined.own] {
+        lock(&communicator.buffered).messages.resize(0);
+    }
+    let ended = Job::finalize(&joined.world.comm, LINGER, || lock(&joined.job).take());
+    PHASE.store(AFTER, Ordering::Release);
+    ended.map_err(|error| {
+        eprintln!("hikyaku: {error}");
+        Failure::text(ErrorClass::Other, "the end has failed, as printed")
+    })
+}
+
+/// Ends the job at once (`MPI_Abort`).
+pub(crate) fn abort(code: i32, reason: &str) -> ! {
+    if let Some(job) = JOINED.get().and_then(|joined| lock(&joined.job).take()) {
+        job.abort(code, reason);
+    }
+    process::exit(i32::from(u8::try_from(code).unwrap_or(1).max(1)))
+}
+
+/// `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
+#[inline]
+pub(crate) fn predefined(number: u32) -> Option<&'static Arc<Communicator>> {
+    let joined = JOINED.get()?;
+    match number {
+        0x101 => Some(&joined.world),
+        0x102 => Some(&joined.own),
+        _ => None,
+    }
+}
+
+/// Makes progress once, in a loop that waits for something that the engine does not know.
+pub(crate) fn pause() -> Result<(), Failure> {
+    if let Some(joined) = JOINED.get() {
+        let failed = |_| Failure::text(ErrorClass::Other, "the network of this process has failed");
+        joined.engine.progress().map_err(failed)?;
+    }
+    thread::yield_now();
+    Ok(())
+}
+
+/// A number that the processes of one host have in common.
+pub(crate) fn host_color() -> i32 {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let bytes = host.as_encoded_bytes().iter();
+    // FNV-1a, of which no two hosts of a job should have the same 31 bits.
+    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    });
+    (hash >> 1) as i32
+}
