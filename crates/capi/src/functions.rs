@@ -19,6 +19,12 @@ macro_rules! export {
         $crate::collective_calls!($abi);
         $crate::topologies!($abi);
         $crate::conversions!($abi);
+        $crate::attributes!($abi);
+        $crate::infos!($abi);
+        $crate::error_codes!($abi);
+        $crate::generalized!($abi);
+        $crate::external32!($abi);
+        $crate::sessions!($abi);
         $crate::missing_calls!($abi);
     };
 }
