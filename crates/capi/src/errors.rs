@@ -12,7 +12,7 @@ use hikyaku::mpi::{error::ErrorClass, error_code::ErrorCodes};
 use crate::{
     abi::{Encoding, Handle, Sort, class_number, class_of_number},
     border::{Call, Failure, Scope, native_handle},
-    objects::{Comm, Errhandler, Session, lock},
+    objects::{Comm, Errhandler, Session, Win, lock},
     process,
 };
 
@@ -95,7 +95,11 @@ pub(crate) fn last_used(encoding: &Encoding) -> i32 {
 
 /// The number of the class of a code.
 pub(crate) fn class_of(code: i32) -> i32 {
-    if let Some(class) = lock(&ADDED).as_ref().and_then(|added| added.class(code)).filter(|_| code > 0x3fff) {
+    if let Some(class) = lock(&ADDED)
+        .as_ref()
+        .and_then(|added| added.class(code))
+        .filter(|_| code > 0x3fff)
+    {
         return class;
     }
     if (0..1 << (CLASS_BITS + 6)).contains(&code) {
@@ -129,6 +133,7 @@ fn handler_of(scope: Option<Scope>) -> (Errhandler, Scope) {
     };
     let find = |scope: Scope| match scope.sort {
         Sort::Comm => Comm::new(scope.handle).find().map(|comm| *lock(&comm.handler)),
+        Sort::Win => Win::new(scope.handle).find().map(|window| *lock(&window.handler)),
         Sort::Session => Session::new(scope.handle).find().map(|session| *lock(&session.handler)),
         _ => None,
     };

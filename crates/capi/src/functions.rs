@@ -18,6 +18,8 @@ macro_rules! export {
         $crate::operations!($abi);
         $crate::collective_calls!($abi);
         $crate::topologies!($abi);
+        $crate::windows!($abi);
+        $crate::remote_memory!($abi);
         $crate::conversions!($abi);
         $crate::attributes!($abi);
         $crate::infos!($abi);

@@ -123,7 +123,11 @@ pub(crate) fn end() -> Result<(), Failure> {
         lock(&communicator.buffered).messages.resize(0);
     }
     // A session that goes on keeps the job.
-    let ended = if SESSIONS.load(Ordering::Acquire) == 0 { leave(joined) } else { Ok(()) };
+    let ended = if SESSIONS.load(Ordering::Acquire) == 0 {
+        leave(joined)
+    } else {
+        Ok(())
+    };
     PHASE.store(AFTER, Ordering::Release);
     ended
 }

@@ -71,7 +71,10 @@ pub(crate) fn free(call: Call, sort: Sort, keyval: Out<i32>) -> Done {
 }
 
 /// The key of an attribute that programs may change.
-fn own(sort: Sort, keyval: Key) -> Result<std::sync::Arc<hikyaku::mpi::attribute::Keyval<Handle, usize, i32>>, Failure> {
+fn own(
+    sort: Sort,
+    keyval: Key,
+) -> Result<std::sync::Arc<hikyaku::mpi::attribute::Keyval<Handle, usize, i32>>, Failure> {
     if (Keyval::TAG_UB..=Keyval::WIN_MODEL).contains(&keyval.0) {
         return Err(Failure::text(ErrorClass::Keyval, "the attribute is MPI's own"));
     }
@@ -151,7 +154,12 @@ pub fn type_free_keyval(call: Call, keyval: Out<i32>) -> Done {
 }
 
 pub fn type_set_attr(_call: Call, datatype: Type, keyval: Key, value: Pointer) -> Done {
-    set(Sort::Type, (datatype.handle(), &datatype.get()?.attributes), keyval, value)
+    set(
+        Sort::Type,
+        (datatype.handle(), &datatype.get()?.attributes),
+        keyval,
+        value,
+    )
 }
 
 pub fn type_get_attr(_call: Call, datatype: Type, keyval: Key, value: OutPointer, flag: Out<i32>) -> Done {

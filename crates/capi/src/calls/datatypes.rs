@@ -83,7 +83,11 @@ pub fn type_free(_call: Call, datatype: InOut<Datatype>) -> Done {
 pub fn type_dup(_call: Call, oldtype: Type, newtype: InOut<Datatype>) -> Done {
     let old = oldtype.get()?;
     let attributes = old.attributes.copy(&oldtype.handle()).map_err(Failure::Code)?;
-    newtype.set(Datatype::insert_with(&old.datatype.duplicate(), old.is_committed(), attributes));
+    newtype.set(Datatype::insert_with(
+        &old.datatype.duplicate(),
+        old.is_committed(),
+        attributes,
+    ));
     Ok(())
 }
 

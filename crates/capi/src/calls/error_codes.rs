@@ -39,7 +39,9 @@ pub fn add_error_code(call: Call, errorclass: Int, errorcode: Out<i32>) -> Done 
 }
 
 pub fn add_error_string(call: Call, errorcode: Int, string: Text) -> Done {
-    Ok(added(call.encoding, |codes| codes.set_text(errorcode.0, &string.text()))?)
+    Ok(added(call.encoding, |codes| {
+        codes.set_text(errorcode.0, &string.text())
+    })?)
 }
 
 pub fn remove_error_class(call: Call, errorclass: Int) -> Done {

@@ -117,7 +117,9 @@ impl Other for Operation {
     }
 
     fn cancel(&mut self) -> Result<(), Failure> {
-        self.0.as_ref().map_or(Ok(()), |request| request.cancel().map_err(failure))
+        self.0
+            .as_ref()
+            .map_or(Ok(()), |request| request.cancel().map_err(failure))
     }
 
     fn free(&mut self) -> Result<(), Failure> {
@@ -145,7 +147,10 @@ pub fn grequest_start(
     };
     let own = Communicator::own(&engine()?);
     let (begun, completer) = AnyRequest::generalized(&own, Box::new(callbacks))?;
-    give(request, Request::begun(Begun::Other(Box::new(Operation(Some(begun)))), None));
+    give(
+        request,
+        Request::begun(Begun::Other(Box::new(Operation(Some(begun)))), None),
+    );
     lock(&RUNNING).push((request.get(), completer));
     Ok(())
 }

@@ -86,7 +86,10 @@ pub fn info_dup(_call: Call, info: Info, newinfo: InOut<InfoObject>) -> Done {
 pub fn info_set(call: Call, info: Info, name: Text, value: Text) -> Done {
     let (object, name, value) = (info.get()?, key(call, name)?, value.text());
     if info.is_predefined() {
-        return Err(Failure::text(ErrorClass::Info, "it is predefined, and cannot be changed"));
+        return Err(Failure::text(
+            ErrorClass::Info,
+            "it is predefined, and cannot be changed",
+        ));
     }
     if value.len() >= limits(call).1 {
         return Err(Failure::text(ErrorClass::InfoValue, "the value is too long"));
@@ -108,14 +111,7 @@ pub fn info_get(call: Call, info: Info, name: Text, valuelen: Int, value: NewStr
     Ok(())
 }
 
-pub fn info_get_string(
-    call: Call,
-    info: Info,
-    name: Text,
-    buflen: Out<i32>,
-    value: NewString,
-    flag: Out<i32>,
-) -> Done {
+pub fn info_get_string(call: Call, info: Info, name: Text, buflen: Out<i32>, value: NewString, flag: Out<i32>) -> Done {
     let (object, name) = (info.get()?, key(call, name)?);
     let hints = lock(&object.0);
     let found = hints.get(&name);
@@ -188,7 +184,11 @@ pub fn comm_set_name(_call: Call, comm: Comm, text: Text) -> Done {
 
 pub fn comm_get_name(_call: Call, comm: Comm, to: NewString, resultlen: Out<i32>) -> Done {
     // The null communicator has a name, too.
-    let text = if comm.is_null() { "MPI_COMM_NULL".to_owned() } else { lock(&comm.get()?.name).clone() };
+    let text = if comm.is_null() {
+        "MPI_COMM_NULL".to_owned()
+    } else {
+        lock(&comm.get()?.name).clone()
+    };
     resultlen.set(to.set(text.as_bytes(), NAME) as i32);
     Ok(())
 }

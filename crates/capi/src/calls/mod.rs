@@ -24,10 +24,12 @@ pub mod operations;
 pub mod persistent;
 pub mod point_to_point;
 pub mod probes;
+pub mod remote_memory;
 pub mod requests;
 pub mod sessions;
 pub mod statuses;
 pub mod topologies;
+pub mod windows;
 
 use std::sync::Mutex;
 

@@ -82,7 +82,9 @@ pub fn session_get_nth_pset(
     pset_name: NewString,
 ) -> Done {
     session.get()?;
-    let name = usize::try_from(n.0).ok().and_then(|number| Engine::PROCESS_SETS.get(number));
+    let name = usize::try_from(n.0)
+        .ok()
+        .and_then(|number| Engine::PROCESS_SETS.get(number));
     let last = Engine::PROCESS_SETS.len() as i64 - 1;
     let name = name.ok_or_else(|| Failure::value(ErrorClass::Arg, "n", n.0.into(), 0, last))?;
     pset_name.set(name.as_bytes(), usize::try_from(pset_len.get()).unwrap_or(0));
@@ -103,12 +105,7 @@ pub fn session_get_pset_info(_call: Call, session: Session, pset_name: Text, inf
     Ok(())
 }
 
-pub fn group_from_session_pset(
-    _call: Call,
-    session: Session,
-    pset_name: Text,
-    newgroup: InOut<group::Group>,
-) -> Done {
+pub fn group_from_session_pset(_call: Call, session: Session, pset_name: Text, newgroup: InOut<group::Group>) -> Done {
     newgroup.set(Ranks::insert(set(session, pset_name)?));
     Ok(())
 }

@@ -72,7 +72,11 @@ pub unsafe fn create_key(encoding: &'static Encoding, sort: Sort, callbacks: Cal
             let to: *mut c_void = (&raw mut made).cast();
             // SAFETY: as above. A handle that is an `int` is the lower half of its argument.
             let code = unsafe { copy(object, number, pointer(extra), pointer(*value), to, &raw mut is_made) };
-            if code == 0 { Ok((is_made != 0).then(|| made.expose_provenance())) } else { Err(code) }
+            if code == 0 {
+                Ok((is_made != 0).then(|| made.expose_provenance()))
+            } else {
+                Err(code)
+            }
         }
     };
     let delete = move |object: &Handle, value: usize| {

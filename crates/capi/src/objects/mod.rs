@@ -6,6 +6,7 @@ mod datatype;
 mod operation;
 mod request;
 mod table;
+mod window;
 
 use core::marker::PhantomData;
 use std::{
@@ -25,6 +26,7 @@ pub use self::{
     operation::{Function, Operation},
     request::{Begun, Ended, Other, Pair, Place, Request, Starter},
     table::Table,
+    window::Window,
 };
 use crate::{
     abi::{Handle, Sort},
@@ -41,7 +43,8 @@ pub struct InfoObject(pub Mutex<hikyaku::mpi::info::Info>);
 impl InfoObject {
     /// `MPI_INFO_ENV`.
     fn predefined(number: u32) -> Option<&'static Arc<Self>> {
-        static ENV: LazyLock<Arc<InfoObject>> = LazyLock::new(|| Arc::new(InfoObject(Mutex::new(InfoObject::of_process()))));
+        static ENV: LazyLock<Arc<InfoObject>> =
+            LazyLock::new(|| Arc::new(InfoObject(Mutex::new(InfoObject::of_process()))));
         (number == 0x131).then(|| &*ENV)
     }
 
@@ -258,6 +261,8 @@ objects! {
     Message = Matched: Message 0x128 Request false;
     /// `MPI_Info`.
     Info = InfoObject: Info 0x130 Info false, InfoObject::predefined;
+    /// `MPI_Win`.
+    Win = Window: Win 0x110 Win true;
     /// `MPI_Session`.
     Session = SessionObject: Session 0x120 Session true;
     /// `MPI_Errhandler`.
