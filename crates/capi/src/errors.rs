@@ -7,12 +7,12 @@
 use core::{ffi::c_void, fmt::Write as _};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use hikyaku::mpi::error::ErrorClass;
+use hikyaku::mpi::{error::ErrorClass, error_code::ErrorCodes};
 
 use crate::{
     abi::{Encoding, Handle, Sort, class_number, class_of_number},
     border::{Call, Failure, Scope, native_handle},
-    objects::{Comm, Errhandler, lock},
+    objects::{Comm, Errhandler, Session, Win, lock},
     process,
 };
 
@@ -76,8 +76,32 @@ pub(crate) fn code(call: Call, failure: &Failure) -> i32 {
     code
 }
 
+/// The classes and codes that the program has added.
+static ADDED: Mutex<Option<ErrorCodes>> = Mutex::new(None);
+
+/// Calls `f` with the classes and codes of the program.
+pub(crate) fn added<R>(encoding: &Encoding, f: impl FnOnce(&mut ErrorCodes) -> R) -> R {
+    let make = || match encoding.column {
+        0 => ErrorCodes::new(|class| class_number(0, class), 0x3fff),
+        _ => ErrorCodes::new(|class| class_number(1, class), 0x3fff_ffff),
+    };
+    f(lock(&ADDED).get_or_insert_with(make))
+}
+
+/// The largest code in use (`MPI_LASTUSEDCODE`).
+pub(crate) fn last_used(encoding: &Encoding) -> i32 {
+    added(encoding, |codes| codes.last_used())
+}
+
 /// The number of the class of a code.
 pub(crate) fn class_of(code: i32) -> i32 {
+    if let Some(class) = lock(&ADDED)
+        .as_ref()
+        .and_then(|added| added.class(code))
+        .filter(|_| code > 0x3fff)
+    {
+        return class;
+    }
     if (0..1 << (CLASS_BITS + 6)).contains(&code) {
         code & ((1 << CLASS_BITS) - 1)
     } else {
@@ -90,6 +114,9 @@ pub(crate) fn text_of(encoding: &Encoding, code: i32) -> Option<String> {
     let latest = lock(&LATEST);
     if let Some((_, text)) = latest.1.iter().find(|(kept, _)| *kept == code) {
         return Some(text.clone());
+    }
+    if code > 0x3fff {
+        return added(encoding, |codes| codes.text(code).map(std::borrow::Cow::into_owned));
     }
     let class = class_of_number(encoding.column, class_of(code))?;
     Some(match class {
@@ -106,6 +133,8 @@ fn handler_of(scope: Option<Scope>) -> (Errhandler, Scope) {
     };
     let find = |scope: Scope| match scope.sort {
         Sort::Comm => Comm::new(scope.handle).find().map(|comm| *lock(&comm.handler)),
+        Sort::Win => Win::new(scope.handle).find().map(|window| *lock(&window.handler)),
+        Sort::Session => Session::new(scope.handle).find().map(|session| *lock(&session.handler)),
         _ => None,
     };
     for scope in scope.into_iter().chain([own]) {

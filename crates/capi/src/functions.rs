@@ -18,7 +18,15 @@ macro_rules! export {
         $crate::operations!($abi);
         $crate::collective_calls!($abi);
         $crate::topologies!($abi);
+        $crate::windows!($abi);
+        $crate::remote_memory!($abi);
         $crate::conversions!($abi);
+        $crate::attributes!($abi);
+        $crate::infos!($abi);
+        $crate::error_codes!($abi);
+        $crate::generalized!($abi);
+        $crate::external32!($abi);
+        $crate::sessions!($abi);
         $crate::missing_calls!($abi);
     };
 }

@@ -1,10 +1,11 @@
+#![expect(unsafe_code, reason = "registers a function for the end of the process")]
 //! The part of this process in its job: how MPI begins and ends.
 
 use std::{
     process,
     sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicU8, Ordering},
+        Arc, Mutex, Once, OnceLock,
+        atomic::{AtomicU8, AtomicU32, Ordering},
     },
     thread::{self, ThreadId},
 };
@@ -19,6 +20,7 @@ use hikyaku::{
 };
 
 use crate::{
+    abi::Handle,
     border::Failure,
     objects::{Communicator, Topology, lock},
 };
@@ -31,6 +33,8 @@ pub(crate) struct Joined {
     pub(crate) engine: Arc<Engine>,
     world: Arc<Communicator>,
     own: Arc<Communicator>,
+    /// Number of the program among those of the job.
+    pub(crate) app_number: u32,
 }
 
 static JOINED: OnceLock<Joined> = OnceLock::new();
@@ -74,6 +78,7 @@ pub(crate) fn join() -> Result<&'static Joined, Failure> {
         Arc::new(communicator)
     };
     let joined = Joined {
+        app_number: job.launched().app_number(),
         job: Mutex::new(Some(job)),
         world: named(engine::Communicator::world(&engine), "MPI_COMM_WORLD"),
         own: named(engine::Communicator::own(&engine), "MPI_COMM_SELF"),
@@ -112,11 +117,70 @@ pub(crate) fn end() -> Result<(), Failure> {
     let Some(joined) = joined else {
         return Err(Failure::text(ErrorClass::Other, "MPI has not begun, or is over"));
     };
+    // A failed callback does not keep MPI from ending.
+    let _ = joined.own.attributes.clear(&Handle(0x102));
     for communicator in [&joined.world, &joined.own] {
         lock(&communicator.buffered).messages.resize(0);
     }
-    let ended = Job::finalize(&joined.world.comm, LINGER, || lock(&joined.job).take());
+    // A session that goes on keeps the job.
+    let ended = if SESSIONS.load(Ordering::Acquire) == 0 {
+        leave(joined)
+    } else {
+        Ok(())
+    };
     PHASE.store(AFTER, Ordering::Release);
+    ended
+}
+
+/// Sessions that have begun and not ended.
+static SESSIONS: AtomicU32 = AtomicU32::new(0);
+
+/// A session begins: the process joins its job, unless it has done so.
+pub(crate) fn begin_session() -> Result<(), Failure> {
+    let joined = join()?;
+    if lock(&joined.job).is_none() {
+        return Err(Failure::text(ErrorClass::Session, "this process has left its job"));
+    }
+    SESSIONS.fetch_add(1, Ordering::AcqRel);
+    Ok(())
+}
+
+/// A session ends. The last one leaves the job if `MPI_Finalize` has been called; if `MPI_Init` has not been, the end of
+/// the process does, since there may be further sessions.
+pub(crate) fn end_session() -> Result<(), Failure> {
+    let is_last = SESSIONS.fetch_sub(1, Ordering::AcqRel) == 1;
+    match JOINED.get() {
+        Some(joined) if is_last && is_over() => leave(joined),
+        Some(_) if is_last && !has_begun() => {
+            static AT_EXIT: Once = Once::new();
+            AT_EXIT.call_once(leave_at_exit);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Leaves the job when the process ends in order, unless MPI or a session goes on then.
+fn leave_at_exit() {
+    extern "C" fn at_exit() {
+        if let Some(joined) = JOINED.get()
+            && !is_running()
+            && SESSIONS.load(Ordering::Acquire) == 0
+        {
+            let _ = leave(joined);
+        }
+    }
+    // SAFETY: the function stays, since the library is never unloaded. It fails only without memory, and then the
+    // launcher sees a process that has not said goodbye.
+    let _ = unsafe { nix::libc::atexit(at_exit) };
+}
+
+/// Says goodbye to the job, unless this process has done so.
+fn leave(joined: &Joined) -> Result<(), Failure> {
+    if lock(&joined.job).is_none() {
+        return Ok(());
+    }
+    let ended = Job::finalize(&joined.world.comm, LINGER, || lock(&joined.job).take());
     ended.map_err(|error| {
         eprintln!("hikyaku: {error}");
         Failure::text(ErrorClass::Other, "the end has failed, as printed")

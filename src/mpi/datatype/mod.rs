@@ -6,11 +6,13 @@
 //! the same datatype; [`Datatype::duplicate`] is `MPI_Type_dup`.
 //!
 //! Data move between memory and *packed bytes*: all elements in the order of the type map, without gaps. A message
-//! carries packed bytes. There are three ways to convert:
+//! carries packed bytes. There are these ways to convert:
 //!
 //! - [`Datatype::segments`] lists the runs of memory that hold a range of packed bytes, to send without a copy;
 //! - [`Datatype::unpack_at`] puts bytes that arrive at some packed offset where they belong, fragments in any order;
 //! - [`Datatype::pack_at`] and its safe variants [`Datatype::pack`] and [`Datatype::unpack`] copy.
+//!
+//! [`Datatype::pack_external`] and [`Datatype::unpack_external`] convert to and from "external32".
 //!
 //! All find their place by division, one per level of nesting (a binary search where blocks differ), and then go run by
 //! run; nothing is allocated.
@@ -25,6 +27,7 @@ mod construct;
 mod cursor;
 mod darray;
 mod error;
+mod external32;
 mod kind;
 mod layout;
 mod made;

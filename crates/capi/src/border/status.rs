@@ -93,6 +93,16 @@ impl OutStatus {
     }
 }
 
+impl OutStatus {
+    /// Memory of ours that is written like a status of the program: for callbacks.
+    pub(crate) fn of_memory(memory: &mut [i32; 8], encoding: &'static Encoding) -> Self {
+        Self {
+            to: memory.as_mut_ptr(),
+            encoding,
+        }
+    }
+}
+
 impl<A: Abi, W: Width> Argument<A, W> for OutStatus {
     type Native = *mut i32;
 

@@ -127,25 +127,32 @@ pub(crate) fn hand_out(
     }));
 }
 
-pub fn comm_dup(_call: Call, comm: Comm, newcomm: InOut<Communicator>) -> Done {
-    let comm = comm.get()?;
-    let made = comm.comm.duplicate()?;
-    hand_out(newcomm, Some(made), comm.topology.clone(), Some(&comm));
+/// Hands out a duplicate, with copies of the attributes.
+fn hand_out_duplicate(to: InOut<Communicator>, named: Comm, made: engine::Communicator) -> Done {
+    let comm = named.get()?;
+    let mut duplicate = Communicator::new(made, comm.topology.clone(), Some(&comm));
+    duplicate.attributes = comm.attributes.copy(&named.handle()).map_err(Failure::Code)?;
+    to.set(Comm::insert(duplicate));
     Ok(())
+}
+
+pub fn comm_dup(_call: Call, comm: Comm, newcomm: InOut<Communicator>) -> Done {
+    hand_out_duplicate(newcomm, comm, comm.get()?.comm.duplicate()?)
 }
 
 pub fn comm_dup_with_info(_call: Call, comm: Comm, _info: Info, newcomm: InOut<Communicator>) -> Done {
-    let comm = comm.get()?;
-    let made = comm.comm.duplicate_for("MPI_Comm_dup_with_info")?;
-    hand_out(newcomm, Some(made), comm.topology.clone(), Some(&comm));
-    Ok(())
+    let made = comm.get()?.comm.duplicate_for("MPI_Comm_dup_with_info")?;
+    hand_out_duplicate(newcomm, comm, made)
 }
 
 pub fn comm_idup(_call: Call, comm: Comm, newcomm: InOut<Communicator>, request: InOut<Mutex<Request>>) -> Done {
-    let duplicating = comm.get()?.comm.begin_duplicate()?;
+    let object = comm.get()?;
+    let attributes = object.attributes.copy(&comm.handle()).map_err(Failure::Code)?;
+    let duplicating = object.comm.begin_duplicate()?;
     let place = Place {
         to: newcomm,
         parent: comm,
+        attributes,
     };
     give(
         request,
@@ -235,7 +242,17 @@ pub fn comm_split_type(
     Ok(())
 }
 
+/// Deletes the attributes of a communicator that is freed.
+fn clear(named: Comm) -> Done {
+    let object = named.get()?;
+    if named.is_predefined() {
+        return Ok(());
+    }
+    object.attributes.clear(&named.handle()).map_err(Failure::Code)
+}
+
 pub fn comm_free(_call: Call, comm: InOut<Communicator>) -> Done {
+    clear(comm.get())?;
     comm.get().remove()?;
     comm.set(Comm::NULL);
     Ok(())
@@ -248,6 +265,7 @@ pub fn comm_disconnect(_call: Call, comm: InOut<Communicator>) -> Done {
     if !object.comm.is_inter() {
         object.comm.barrier()?;
     }
+    clear(named)?;
     named.remove()?;
     comm.set(Comm::NULL);
     Ok(())

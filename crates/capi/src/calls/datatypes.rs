@@ -71,14 +71,23 @@ pub fn type_commit(_call: Call, datatype: InOut<Datatype>) -> Done {
 }
 
 pub fn type_free(_call: Call, datatype: InOut<Datatype>) -> Done {
-    datatype.get().remove()?;
+    let named = datatype.get();
+    if !named.is_predefined() {
+        named.get()?.attributes.clear(&named.handle()).map_err(Failure::Code)?;
+    }
+    named.remove()?;
     datatype.set(Type::NULL);
     Ok(())
 }
 
 pub fn type_dup(_call: Call, oldtype: Type, newtype: InOut<Datatype>) -> Done {
     let old = oldtype.get()?;
-    newtype.set(Datatype::insert(&old.datatype.duplicate(), old.is_committed()));
+    let attributes = old.attributes.copy(&oldtype.handle()).map_err(Failure::Code)?;
+    newtype.set(Datatype::insert_with(
+        &old.datatype.duplicate(),
+        old.is_committed(),
+        attributes,
+    ));
     Ok(())
 }
 

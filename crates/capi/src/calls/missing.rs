@@ -12,55 +12,37 @@ macro_rules! missing_calls {
         const _: () = {
             $crate::missing! { $abi;
                 "Abi_get_fortran_booleans" "Abi_get_fortran_info" "Abi_get_info" "Abi_set_fortran_booleans"
-                "Abi_set_fortran_info" "Accumulate" + c "Add_error_class" "Add_error_code" "Add_error_string"
-                "Address" "Attr_delete" "Attr_get" "Attr_put" "Close_port" "Comm_accept" "Comm_connect"
-                "Comm_create_keyval" "Comm_delete_attr" "Comm_free_keyval" "Comm_get_attr" "Comm_get_info"
-                "Comm_get_name" "Comm_get_parent" "Comm_join" "Comm_set_attr" "Comm_set_info" "Comm_set_name"
-                "Comm_spawn" "Comm_spawn_multiple" "Compare_and_swap" "Errhandler_create" "Errhandler_get"
-                "Errhandler_set" "Fetch_and_op" "File_call_errhandler" "File_close" "File_create_errhandler"
-                "File_delete" "File_get_amode" "File_get_atomicity" "File_get_byte_offset" "File_get_errhandler"
-                "File_get_group" "File_get_info" "File_get_position" "File_get_position_shared" "File_get_size"
-                "File_get_type_extent" + c "File_get_view" "File_iread" + c "File_iread_all" + c "File_iread_at" + c
-                "File_iread_at_all" + c "File_iread_shared" + c "File_iwrite" + c "File_iwrite_all" + c
-                "File_iwrite_at" + c "File_iwrite_at_all" + c "File_iwrite_shared" + c "File_open" "File_preallocate"
-                "File_read" + c "File_read_all" + c "File_read_all_begin" + c "File_read_all_end" "File_read_at" + c
-                "File_read_at_all" + c "File_read_at_all_begin" + c "File_read_at_all_end" "File_read_ordered" + c
-                "File_read_ordered_begin" + c "File_read_ordered_end" "File_read_shared" + c "File_seek"
-                "File_seek_shared" "File_set_atomicity" "File_set_errhandler" "File_set_info" "File_set_size"
-                "File_set_view" "File_sync" "File_write" + c "File_write_all" + c "File_write_all_begin" + c
-                "File_write_all_end" "File_write_at" + c "File_write_at_all" + c "File_write_at_all_begin" + c
-                "File_write_at_all_end" "File_write_ordered" + c "File_write_ordered_begin" + c
-                "File_write_ordered_end" "File_write_shared" + c "Get" + c "Get_accumulate" + c
-                "Get_hw_resource_info" "Grequest_complete" "Grequest_start" "Group_from_session_pset" "Info_create"
-                "Info_create_env" "Info_delete" "Info_dup" "Info_free" "Info_get" "Info_get_nkeys" "Info_get_nthkey"
-                "Info_get_string" "Info_get_valuelen" "Info_set" "Keyval_create" "Keyval_free" "Lookup_name"
-                "Open_port" "Pack_external" + c "Pack_external_size" + c "Publish_name" "Put" + c "Raccumulate" + c
-                "Register_datarep" + c "Remove_error_class" "Remove_error_code" "Remove_error_string" "Rget" + c
-                "Rget_accumulate" + c "Rput" + c "Session_attach_buffer" + c "Session_call_errhandler"
-                "Session_create_errhandler" "Session_detach_buffer" + c "Session_finalize" "Session_flush_buffer"
-                "Session_get_errhandler" "Session_get_info" "Session_get_nth_pset" "Session_get_num_psets"
-                "Session_get_pset_info" "Session_iflush_buffer" "Session_init" "Session_set_errhandler"
-                "T_category_changed" "T_category_get_categories" "T_category_get_cvars" "T_category_get_events"
-                "T_category_get_index" "T_category_get_info" "T_category_get_num" "T_category_get_num_events"
-                "T_category_get_pvars" "T_cvar_get_index" "T_cvar_get_info" "T_cvar_get_num" "T_cvar_handle_alloc"
-                "T_cvar_handle_free" "T_cvar_read" "T_cvar_write" "T_enum_get_info" "T_enum_get_item"
-                "T_event_callback_get_info" "T_event_callback_set_info" "T_event_copy" "T_event_get_index"
-                "T_event_get_info" "T_event_get_num" "T_event_get_source" "T_event_get_timestamp"
-                "T_event_handle_alloc" "T_event_handle_free" "T_event_handle_get_info" "T_event_handle_set_info"
-                "T_event_read" "T_event_register_callback" "T_event_set_dropped_handler" "T_finalize" "T_init_thread"
-                "T_pvar_get_index" "T_pvar_get_info" "T_pvar_get_num" "T_pvar_handle_alloc" "T_pvar_handle_free"
-                "T_pvar_read" "T_pvar_readreset" "T_pvar_reset" "T_pvar_session_create" "T_pvar_session_free"
-                "T_pvar_start" "T_pvar_stop" "T_pvar_write" "T_source_get_info" "T_source_get_num"
-                "T_source_get_timestamp" "Type_create_f90_complex" "Type_create_f90_integer" "Type_create_f90_real"
-                "Type_create_keyval" "Type_delete_attr" "Type_extent" "Type_free_keyval" "Type_get_attr"
-                "Type_hindexed" "Type_hvector" "Type_lb" "Type_set_attr" "Type_struct" "Type_ub"
-                "Unpack_external" + c "Unpublish_name" "Win_allocate" + c "Win_allocate_shared" + c "Win_attach"
-                "Win_call_errhandler" "Win_complete" "Win_create" + c "Win_create_dynamic" "Win_create_errhandler"
-                "Win_create_keyval" "Win_delete_attr" "Win_detach" "Win_fence" "Win_flush" "Win_flush_all"
-                "Win_flush_local" "Win_flush_local_all" "Win_free" "Win_free_keyval" "Win_get_attr"
-                "Win_get_errhandler" "Win_get_group" "Win_get_info" "Win_get_name" "Win_lock" "Win_lock_all"
-                "Win_post" "Win_set_attr" "Win_set_errhandler" "Win_set_info" "Win_set_name" "Win_shared_query" + c
-                "Win_start" "Win_sync" "Win_test" "Win_unlock" "Win_unlock_all" "Win_wait"
+                "Abi_set_fortran_info" "Address" "Close_port" "Comm_accept" "Comm_connect" "Comm_get_parent"
+                "Comm_join" "Comm_spawn" "Comm_spawn_multiple" "File_call_errhandler" "File_close"
+                "File_create_errhandler" "File_delete" "File_get_amode" "File_get_atomicity" "File_get_byte_offset"
+                "File_get_errhandler" "File_get_group" "File_get_info" "File_get_position" "File_get_position_shared"
+                "File_get_size" "File_get_type_extent" + c "File_get_view" "File_iread" + c "File_iread_all" + c
+                "File_iread_at" + c "File_iread_at_all" + c "File_iread_shared" + c "File_iwrite" + c
+                "File_iwrite_all" + c "File_iwrite_at" + c "File_iwrite_at_all" + c "File_iwrite_shared" + c
+                "File_open" "File_preallocate" "File_read" + c "File_read_all" + c "File_read_all_begin" + c
+                "File_read_all_end" "File_read_at" + c "File_read_at_all" + c "File_read_at_all_begin" + c
+                "File_read_at_all_end" "File_read_ordered" + c "File_read_ordered_begin" + c "File_read_ordered_end"
+                "File_read_shared" + c "File_seek" "File_seek_shared" "File_set_atomicity" "File_set_errhandler"
+                "File_set_info" "File_set_size" "File_set_view" "File_sync" "File_write" + c "File_write_all" + c
+                "File_write_all_begin" + c "File_write_all_end" "File_write_at" + c "File_write_at_all" + c
+                "File_write_at_all_begin" + c "File_write_at_all_end" "File_write_ordered" + c
+                "File_write_ordered_begin" + c "File_write_ordered_end" "File_write_shared" + c
+                "Get_hw_resource_info" "Lookup_name" "Open_port" "Publish_name" "Register_datarep" + c
+                "Session_attach_buffer" + c "Session_detach_buffer" + c "Session_flush_buffer"
+                "Session_iflush_buffer" "T_category_changed" "T_category_get_categories" "T_category_get_cvars"
+                "T_category_get_events" "T_category_get_index" "T_category_get_info" "T_category_get_num"
+                "T_category_get_num_events" "T_category_get_pvars" "T_cvar_get_index" "T_cvar_get_info"
+                "T_cvar_get_num" "T_cvar_handle_alloc" "T_cvar_handle_free" "T_cvar_read" "T_cvar_write"
+                "T_enum_get_info" "T_enum_get_item" "T_event_callback_get_info" "T_event_callback_set_info"
+                "T_event_copy" "T_event_get_index" "T_event_get_info" "T_event_get_num" "T_event_get_source"
+                "T_event_get_timestamp" "T_event_handle_alloc" "T_event_handle_free" "T_event_handle_get_info"
+                "T_event_handle_set_info" "T_event_read" "T_event_register_callback" "T_event_set_dropped_handler"
+                "T_finalize" "T_init_thread" "T_pvar_get_index" "T_pvar_get_info" "T_pvar_get_num"
+                "T_pvar_handle_alloc" "T_pvar_handle_free" "T_pvar_read" "T_pvar_readreset" "T_pvar_reset"
+                "T_pvar_session_create" "T_pvar_session_free" "T_pvar_start" "T_pvar_stop" "T_pvar_write"
+                "T_source_get_info" "T_source_get_num" "T_source_get_timestamp" "Type_create_f90_complex"
+                "Type_create_f90_integer" "Type_create_f90_real" "Type_extent" "Type_hindexed" "Type_hvector"
+                "Type_lb" "Type_struct" "Type_ub" "Unpublish_name"
             }
         };
     };

@@ -6,22 +6,30 @@
 #![allow(missing_docs, reason = "functions are MPI's")]
 #![allow(clippy::too_many_arguments, reason = "as MPI has it")]
 
+pub mod attributes;
 pub mod collectives;
 pub mod communicators;
 pub mod constructors;
 pub mod conversions;
 pub mod datatypes;
 pub mod environment;
+pub mod error_codes;
 pub mod error_handlers;
+pub mod external32;
+pub mod generalized;
 pub mod groups;
+pub mod infos;
 pub mod missing;
 pub mod operations;
 pub mod persistent;
 pub mod point_to_point;
 pub mod probes;
+pub mod remote_memory;
 pub mod requests;
+pub mod sessions;
 pub mod statuses;
 pub mod topologies;
+pub mod windows;
 
 use std::sync::Mutex;
 

@@ -8,7 +8,7 @@ use hikyaku::mpi::{
     topology::{Adjacency, Cartesian, Graph},
 };
 
-use super::{Errhandler, lock};
+use super::{Attributes, Errhandler, lock};
 use crate::{border::Failure, errors::Handler};
 
 /// A communicator of the program.
@@ -24,6 +24,8 @@ pub struct Communicator {
     pub buffered: Mutex<Buffered>,
     /// Its name.
     pub name: Mutex<String>,
+    /// Its attributes.
+    pub attributes: Attributes,
 }
 
 /// A topology.
@@ -71,6 +73,7 @@ impl Communicator {
             handler: Mutex::new(handler),
             buffered: Mutex::default(),
             name: Mutex::default(),
+            attributes: Attributes::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 use hikyaku::mpi::datatype::{self, Kind};
 
-use super::{Named, Object, Type};
+use super::{Attributes, Named, Object, Type};
 use crate::{abi::Handle, border::Failure};
 
 /// The predefined datatypes: the standard's number, name, and kind.
@@ -93,6 +93,8 @@ pub struct Datatype {
     committed: AtomicBool,
     /// Its name.
     pub name: Mutex<String>,
+    /// Its attributes.
+    pub attributes: Attributes,
 }
 
 impl Datatype {
@@ -106,6 +108,7 @@ impl Datatype {
                     datatype: datatype::Datatype::predefined(*kind).with_word((*number).into()),
                     committed: AtomicBool::new(true),
                     name: Mutex::new((*name).to_owned()),
+                    attributes: Attributes::default(),
                 }));
             }
             all
@@ -125,10 +128,16 @@ impl Datatype {
 
     /// A handle for a new datatype, committed or not.
     pub fn insert(datatype: &datatype::Datatype, committed: bool) -> Type {
+        Self::insert_with(datatype, committed, Attributes::default())
+    }
+
+    /// The same with attributes.
+    pub(crate) fn insert_with(datatype: &datatype::Datatype, committed: bool, attributes: Attributes) -> Type {
         let make = |handle: Handle| Self {
             datatype: datatype.with_word(handle.0.into()),
             committed: AtomicBool::new(committed),
             name: Mutex::default(),
+            attributes,
         };
         Type::new(Self::table().insert_with(make))
     }

@@ -1,10 +1,12 @@
 //! The objects behind handles. Each sort has a [`Table`]; predefined ones are made when they are first asked for.
 
+mod attribute;
 mod communicator;
 mod datatype;
 mod operation;
 mod request;
 mod table;
+mod window;
 
 use core::marker::PhantomData;
 use std::{
@@ -18,11 +20,13 @@ pub use crate::errors::Handler;
 pub use hikyaku::mpi::group::Group;
 
 pub use self::{
+    attribute::{Attributes, Callbacks, create_key, free_key, key},
     communicator::{Buffered, Communicator, Neighbours, Topology},
     datatype::{Datatype, PREDEFINED},
     operation::{Function, Operation},
     request::{Begun, Ended, Other, Pair, Place, Request, Starter},
     table::Table,
+    window::Window,
 };
 use crate::{
     abi::{Handle, Sort},
@@ -32,9 +36,32 @@ use crate::{
 /// A message that a probe has matched.
 pub type Matched = Mutex<Option<MatchedMessage>>;
 
-/// An info object: pairs of strings, in their order.
+/// An info object.
 #[derive(Debug, Default)]
-pub struct InfoObject(pub Mutex<Vec<(String, String)>>);
+pub struct InfoObject(pub Mutex<hikyaku::mpi::info::Info>);
+
+impl InfoObject {
+    /// `MPI_INFO_ENV`.
+    fn predefined(number: u32) -> Option<&'static Arc<Self>> {
+        static ENV: LazyLock<Arc<InfoObject>> =
+            LazyLock::new(|| Arc::new(InfoObject(Mutex::new(InfoObject::of_process()))));
+        (number == 0x131).then(|| &*ENV)
+    }
+
+    /// What is known of this process.
+    pub(crate) fn of_process() -> hikyaku::mpi::info::Info {
+        let processes = crate::process::joined().map_or(1, |joined| joined.engine.size());
+        let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+        hikyaku::mpi::info::Info::of_process(arguments, processes, "MPI_THREAD_MULTIPLE")
+    }
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct SessionObject {
+    /// Its error handler.
+    pub handler: Mutex<Errhandler>,
+}
 
 /// A sort of objects.
 pub trait Object: Sized + Send + Sync + 'static {
@@ -233,7 +260,11 @@ objects! {
     /// `MPI_Message`.
     Message = Matched: Message 0x128 Request false;
     /// `MPI_Info`.
-    Info = InfoObject: Info 0x130 Info false;
+    Info = InfoObject: Info 0x130 Info false, InfoObject::predefined;
+    /// `MPI_Win`.
+    Win = Window: Win 0x110 Win true;
+    /// `MPI_Session`.
+    Session = SessionObject: Session 0x120 Session true;
     /// `MPI_Errhandler`.
     Errhandler = Handler: Errhandler 0x140 Errhandler false, Handler::predefined;
 }

@@ -7,7 +7,7 @@ use hikyaku::mpi::{
     error::ErrorClass,
 };
 
-use super::{Comm, Communicator, Topology};
+use super::{Attributes, Comm, Communicator, Topology};
 use crate::border::{Failure, InOut, Scope};
 
 /// A request of the program.
@@ -44,6 +44,8 @@ pub struct Place {
     pub to: InOut<Communicator>,
     /// The original.
     pub parent: Comm,
+    /// Copies of its attributes.
+    pub attributes: Attributes,
 }
 
 /// A send and a receive, and memory that is needed until they have ended.
@@ -216,7 +218,7 @@ impl Begun {
     fn wait(&mut self) -> Ended {
         Ok(match core::mem::replace(self, Self::Nothing) {
             Self::One(mut request) => request.wait_mut()?,
-            Self::Duplicating(duplicating, place) => {
+            Self::Duplicating(duplicating, mut place) => {
                 place.fill(duplicating.wait()?)?;
                 Status::EMPTY
             }
@@ -260,13 +262,15 @@ impl Begun {
 }
 
 impl Place {
-    fn fill(&self, made: engine::Communicator) -> Result<(), Failure> {
+    fn fill(&mut self, made: engine::Communicator) -> Result<(), Failure> {
         let parent = self.parent.find();
         let (topology, parent) = match &parent {
             Some(parent) => (parent.topology.clone(), Some(&***parent)),
             None => (Topology::None, None),
         };
-        self.to.set(Comm::insert(Communicator::new(made, topology, parent)));
+        let mut duplicate = Communicator::new(made, topology, parent);
+        duplicate.attributes = core::mem::take(&mut self.attributes);
+        self.to.set(Comm::insert(duplicate));
         Ok(())
     }
 }
