@@ -1,6 +1,10 @@
 //! The sources as they are.
 
-pub(crate) use loom::sync as primitives;
+pub(crate) mod primitives {
+    pub(crate) use loom::{hint, sync::*};
+
+    pub(crate) const PIECE: usize = 64;
+}
 
 pub(crate) use crate::{cell, segment};
 
