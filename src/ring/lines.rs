@@ -9,9 +9,9 @@ use alloc::{boxed::Box, collections::VecDeque};
 use core::{any::Any, fmt, mem, ptr, ptr::NonNull};
 
 use super::{
-    cell::{self, CHUNK, Cell, Chunk},
+    cell::{self, CHUNK, Cell, Chunk, PIECE},
     primitives::{
-        Arc, PIECE,
+        Arc,
         atomic::{AtomicU32, AtomicU64, Ordering, fence},
         hint,
     },

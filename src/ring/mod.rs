@@ -30,9 +30,6 @@ pub use self::lines::{Consumer, Front, LONG, Producer, ROOM, ring};
 mod primitives {
     pub(super) use alloc::sync::Arc;
     pub(super) use core::{hint, sync::atomic};
-
-    /// Bytes of a long record: so many are copied out while the next ones are copied in. Whole chunks.
-    pub(super) const PIECE: usize = 8 << 10;
 }
 
 /// One side of a session between two processes.

@@ -2,8 +2,6 @@
 
 pub(crate) mod primitives {
     pub(crate) use loom::{hint, sync::*};
-
-    pub(crate) const PIECE: usize = 64;
 }
 
 pub(crate) use crate::{cell, segment};

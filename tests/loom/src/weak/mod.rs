@@ -6,8 +6,6 @@ pub(crate) mod primitives {
         sync::{Arc, Condvar, Mutex, MutexGuard},
     };
 
-    pub(crate) const PIECE: usize = 64;
-
     pub(crate) mod atomic {
         pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
 
