@@ -31,8 +31,11 @@ fn fetch(window: &Window, rank: i32, place: i64, operation: Predefined) -> i64 {
     was[0]
 }
 
+/// A window over memory of the rank alone: its engine serves the others.
 fn window(comm: &Communicator) -> Window {
-    let window = Window::allocate(comm, 16, 8).unwrap();
+    let memory = Box::leak(Box::new([0_i64; 2]));
+    // SAFETY: the memory stays, and only the window uses it.
+    let window = unsafe { Window::create(comm, memory.as_mut_ptr().cast(), 16, 8) }.unwrap();
     window.lock_all().unwrap();
     comm.barrier().unwrap();
     window
@@ -303,6 +306,10 @@ fn operations_for_callers_are_left_alone_by_the_helper_thread() {
             output: Region::Plain(sum.as_mut_ptr().cast(), &datatype),
         };
         let call = Call::of(Collective::Allreduce).with_count(1).with_in_place(true);
+        // What comes while rank 1 begins is added by its call.
+        while comm.rank() == 0 && !has_begun.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
         // SAFETY: the memory outlives the request, which is waited for.
         let mut request =
             unsafe { comm.collective("MPI_Iallreduce", &call, &buffers, Some(&operation), None) }.unwrap();
@@ -313,9 +320,6 @@ fn operations_for_callers_are_left_alone_by_the_helper_thread() {
             }
             assert!(ran.lock().unwrap().is_empty(), "rank 1 is in no call");
         } else {
-            while !has_begun.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
             // The helper thread of rank 1 answers, and so has taken in what was sent before.
             fetch(&window, 1, 0, Predefined::Sum);
             has_arrived.store(true, Ordering::Release);

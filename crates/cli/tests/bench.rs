@@ -301,7 +301,7 @@ fn dse_counts_sockets() {
             .expect("a count");
         assert_eq!(counted["sockets"], sockets, "{document}");
     }
-    for transport in ["hikyaku/udp/dse", "tcp"] {
+    for transport in ["hikyaku/udp/dse", "tcp/plain", "tcp", "tcp/batched"] {
         assert_eq!(rows(&document, transport).len(), 4, "{document}");
     }
 }

@@ -94,8 +94,8 @@ struct Work {
 
 /// Nanoseconds of a copied byte on a node of PACS-CS. Its memory has two channels of DDR2-400, 6.4 GB/s, and a copy beyond
 /// the caches moves three bytes for each: it reads one, reads the line to be written, and writes it back. That is 0.469 ns,
-/// to which comes what the core needs within its caches: 0.03 ns at 2.8 GHz (`hikyaku bench copy`).
-const COPY: f64 = 0.5;
+/// to which comes what the core needs within its caches: 0.06 ns at 2.8 GHz (`hikyaku bench copy`).
+const COPY: f64 = 0.53;
 
 /// Rounds of exchanges that are measured.
 const ROUNDS: usize = 4;

@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Dse {
     /// Messages of each burst, and ping-pongs
-    #[arg(long, default_value_t = 2_000, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub(super) messages: u32,
     /// Bytes of messages, at most 64K
     #[arg(long, value_delimiter = ',', default_value = "16,64,256,1024,4096", value_parser = size::parse, value_name = "LIST")]
