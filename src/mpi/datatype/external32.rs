@@ -303,10 +303,8 @@ mod tests {
         }
         let unsigned = Datatype::predefined(Kind::U64).with_word(7);
         // SAFETY: as above.
-        assert_eq!(
-            unsafe { round_trip(&unsigned, 1, [1_u64 << 31], &is_long) },
-            [128, 0, 0, 0]
-        );
+        let packed = unsafe { round_trip(&unsigned, 1, [1_u64 << 31], &is_long) };
+        assert_eq!(packed, [128, 0, 0, 0]);
     }
 
     #[test]
