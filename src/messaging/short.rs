@@ -2,7 +2,7 @@
 
 use super::Messenger;
 use crate::{
-    reliability::{Arriving, PeerId},
+    reliability::{Arriving, PeerId, Which},
     time::Instant,
     wire::Seq,
 };
@@ -28,17 +28,17 @@ impl Messenger {
         self.layer.memory().is_some_and(|memory| memory.has_short())
     }
 
-    /// Returns whether a short message waits, and goes to its ring.
+    /// Returns whether a short message waits, of which some may not be there yet, and goes to its ring.
     #[inline]
     pub(crate) fn find_short(&mut self) -> bool {
         self.layer.memory_mut().is_some_and(|memory| memory.find_short())
     }
 
     /// The next short message where it came in, past the inbox, if it is the next of its pair; and the number of that pair's
-    /// next message, which its taker raises. With `in_line`, only one that lies in its line.
+    /// next message, which its taker raises.
     #[inline(always)]
-    pub(super) fn next_short(&mut self, in_line: bool) -> Option<(Arriving<'_>, &mut Seq)> {
-        let arriving = self.layer.memory_mut()?.next_short(in_line)?;
+    pub(super) fn next_short(&mut self, which: Which) -> Option<(Arriving<'_>, &mut Seq)> {
+        let arriving = self.layer.memory_mut()?.next_short(which)?;
         let number = self.inbox.next_of_short(&arriving)?;
         Some((arriving, number))
     }

@@ -32,9 +32,9 @@ pub use endpoint::{Endpoint, LostMessages};
 pub(crate) use flow::Sources;
 pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};
-pub(crate) use memory::Arriving;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use memory::Obstacle;
+pub(crate) use memory::{Arriving, Which};
 pub use memory::{Gate, MemoryLayer};
 pub use sealing::{Forged, Sealer, Transmission};
 

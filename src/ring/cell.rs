@@ -8,6 +8,8 @@ use core::{cell::UnsafeCell, ptr, ptr::NonNull};
 
 /// Bytes of a chunk: a cache line.
 pub(super) const CHUNK: usize = 64;
+/// Bytes of a long record: so many are copied out while the next ones are copied in. Whole chunks.
+pub(super) const PIECE: usize = 8 << 10;
 pub(super) type Chunk = [u8; CHUNK];
 
 #[repr(transparent)]

@@ -9,10 +9,11 @@ use alloc::{boxed::Box, collections::VecDeque};
 use core::{any::Any, fmt, mem, ptr, ptr::NonNull};
 
 use super::{
-    cell::{self, CHUNK, Cell, Chunk},
+    cell::{self, CHUNK, Cell, Chunk, PIECE},
     primitives::{
         Arc,
-        atomic::{AtomicU32, Ordering, fence},
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
+        hint,
     },
 };
 
@@ -29,6 +30,11 @@ pub(super) const LEVELS: Levels = [(16 << 10) / CHUNK as u32, (256 << 10) / CHUN
 const OWN_LEVELS: Levels = [LEVELS[0], 0];
 
 const _: () = assert!(LONG * 2 <= LEVELS[1] as usize * CHUNK);
+
+const _: () = assert!(PIECE.is_multiple_of(CHUNK));
+
+/// Looks of a consumer that has begun to copy a record for the next piece: its producer takes a fraction of them if it runs.
+const LOOKS: u32 = 1_000;
 
 /// A small message.
 #[derive(Clone, Copy)]
@@ -72,6 +78,16 @@ unsafe fn head(record: *const Record) -> (u32, u64, u32) {
             (&raw const (*record).len).read_volatile(),
         )
     }
+}
+
+/// The length of a record, read once.
+///
+/// # Safety
+/// As for [`head`].
+#[inline(always)]
+unsafe fn len_of(record: *const Record) -> u32 {
+    // SAFETY: as in `head`.
+    unsafe { (&raw const (*record).len).read_volatile() }
 }
 
 /// The first chunk of a long record, read once.
@@ -129,13 +145,35 @@ impl Line {
     }
 }
 
-/// The consumer's position: it writes it, and the producer reads it.
+/// How far the two sides are, beside the flags.
 #[repr(C, align(64))]
 pub(super) struct Progress {
-    /// Records taken, published now and then.
+    /// Records taken, published now and then. The consumer writes this line, and the producer reads it.
     taken: AtomicU32,
     /// Not 0: the consumer sleeps.
     asleep: AtomicU32,
+    filled: Filled,
+}
+
+/// What the producer writes of the last record with more than a [`PIECE`]: its flag, and how many of its bytes are there.
+#[repr(C, align(64))]
+struct Filled(AtomicU64);
+
+impl Filled {
+    fn store(&self, flag: u32, bytes: usize) {
+        self.0.store(u64::from(flag) << 32 | bytes as u64, Ordering::Release);
+    }
+
+    /// The bytes that are there of the record with this flag, which has more than a piece.
+    fn load(&self, flag: u32) -> u32 {
+        let filled = self.0.load(Ordering::Acquire);
+        match ((filled >> 32) as u32).wrapping_sub(flag) as i32 {
+            0 => filled as u32,
+            // A later one is being filled.
+            1.. => u32::MAX,
+            _ => 0,
+        }
+    }
 }
 
 impl Progress {
@@ -143,6 +181,7 @@ impl Progress {
         Self {
             taken: AtomicU32::new(taken),
             asleep: AtomicU32::new(0),
+            filled: Filled(AtomicU64::new(0)),
         }
     }
 }
@@ -264,11 +303,11 @@ pub(crate) fn ring_from(lines: u32, levels: Levels, begin: u32) -> (Producer, Co
 /// Where a ring lies that another process made, or is to see, all bytes zero at first.
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) struct Place {
-    /// A cache line.
+    /// [`Place::PROGRESS`] bytes.
     pub(crate) progress: NonNull<u8>,
-    /// As many cache lines.
+    /// Cache lines.
     pub(crate) lines: NonNull<u8>,
-    /// A power of two.
+    /// As many: a power of two.
     pub(crate) count: u32,
     /// [`Place::CHUNKS`] bytes.
     pub(crate) chunks: NonNull<u8>,
@@ -278,6 +317,8 @@ pub(crate) struct Place {
 
 #[cfg(all(feature = "shm", target_os = "linux"))]
 impl Place {
+    /// Bytes for what the two sides say to each other.
+    pub(crate) const PROGRESS: usize = size_of::<Progress>();
     /// Bytes for long records, in each direction.
     pub(crate) const CHUNKS: usize = count_of(LEVELS) as usize * CHUNK;
 
@@ -425,10 +466,12 @@ impl Producer {
         self.written = at.wrapping_add(1);
         self.long.untaken.push_back((self.written, self.long.head));
         let line = self.shared.line(at);
+        let filled = &self.shared.progress().filled;
+        let mut pieces = data.chunks(PIECE);
         // SAFETY: the chunks are free: the consumer has taken the records that were there, and reads them again only after
         // the flag of this line has changed. Else as in `push`.
         unsafe {
-            cell::write(self.shared.chunk(chunk), data);
+            cell::write(self.shared.chunk(chunk), pieces.next().unwrap_or_default());
             line.record.fill(|record| {
                 (&raw mut (*record).number).write(number);
                 (&raw mut (*record).bits).write_unaligned(bits);
@@ -436,7 +479,18 @@ impl Producer {
                 (&raw mut (*record).data).cast::<u32>().write(chunk);
             });
         }
+        let mut there = PIECE;
+        if data.len() > there {
+            filled.store(self.written, there);
+        }
         line.count.store(self.written, Ordering::Release);
+        for piece in pieces {
+            let at = chunk + (there / CHUNK) as u32;
+            // SAFETY: as above; the consumer reads the piece only after it has been told that it is there.
+            unsafe { cell::write(self.shared.chunk(at), piece) };
+            there += piece.len();
+            filled.store(self.written, there);
+        }
         true
     }
 
@@ -505,20 +559,46 @@ impl Consumer {
         }
     }
 
+    /// Returns whether there is a record, of whose bytes some may not be there yet.
+    #[inline(always)]
+    pub(crate) fn has_begun(&self) -> bool {
+        self.shared.line(self.taken).count.load(Ordering::Acquire) == self.taken.wrapping_add(1)
+    }
+
     /// Returns whether there is a record.
     #[must_use]
     #[inline(always)]
     pub fn has_record(&self) -> bool {
-        self.shared.line(self.taken).count.load(Ordering::Acquire) == self.taken.wrapping_add(1)
+        // SAFETY: as in `front_up_to`.
+        self.has_begun() && self.is_whole(unsafe { self.shared.line(self.taken).record.look(|record| len_of(record)) })
+    }
+
+    /// Returns whether all bytes of the next record, which has so many, are there.
+    #[inline(always)]
+    fn is_whole(&self, len: u32) -> bool {
+        len <= PIECE as u32 || self.filled() >= len
+    }
+
+    /// The bytes that are there of the next record, which has more than a piece.
+    fn filled(&self) -> u32 {
+        self.shared.progress().filled.load(self.taken.wrapping_add(1))
     }
 
     /// The next record, where it lies.
     #[inline(always)]
     pub fn front(&mut self) -> Option<Front<'_>> {
+        self.front_up_to(LONG as u32).filter(Front::is_whole)
+    }
+
+    /// The same, also if some of its bytes are not there yet: [`Front::copy_to`] waits for them.
+    #[cfg(feature = "mpi")]
+    #[inline(always)]
+    pub(crate) fn front_early(&mut self) -> Option<Front<'_>> {
         self.front_up_to(LONG as u32)
     }
 
     /// The same, if its bytes are in its line. `None` also if they are not.
+    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn front_in_line(&mut self) -> Option<Front<'_>> {
         self.front_up_to(ROOM as u32)
@@ -610,20 +690,49 @@ impl Front<'_> {
         self.len == 0
     }
 
-    /// Copies its bytes, as far as there is room, to the beginning of `to`.
+    fn is_whole(&self) -> bool {
+        self.consumer.is_whole(self.len)
+    }
+
+    /// Copies its bytes, as far as there is room, to the beginning of `to`. Returns `false` if some of them did not come in
+    /// time: only of a record that was taken early, and has to be asked for again.
     #[inline(always)]
-    pub fn copy_to(&self, to: &mut [u8]) {
+    pub fn copy_to(&self, to: &mut [u8]) -> bool {
         let len = self.len().min(to.len());
-        let shared = &self.consumer.shared;
-        // SAFETY: the line is full, see `Consumer::front`, and stays so as long as this borrows the consumer, as do its
-        // chunks. There are so many bytes in a record, or (see `check`) in chunks; and so much room.
-        unsafe {
-            if self.len > ROOM as u32 {
-                return cell::read(shared.chunk(self.chunk), &mut to[..len]);
-            }
-            let line = shared.line(self.consumer.taken);
-            line.record.look(|record| copy_data(record, to.as_mut_ptr(), len));
+        if self.len > ROOM as u32 {
+            return self.copy_long(&mut to[..len]);
         }
+        let line = self.consumer.shared.line(self.consumer.taken);
+        // SAFETY: the line is full, see `Consumer::front_up_to`, and stays so as long as this borrows the consumer. There
+        // are so many bytes in a record, and so much room.
+        unsafe { line.record.look(|record| copy_data(record, to.as_mut_ptr(), len)) };
+        true
+    }
+
+    /// The same for a long record.
+    #[inline(never)]
+    fn copy_long(&self, to: &mut [u8]) -> bool {
+        let (mut at, mut looks) = (0, 0);
+        while at < to.len() {
+            let there = match self.is_whole() {
+                true => to.len(),
+                false => (self.consumer.filled() as usize).min(to.len()) / CHUNK * CHUNK,
+            };
+            if there > at {
+                let chunk = self.consumer.shared.chunk(self.chunk + (at / CHUNK) as u32);
+                // SAFETY: the producer has said that these bytes are there, and they stay as long as this borrows the
+                // consumer. There are so many (see `check`) from this chunk on.
+                unsafe { cell::read(chunk, &mut to[at..there]) };
+                (at, looks) = (there, 0);
+                continue;
+            }
+            looks += 1;
+            if looks > LOOKS {
+                return false;
+            }
+            hint::spin_loop();
+        }
+        true
     }
 
     /// Takes it out of the ring.

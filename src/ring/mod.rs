@@ -3,7 +3,8 @@
 //! A record is one cache line: a flag, a few fields, and up to [`ROOM`] bytes. The producer writes a line once and the
 //! consumer reads it once; neither reads a counter of the other to pass a record on. The bytes of a longer record, up to
 //! [`LONG`], lie in chunks beside the lines, where the producer has found room; its line says where. (Bytes never lie in
-//! place of a flag, which they could look like.) The flag of a line is the number of
+//! place of a flag, which they could look like.) Of more than 8 KB the consumer copies one piece while the producer copies
+//! the next. The flag of a line is the number of
 //! its record, so a line needs no clearing. The consumer publishes how far it is once a quarter of
 //! the ring, and the producer looks there only when the ring seems to be full.
 //!
@@ -28,7 +29,7 @@ pub use self::lines::{Consumer, Front, LONG, Producer, ROOM, ring};
 /// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {
     pub(super) use alloc::sync::Arc;
-    pub(super) use core::sync::atomic;
+    pub(super) use core::{hint, sync::atomic};
 }
 
 /// One side of a session between two processes.

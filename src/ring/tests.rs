@@ -146,6 +146,42 @@ fn two_threads_pass_records_on_in_order() {
     writer.join().expect("the writer ends");
 }
 
+/// One side copies a record out while the other one copies it in: its bytes are those that were sent, and it is seen by
+/// those that wait for the whole when it is whole.
+#[cfg(feature = "mpi")]
+#[test]
+fn a_record_is_copied_while_it_comes() {
+    const RECORDS: u32 = if cfg!(miri) { 5 } else { 2_000 };
+    let (mut producer, mut consumer) = ring_from(16, LEVELS, 0);
+    let bytes = |number: u32| number.to_ne_bytes().repeat(LONG / 4 - number as usize % 7);
+    let writer = thread::spawn(move || {
+        for number in 0..RECORDS {
+            let data = bytes(number);
+            while !producer.push(0, number, &data) {
+                thread::yield_now();
+            }
+        }
+    });
+    let mut data = vec![0; LONG];
+    for number in 0..RECORDS {
+        loop {
+            if number % 3 == 0 && consumer.has_record() {
+                assert!(consumer.front().is_some_and(|front| front.copy_to(&mut data)));
+            } else if number % 3 == 0 || !consumer.front_early().is_some_and(|front| front.copy_to(&mut data)) {
+                // (Its producer does not run.)
+                thread::yield_now();
+                continue;
+            }
+            break;
+        }
+        let front = consumer.front().expect("all of it was copied");
+        assert_eq!(front.number, number);
+        assert_eq!(data[..front.len()], bytes(number));
+        front.take();
+    }
+    writer.join().expect("the writer ends");
+}
+
 /// Whichever of the two looks first, a record is not left behind by a consumer that sleeps.
 #[test]
 fn a_consumer_that_sleeps_is_woken() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0         control of the rings, a page: for each direction, the positions of its three rings of packets,
-//!           and how far its ring of short messages is read
+//!           and how far its ring of short messages is written and read
 //! 4096      two rings of short messages, 64 lines each
 //! 12288     two rings of packets of 2 KB, two of 64 KB, two of 2 MB
 //! ...       bytes of short messages that are longer than a line: for each direction 16 KB, and 256 KB for streams
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 3;
+pub(super) const LAYOUT: u32 = 4;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;
@@ -47,7 +47,7 @@ const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
 pub(super) const LONGEST: usize = (16 << 10) + 128;
 
 const _: () = assert!(2 * taken(LONGEST) <= SIZES[1]);
-const _: () = assert!(2 * (LEVELS * CONTROL + LINE) <= PAGE);
+const _: () = assert!(2 * (LEVELS * CONTROL + ring::Place::PROGRESS) <= PAGE);
 
 /// The kind of a record that is a packet, and of one that says that the ring of another level comes next.
 const PACKET: u32 = 0;
@@ -81,7 +81,7 @@ fn lines(memory: &Arc<Segment>, role: Role) -> ring::Place {
         NonNull::new(place).unwrap_or(NonNull::dangling())
     };
     ring::Place {
-        progress: at(2 * LEVELS * CONTROL + side * LINE),
+        progress: at(2 * LEVELS * CONTROL + side * ring::Place::PROGRESS),
         lines: at(PAGE + side * LINES as usize * LINE),
         count: LINES,
         chunks: at(CHUNKS + side * ring::Place::CHUNKS),

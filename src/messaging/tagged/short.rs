@@ -3,6 +3,7 @@
 use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
 #[cfg(feature = "mpi")]
 use super::{Envelope, Handle, Receive, Selector};
+use crate::reliability::Which;
 #[cfg(feature = "mpi")]
 use crate::reliability::{Arriving, PeerId};
 
@@ -73,19 +74,21 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         messenger.inbox.messages() == 0 && self.lost.is_empty()
     }
 
-    /// Takes the next message out of the rings, if it ends this request, which is the oldest that is posted; with `in_line`,
-    /// if it lies in its line. It is [permitted](Self::may_take_short). `None`: nothing was done.
+    /// Takes the next message out of the rings, if it ends this request, which is the oldest that is posted, and is one
+    /// of `which`. It is [permitted](Self::may_take_short). `None`: nothing was done.
     #[cfg(feature = "mpi")]
     #[inline(always)]
-    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, request: u64, in_line: bool) -> Option<Envelope> {
-        let (arriving, number) = messenger.next_short(in_line)?;
+    pub(crate) fn take_short(&mut self, messenger: &mut Messenger, request: u64, which: Which) -> Option<Envelope> {
+        let (arriving, number) = messenger.next_short(which)?;
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
         let receive = self.posted.oldest(source, matched(bits))?;
         let room = receive.buffer.run()?;
         if receive.request != request || arriving.session > 1 || len > room.len() {
             return None;
         }
-        arriving.front.copy_to(room);
+        if !arriving.front.copy_to(room) {
+            return None;
+        }
         self.posted.forget_oldest();
         let (peer, cost) = arriving.take(number);
         messenger.accept_short(peer, cost);
@@ -102,15 +105,17 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         messenger: &mut Messenger,
         selector: &Selector,
         buffer: &mut B,
-        in_line: bool,
+        which: Which,
     ) -> Option<Envelope> {
-        let (arriving, number) = messenger.next_short(in_line)?;
+        let (arriving, number) = messenger.next_short(which)?;
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
         let room = buffer.run()?;
         if arriving.session > 1 || !selector.matches(source, matched(bits)) || len > room.len() {
             return None;
         }
-        arriving.front.copy_to(room);
+        if !arriving.front.copy_to(room) {
+            return None;
+        }
         let (peer, cost) = arriving.take(number);
         messenger.accept_short(peer, cost);
         let len = len as u64;
@@ -145,7 +150,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         if !self.lost.is_empty() {
             return None;
         }
-        let (arriving, number) = messenger.next_short(false)?;
+        let (arriving, number) = messenger.next_short(Which::Whole)?;
         if arriving.session > 1 {
             return None;
         }

@@ -24,7 +24,7 @@ use core::{fmt, net::SocketAddr};
 use bytes::Bytes;
 
 pub use self::gate::Gate;
-pub(crate) use self::short::Arriving;
+pub(crate) use self::short::{Arriving, Which};
 use self::{
     gate::Blocked,
     queue::{Queue, Queued},

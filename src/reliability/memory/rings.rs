@@ -72,17 +72,17 @@ impl Rings {
         self.inward.get_mut(self.next)
     }
 
-    /// Finds a ring with a message, which is read from now on; the rings are looked at in turn.
+    /// Finds a ring with a message, of which some may not be there yet, which is read from now on; the rings are looked at in turn.
     #[inline]
     pub(super) fn find(&mut self) -> bool {
-        let is_next = |inward: &Inward| inward.ring.has_record();
+        let is_next = |inward: &Inward| inward.ring.has_begun();
         self.inward.get(self.next).is_some_and(is_next) || self.find_other()
     }
 
     fn find_other(&mut self) -> bool {
         let rings = self.inward.len();
         let mut others = (self.next + 1..rings).chain(0..self.next.min(rings));
-        let found = others.find(|index| self.inward[*index].ring.has_record());
+        let found = others.find(|index| self.inward[*index].ring.has_begun());
         self.next = found.unwrap_or(self.next);
         found.is_some()
     }

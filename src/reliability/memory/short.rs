@@ -26,6 +26,19 @@ const PART: usize = 32 << 10;
 /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes).
 const ACCEPTED: u32 = 2 << 10;
 
+/// Which messages in a ring are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Those that lie in their lines.
+    #[cfg(feature = "mpi")]
+    InLine,
+    /// All, also such of which some is not there yet.
+    #[cfg(feature = "mpi")]
+    Begun,
+    /// All that are there.
+    Whole,
+}
+
 /// A message that has come by a ring, where it lies. It has match bits, and is of the usual pair of processors: the peer's
 /// and our first one.
 pub(crate) struct Arriving<'a> {
@@ -154,17 +167,20 @@ impl MemoryLayer {
         self.rings.find()
     }
 
-    /// The next message, where it lies, if it is in the ring of the last one; with `in_line`, if it also lies in its line.
+    /// The next message, where it lies, if it is in the ring of the last one.
     #[inline(always)]
-    pub(crate) fn next_short(&mut self, in_line: bool) -> Option<Arriving<'_>> {
+    pub(crate) fn next_short(&mut self, which: Which) -> Option<Arriving<'_>> {
         let inward = self.rings.current()?;
         Some(Arriving {
             peer: inward.peer,
             source: inward.source,
             session: inward.session,
-            front: match in_line {
-                true => inward.ring.front_in_line()?,
-                false => inward.ring.front()?,
+            front: match which {
+                #[cfg(feature = "mpi")]
+                Which::InLine => inward.ring.front_in_line()?,
+                #[cfg(feature = "mpi")]
+                Which::Begun => inward.ring.front_early()?,
+                Which::Whole => inward.ring.front()?,
             },
             accepted: &mut inward.accepted,
         })

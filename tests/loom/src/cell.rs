@@ -4,6 +4,8 @@ use std::ptr::NonNull;
 
 /// Bytes of a chunk: a cache line.
 pub(crate) const CHUNK: usize = 64;
+/// Bytes that are copied out while the next ones are copied in: few, so that there are not many orders.
+pub(crate) const PIECE: usize = CHUNK;
 pub(crate) type Chunk = [u8; CHUNK];
 
 pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);

@@ -143,7 +143,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let levels = levels
         .map(|line| level(line, &options))
         .collect::<Result<Vec<_>, _>>()?;
-    Report { rows, levels }.hand_out(options.format, options.docs)?;
+    Report { rows, levels }.hand_out(options.format, options.docs, options.within_host)?;
     match available
         .iter()
         .find(|(peer, failed)| *peer == Peer::Hikyaku && *failed > 0)

@@ -6,9 +6,14 @@ use super::peers::Peer;
 use crate::shell::{self, Cmd};
 
 const DOCUMENT: &str = "docs/measured/benchmarks.md";
-/// `--docs` writes the text between these.
-const BEGIN: &str = "<!-- bench-mpi begins -->";
-const END: &str = "<!-- bench-mpi ends -->";
+/// `--docs` writes the text between the first two; with `--within-host`, between the others.
+const MARKS: [(&str, &str); 2] = [
+    ("<!-- bench-mpi begins -->", "<!-- bench-mpi ends -->"),
+    (
+        "<!-- bench-mpi --within-host begins -->",
+        "<!-- bench-mpi --within-host ends -->",
+    ),
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -109,14 +114,18 @@ impl Machine {
 const METHOD: &str = "Medians of the turns; ratio: hikyaku's figure / the other's, median of the turns' ratios.";
 
 impl Report {
-    pub(super) fn hand_out(&self, format: Format, docs: bool) -> Result<(), String> {
+    pub(super) fn hand_out(&self, format: Format, docs: bool, within_host: bool) -> Result<(), String> {
         let machine = Machine::this();
         let text = match format {
             Format::Text => self.text(&machine),
             Format::Json => self.json(&machine),
             Format::Markdown => self.markdown(&machine),
         };
-        if docs { write(&text) } else { print(&text) }
+        if docs {
+            write(&text, MARKS[usize::from(within_host)])
+        } else {
+            print(&text)
+        }
     }
 
     /// The other projects in the table.
@@ -233,14 +242,14 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 /// Puts the tables between the marks of the document.
-fn write(text: &str) -> Result<(), String> {
+fn write(text: &str, (begin, end): (&str, &str)) -> Result<(), String> {
     let file = shell::root().join(DOCUMENT);
     let old = fs::read_to_string(&file).map_err(|error| format!("{DOCUMENT}: {error}"))?;
     let marks = old
-        .split_once(BEGIN)
-        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = marks.ok_or_else(|| format!("{DOCUMENT} has no lines {BEGIN} and {END}"))?;
-    let new = format!("{before}{BEGIN}\n\n{text}\n{END}{after}");
+        .split_once(begin)
+        .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    let (before, after) = marks.ok_or_else(|| format!("{DOCUMENT} has no lines {begin} and {end}"))?;
+    let new = format!("{before}{begin}\n\n{text}\n{end}{after}");
     fs::write(&file, new).map_err(|error| format!("{DOCUMENT}: {error}"))?;
     println!("written to {DOCUMENT}");
     Ok(())

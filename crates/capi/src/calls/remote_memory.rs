@@ -147,7 +147,7 @@ pub fn put(
         Far::new((rank, disp, target_count, target_datatype))?,
     );
     // SAFETY: the program's buffer, as MPI demands until the epoch ends.
-    Ok(unsafe { object.window.put(&near.operands(), &far.target())? })
+    unsafe { object.window.put(&near.operands(), &far.target()) }.map_err(Failure::from)
 }
 
 pub fn get(
@@ -167,7 +167,7 @@ pub fn get(
         Far::new((rank, disp, target_count, target_datatype))?,
     );
     // SAFETY: the program's buffer, as MPI demands until the epoch ends.
-    Ok(unsafe { object.window.get(&near.operands(), &far.target())? })
+    unsafe { object.window.get(&near.operands(), &far.target()) }.map_err(Failure::from)
 }
 
 pub fn accumulate(
@@ -188,11 +188,7 @@ pub fn accumulate(
         Far::new((rank, disp, target_count, target_datatype))?,
     );
     // SAFETY: the program's buffer, as MPI demands until the epoch ends.
-    Ok(unsafe {
-        object
-            .window
-            .accumulate(&near.operands(), &far.target(), &op.operation)?
-    })
+    unsafe { object.window.accumulate(&near.operands(), &far.target(), &op.operation) }.map_err(Failure::from)
 }
 
 /// The origin of an operation that may have none: with `MPI_NO_OP` it is not looked at.
@@ -225,11 +221,12 @@ pub fn get_accumulate(
     let far = Far::new((rank, disp, target_count, target_datatype))?;
     let near = near.as_ref().map(Near::operands);
     // SAFETY: the program's buffers, as MPI demands until the epoch ends.
-    Ok(unsafe {
+    unsafe {
         object
             .window
-            .get_accumulate(near.as_ref(), &into.operands(), &far.target(), &op.operation)?
-    })
+            .get_accumulate(near.as_ref(), &into.operands(), &far.target(), &op.operation)
+    }
+    .map_err(Failure::from)
 }
 
 pub fn rput(
@@ -355,11 +352,12 @@ pub fn fetch_and_op(
     // With `MPI_NO_OP` the origin may be no address.
     let from = if buf.0.is_null() { result.0 } else { buf.0 };
     // SAFETY: the program's buffers, as MPI demands until the epoch ends.
-    Ok(unsafe {
+    unsafe {
         object
             .window
-            .fetch_and_op(from, result.0, kind, (rank.0, disp.0), &op.operation)?
-    })
+            .fetch_and_op(from, result.0, kind, (rank.0, disp.0), &op.operation)
+    }
+    .map_err(Failure::from)
 }
 
 pub fn compare_and_swap(
@@ -374,9 +372,10 @@ pub fn compare_and_swap(
 ) -> Done {
     let (object, kind) = (win.get()?, kind(datatype)?);
     // SAFETY: the program's buffers, as MPI demands until the epoch ends.
-    Ok(unsafe {
+    unsafe {
         object
             .window
-            .compare_and_swap(buf.0, compare.0, result.0, kind, (rank.0, disp.0))?
-    })
+            .compare_and_swap(buf.0, compare.0, result.0, kind, (rank.0, disp.0))
+    }
+    .map_err(Failure::from)
 }

@@ -7,7 +7,7 @@ use crate::{
         tagged::{Envelope, Selector},
     },
     mpi::engine::buffer::Buffer,
-    reliability::PeerId,
+    reliability::{PeerId, Which},
 };
 
 impl Core {
@@ -48,15 +48,15 @@ impl Core {
     }
 
     /// Takes the next short message, if it ends the request `awaited` well, which is forgotten, and this is the oldest
-    /// posted receive; with `in_line`, if the message lies in its line. `None`: nothing was done.
+    /// posted receive; and the message is one of `which`. `None`: nothing was done.
     #[inline(always)]
     pub(crate) fn take_short(
         &mut self,
         messenger: &mut Messenger,
         awaited: RequestId,
-        in_line: bool,
+        which: Which,
     ) -> Option<Envelope> {
-        let envelope = self.tagged.take_short(messenger, awaited.0, in_line)?;
+        let envelope = self.tagged.take_short(messenger, awaited.0, which)?;
         let index = awaited.0 as u32;
         let slot = &mut self.slots[index as usize];
         slot.state = State::Free;
@@ -72,16 +72,16 @@ impl Core {
     }
 
     /// Receives the next short message into the buffer, if the selector takes it, it fits, and no other receive or message
-    /// is concerned; with `in_line`, if it lies in its line.
+    /// is concerned, and it is one of `which`.
     #[inline(always)]
     pub(crate) fn receive_short(
         &mut self,
         messenger: &mut Messenger,
         selector: &Selector,
         buffer: &mut Buffer,
-        in_line: bool,
+        which: Which,
     ) -> Option<Envelope> {
-        self.tagged.take_short_into(messenger, selector, buffer, in_line)
+        self.tagged.take_short_into(messenger, selector, buffer, which)
     }
 
     /// Returns whether [`receive_short`](Self::receive_short) may be asked, and [`take_short`](Self::take_short): nothing

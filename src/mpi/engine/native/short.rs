@@ -7,6 +7,7 @@ use super::{Inner, Native, UNPASSED};
 use crate::{
     messaging::tagged::{Envelope, Selector},
     mpi::engine::{buffer::Buffer, core::RequestId},
+    reliability::Which,
     ring::LONG,
     sync::Guard,
 };
@@ -85,7 +86,7 @@ impl Native {
         if !inner.may_skip_pass() || !(inner.is_calm() || inner.may_take()) {
             return None;
         }
-        let taken = inner.core.take_short(inner.driver.messenger_mut(), id, true);
+        let taken = inner.core.take_short(inner.driver.messenger_mut(), id, Which::InLine);
         if taken.is_some() {
             return taken;
         }
@@ -98,7 +99,7 @@ impl Native {
         let source = inner.core.source_of(id).filter(|_| waits);
         let may_come = source.is_some_and(|source| inner.driver.messenger().has_ring(source));
         self.look(inner, may_come, |inner| {
-            inner.core.take_short(inner.driver.messenger_mut(), id, false)
+            inner.core.take_short(inner.driver.messenger_mut(), id, Which::Begun)
         })
     }
 
@@ -111,7 +112,7 @@ impl Native {
             return None;
         }
         let messenger = inner.driver.messenger_mut();
-        let taken = inner.core.receive_short(messenger, selector, buffer, true);
+        let taken = inner.core.receive_short(messenger, selector, buffer, Which::InLine);
         if taken.is_some() {
             return taken;
         }
@@ -127,7 +128,7 @@ impl Native {
         self.look(inner, may_come, |inner| {
             inner
                 .core
-                .receive_short(inner.driver.messenger_mut(), selector, buffer, false)
+                .receive_short(inner.driver.messenger_mut(), selector, buffer, Which::Begun)
         })
     }
 

@@ -1,6 +1,8 @@
 //! The sources as they are.
 
-pub(crate) use loom::sync as primitives;
+pub(crate) mod primitives {
+    pub(crate) use loom::{hint, sync::*};
+}
 
 pub(crate) use crate::{cell, segment};
 

@@ -1,10 +1,13 @@
 //! There are no fences.
 
 pub(crate) mod primitives {
-    pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub(crate) use loom::{
+        hint,
+        sync::{Arc, Condvar, Mutex, MutexGuard},
+    };
 
     pub(crate) mod atomic {
-        pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+        pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
         pub(crate) fn fence(_: Ordering) {}
     }

@@ -1,10 +1,13 @@
 //! Atomics whose releases and acquires are relaxed.
 
 pub(crate) mod primitives {
-    pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub(crate) use loom::{
+        hint,
+        sync::{Arc, Condvar, Mutex, MutexGuard},
+    };
 
     pub(crate) mod atomic {
-        pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, fence};
+        pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
 
         #[expect(
             non_snake_case,
