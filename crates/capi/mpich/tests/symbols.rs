@@ -1,4 +1,5 @@
-//! The library exports MPI's functions under both names, the constants that are data in this ABI, and nothing else.
+//! The library exports MPI's functions under both names, the constants that are data in this ABI, a
+//! callback that `mpi.h` names, and nothing else.
 
 #[path = "../../support/elf.rs"]
 mod elf;
@@ -12,6 +13,7 @@ const DATA: &[&str] = &[
     "MPI_T_PVAR_ALL_HANDLES",
     "MPI_UNWEIGHTED",
     "MPI_WEIGHTS_EMPTY",
+    "MPIR_Dup_fn",
 ];
 
 #[test]

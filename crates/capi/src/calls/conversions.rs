@@ -46,6 +46,25 @@ macro_rules! only_mpich {
         const _: () = {
             use ::core::ffi::c_void;
             use $crate::calls::conversions::copy_status;
+
+            /// `MPI_COMM_DUP_FN` and the like: the copy is the pointer itself.
+            #[unsafe(export_name = "MPIR_Dup_fn")]
+            unsafe extern "C" fn duplicate(
+                _object: i32,
+                _keyval: i32,
+                _extra: *mut c_void,
+                value: *mut c_void,
+                to: *mut c_void,
+                flag: *mut i32,
+            ) -> i32 {
+                // SAFETY: the caller has room for a pointer and a flag, as MPI demands.
+                unsafe {
+                    to.cast::<*mut c_void>().write_unaligned(value);
+                    flag.write_unaligned(1);
+                }
+                0
+            }
+
             $crate::values! { $abi;
                 "Comm_c2f"(handle: i32) -> i32 => handle;
                 "Comm_f2c"(handle: i32) -> i32 => handle;
