@@ -207,7 +207,8 @@ fn complaint(command: &str) -> Option<String> {
     let options = words.windows(2);
     let of = |name: &'static str| options.clone().filter(move |pair| pair[0] == name).map(|pair| pair[1]);
     let folder = |package: &str| match package.strip_prefix("hikyaku-") {
-        Some(rest) => root().join("crates").join(rest),
+        // The libraries of an ABI are folders of the package that both are made from.
+        Some(rest) => root().join("crates").join(rest.replace("capi-", "capi/")),
         None => root(),
     };
     let packages: Vec<PathBuf> = of("-p").map(folder).collect();

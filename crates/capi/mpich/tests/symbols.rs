@@ -18,5 +18,5 @@ const DATA: &[&str] = &[
 
 #[test]
 fn exports_are_those_of_the_abi() {
-    elf::check("libmpi.so", include_str!("symbols.txt"), DATA);
+    elf::check("libmpich.so", include_str!("symbols.txt"), DATA);
 }

@@ -123,6 +123,7 @@ const CLASSES: &[(ErrorClass, [i32; 2])] = &[
     (ErrorClass::ValueTooLarge, [59, 77]),
     (ErrorClass::Session, [60, 75]),
     (ErrorClass::Errhandler, [61, 80]),
+    (ErrorClass::Abi, [62, 81]),
     // The standard ABI has no number for the classes of fault tolerance; these are between its own and its last code.
     (ErrorClass::ProcFailed, [101, 101]),
     (ErrorClass::ProcFailedPending, [102, 102]),

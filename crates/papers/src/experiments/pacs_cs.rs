@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use clap::Args;
 use hikyaku::{
-    mpi::engine::{Array, Communicator as Beneath, Engine, Options},
+    mpi::engine::{Array, Arriving, Communicator as Beneath, Engine, Options},
     sim::{Network, Simulation, Topology, compute},
 };
 use hikyaku_bench::{
@@ -152,13 +152,19 @@ fn exchange_arrays(world: &Beneath, peers: &[i32; 6], out: &[Array]) -> Result<V
     let sends = (0..).zip(out.iter().zip(peers));
     let sends = sends.map(|(direction, (array, peer))| world.send_array(array, *peer, direction));
     let sends = sends.collect::<Result<Vec<_>, _>>()?;
-    let mut arriving: [_; 6] = Default::default();
-    while arriving.iter().any(Option::is_none) {
+    let mut arriving: [Option<Arriving>; 6] = Default::default();
+    loop {
+        let mut missing = None;
         for ((direction, arriving), peer) in (0_i32..).zip(&mut arriving).zip(peers) {
             if arriving.is_none() {
                 *arriving = world.poll_array(*peer, direction ^ 1)?;
             }
+            if arriving.is_none() {
+                missing = missing.or(Some((*peer, direction ^ 1)));
+            }
         }
+        let Some((peer, id)) = missing else { break };
+        world.probe(peer, id)?;
     }
     let arrays = arriving
         .into_iter()
