@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "arguments are pointers of the program")]
 //! The border between programs and this crate: arguments as C gives them become typed ones, and results become C's.
 //!
-//! Each exported function is written by a macro ([`crate::functions`]) out of its line in a table: name, body, and the
+//! Each exported function is written by a macro (`functions.rs`) out of its line in a table: name, body, and the
 //! types of its arguments. A type of argument is an [`Argument`]: it says what C passes, and turns that into what the
 //! body gets. This is the one place that reads and writes the program's memory, apart from its messages.
 
