@@ -275,7 +275,7 @@ mod tests {
         prop::collection::vec((any::<u64>(), 1..30_u32), 1..=MAX_RUNS).prop_map(|runs| {
             let mut bytes = Vec::new();
             for (offset, len) in runs {
-                Runs::push(&mut bytes, Run { offset, len: len * 48 });
+                Runs::push(&mut bytes, Run { offset, len: len * 96 });
             }
             bytes
         })
