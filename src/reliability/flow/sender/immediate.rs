@@ -73,7 +73,7 @@ impl Sender {
         let in_flight = lone.flow.send_next.distance(self.una);
         let queued = self.queue.front().filter(|_| self.queue.len() == 1)?;
         let owes = receive.owes_more() || receive.has_gap(lone.flow);
-        let waits = self.lost_count > 0 || self.waiting;
+        let waits = self.lost_count > 0 || self.waiting || self.owes_beside();
         let most = u32::from(config.window_packets.min(MAX_WINDOW_PACKETS));
         let plain = matches!(queued.form, Form::Single | Form::Bundle) && peer.format.is_plain();
         if owes || waits || !plain || in_flight >= most {

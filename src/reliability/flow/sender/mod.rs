@@ -318,7 +318,7 @@ impl Sender {
 
     /// The path works.
     pub(crate) fn forget_timeouts(&mut self) {
-        self.timeouts = 0;
+        (self.timeouts, self.ask_beside) = (0, false);
     }
 
     /// Has at most one packet in flight until something is acknowledged.

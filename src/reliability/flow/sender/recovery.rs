@@ -235,7 +235,8 @@ impl Sender {
             flow.rtt.sample(sample);
         }
         self.timeouts = 0;
-        self.probe = false;
+        // The peer has answered: the question whether anything passes is settled.
+        (self.probe, self.ask_beside) = (false, false);
         self.congestion.on_ack(&Acked {
             bytes: released.bytes,
             in_flight: self.bytes_in_flight,
