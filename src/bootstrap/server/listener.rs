@@ -523,7 +523,8 @@ mod tests {
     use super::*;
 
     fn wire_up(ranks: u32) -> (WireUpListener, SocketAddr) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // An address that no other test calls: a port that one of them has given back may be this one.
+        let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let address = listener.local_addr().unwrap();
         (WireUpListener::new(listener, "secret", 0..ranks).unwrap(), address)
     }

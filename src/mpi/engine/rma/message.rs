@@ -271,26 +271,25 @@ mod tests {
 
     use super::*;
 
-    fn runs() -> impl Strategy<Value = Vec<u8>> {
-        prop::collection::vec((any::<u64>(), 1..30_u32), 1..=MAX_RUNS).prop_map(|runs| {
-            let mut bytes = Vec::new();
-            for (offset, len) in runs {
-                Runs::push(&mut bytes, Run { offset, len: len * 96 });
-            }
-            bytes
-        })
+    /// Places, and how many elements lie there.
+    fn runs() -> impl Strategy<Value = Vec<(u64, u32)>> {
+        prop::collection::vec((any::<u64>(), 1..30_u32), 1..=MAX_RUNS)
     }
 
     proptest! {
         #[test]
         fn what_is_emitted_is_parsed(
             (op, id, window, region) in (0..8_u8, any::<u32>(), any::<u64>(), any::<u64>()),
-            bytes in runs(),
+            places in runs(),
             (kind, operation) in (0..Kind::ALL.len(), 0..Predefined::ALL.len()),
             data: Vec<u8>,
         ) {
-            let runs = Runs::new(&bytes).unwrap();
             let (kind, operation) = (Kind::ALL[kind], Predefined::ALL[operation]);
+            let mut bytes = Vec::new();
+            for (offset, elements) in places {
+                Runs::push(&mut bytes, Run { offset, len: elements * kind.size() as u32 });
+            }
+            let runs = Runs::new(&bytes).unwrap();
             let zeros = vec![0; runs.total() as usize];
             let mut one = Vec::new();
             Runs::push(&mut one, Run { offset: region, len: kind.size() as u32 });
