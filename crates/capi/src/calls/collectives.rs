@@ -691,20 +691,27 @@ fn reduction(
         .run(then)
 }
 
-pub fn allreduce(
-    call: Call,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    count: Count,
-    datatype: Type,
-    op: Op,
-    comm: Comm,
-    then: Then,
-) -> Done {
-    let what = (sendbuf, recvbuf, datatype);
-    let count = |side: &Side, _: &Communicator| Ok(Ok(side.count(count.0)?));
-    reduction(call, what, (op, comm), Collective::Allreduce, count, then)
+/// Reductions of as many elements as one count says, whose result all get.
+macro_rules! reductions_of_a_count {
+    ($($name:ident: $collective:ident),*) => {
+        $(pub fn $name(
+            call: Call,
+            sendbuf: Buffer,
+            recvbuf: Buffer,
+            count: Count,
+            datatype: Type,
+            op: Op,
+            comm: Comm,
+            then: Then,
+        ) -> Done {
+            let what = (sendbuf, recvbuf, datatype);
+            let count = |side: &Side, _: &Communicator| Ok(Ok(side.count(count.0)?));
+            reduction(call, what, (op, comm), Collective::$collective, count, then)
+        })*
+    };
 }
+
+reductions_of_a_count!(allreduce: Allreduce, reduce_scatter_block: ReduceScatterBlock, scan: Scan, exscan: Exscan);
 
 pub fn reduce_scatter(
     call: Call,
@@ -728,51 +735,6 @@ pub fn reduce_scatter(
         Ok(Err(counts?))
     };
     reduction(call, what, (op, comm), Collective::ReduceScatter, counts, then)
-}
-
-pub fn reduce_scatter_block(
-    call: Call,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    recvcount: Count,
-    datatype: Type,
-    op: Op,
-    comm: Comm,
-    then: Then,
-) -> Done {
-    let what = (sendbuf, recvbuf, datatype);
-    let count = |side: &Side, _: &Communicator| Ok(Ok(side.count(recvcount.0)?));
-    reduction(call, what, (op, comm), Collective::ReduceScatterBlock, count, then)
-}
-
-pub fn scan(
-    call: Call,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    count: Count,
-    datatype: Type,
-    op: Op,
-    comm: Comm,
-    then: Then,
-) -> Done {
-    let what = (sendbuf, recvbuf, datatype);
-    let count = |side: &Side, _: &Communicator| Ok(Ok(side.count(count.0)?));
-    reduction(call, what, (op, comm), Collective::Scan, count, then)
-}
-
-pub fn exscan(
-    call: Call,
-    sendbuf: Buffer,
-    recvbuf: Buffer,
-    count: Count,
-    datatype: Type,
-    op: Op,
-    comm: Comm,
-    then: Then,
-) -> Done {
-    let what = (sendbuf, recvbuf, datatype);
-    let count = |side: &Side, _: &Communicator| Ok(Ok(side.count(count.0)?));
-    reduction(call, what, (op, comm), Collective::Exscan, count, then)
 }
 
 /// A collective with the neighbours.

@@ -3,8 +3,8 @@
 //! A body gets the [`Call`](crate::border::Call) and the arguments; the border adds the rest. Bodies are public for the
 //! macros that export them, and for nothing else.
 
-#![allow(missing_docs, reason = "functions are MPI's")]
-#![allow(clippy::too_many_arguments, reason = "as MPI has it")]
+#![expect(missing_docs, reason = "functions are MPI's")]
+#![expect(clippy::too_many_arguments, reason = "as MPI has it")]
 
 pub mod attributes;
 pub mod collectives;

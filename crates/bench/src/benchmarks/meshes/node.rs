@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::way::{Program, Way};
 
-/// Nobody waits longer.
+/// A process that waits longer gives up.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Port of each process.
 const PORT: u16 = 7_000;
