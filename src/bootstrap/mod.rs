@@ -59,7 +59,7 @@ mod world;
 pub use address::AddressError;
 pub use environment::Environment;
 pub use error::{BootstrapError, Cause};
-pub use exchange::{MAX_KEY, MAX_VALUE};
+pub use exchange::{MAX_KEY, MAX_PROCESSES, MAX_VALUE, Program};
 pub use failures::{Failures, FailuresEnd};
 pub use key::JobKey;
 pub use launcher::Launcher;

@@ -53,12 +53,15 @@ pub(super) fn join_run(environment: &Environment, timeout: Duration) -> Result<J
         connect(&address, timeout)
             .map_err(|cause| BootstrapError::new(launcher, format!("connecting to the launcher at {address}"), cause))
     };
-    let pmi = enter(launcher, &connect, &ticket, identity.rank, timeout)?;
+    // The launcher numbers processes through all worlds of a job.
+    let first: u32 = environment.parse(names::FIRST, "a number").map_err(fail)?.unwrap_or(0);
+    let process = first.saturating_add(identity.rank);
+    let pmi = enter(launcher, &connect, &ticket, process, timeout)?.with_rank(identity.rank);
     let goes_on = environment.get(names::ON_FAILURE) == Some(CONTINUE);
     let news = goes_on.then_some(News {
         address,
         ticket,
-        rank: identity.rank,
+        rank: process,
         timeout,
     });
     Ok((Box::new(pmi.with_news(news)), identity))

@@ -231,6 +231,8 @@ pub const VARIABLES: &[Variable] = &[
     of(Rank, "HIKYAKU_LOCAL_RANK", "the number of this process on this host", "a number from 0"),
     of(Rank, "HIKYAKU_LOCAL_SIZE", "the number of processes of the job on this host", "a number from 1"),
     of(Rank, "HIKYAKU_APP", "the number of this process's program in the job", "a number from 0"),
+    of(Rank, "HIKYAKU_FIRST", "the number in the job of a spawned world's first process", "a number from 0"),
+    of(Rank, "HIKYAKU_SPAWNED_BY", "the processes that have spawned this world", "set by hikyaku run"),
     of(Rank, "HIKYAKU_ON_FAILURE", "the job goes on without failed ranks", "continue"),
     of(Rank, "HIKYAKU_JOB_KEY", "the secret of the job", "32 hexadecimal digits"),
     of(Rank, "HIKYAKU_HOST_ADDRESS", "the address of this host as other hosts of the job reach it", "an IP address"),
