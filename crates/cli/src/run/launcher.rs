@@ -10,7 +10,7 @@ use hikyaku::{
     bootstrap::JobKey,
     internals::bootstrap::{
         address::towards,
-        server::{Note, Outcome, Store},
+        server::{Note, Outcome, Spawning, Worlds},
     },
 };
 use hikyaku_bench::failure::{Failure, While};
@@ -20,8 +20,8 @@ use nix::{
 };
 
 use super::{
-    frame::{Ended, Frame, Hello, Kind, NotStarted, Start, Started},
-    hosts::Binding,
+    frame::{App, Ended, Frame, Hello, Kind, NotStarted, Start, Started},
+    hosts::{self, Binding, Host, Place},
     output::Output,
     pipes::{Interest, Raw},
     plan::Plan,
@@ -42,6 +42,8 @@ struct Rank {
     pid: Option<i32>,
     joined: bool,
     over: bool,
+    /// It belongs to a spawned world that could not begin.
+    refused: bool,
 }
 
 /// The next step if the job does not end by itself.
@@ -65,7 +67,7 @@ enum Input {
 
 struct Launcher<'a> {
     plan: &'a Plan,
-    store: Store,
+    worlds: Worlds,
     links: Vec<Link>,
     /// Index of the host of each rank.
     host_of: Vec<usize>,
@@ -74,6 +76,8 @@ struct Launcher<'a> {
     output: Output,
     input: Input,
     started: bool,
+    /// The secret of the job.
+    job_key: String,
     /// Exit code of the job, once it cannot be 0 any more.
     code: Option<u8>,
     /// Ranks that have failed while the others went on.
@@ -109,7 +113,7 @@ pub(super) fn run(plan: &Plan) -> Result<u8, Failure> {
     let now = Instant::now();
     let mut launcher = Launcher {
         plan,
-        store: Store::new(plan.size),
+        worlds: Worlds::new(plan.size),
         links,
         host_of,
         ranks: vec![Rank::default(); plan.size as usize],
@@ -117,6 +121,7 @@ pub(super) fn run(plan: &Plan) -> Result<u8, Failure> {
         output: Output::new(plan.tag_output),
         input: Input::Open,
         started: false,
+        job_key: String::new(),
         code: None,
         failed: Vec::new(),
         next_step: None,
@@ -278,10 +283,9 @@ impl Launcher<'_> {
         let Some(status) = link.ended else { return };
         // If it was only ssh that has ended, this ends the agent.
         link.close();
-        let lost: Vec<u32> = self.plan.hosts[index]
-            .1
-            .iter()
-            .map(|place| place.rank)
+        let here = (0..).zip(&self.host_of).filter(|(_, host)| **host == index);
+        let lost: Vec<u32> = here
+            .map(|(rank, _)| rank)
             .filter(|rank| !self.ranks[*rank as usize].over)
             .collect();
         if lost.is_empty() {
@@ -300,7 +304,7 @@ impl Launcher<'_> {
             )
         };
         lost.iter().for_each(|rank| self.ranks[*rank as usize].over = true);
-        if !self.goes_on() {
+        if !self.goes_on(lost[0]) {
             return self.end(Signal::SIGTERM, 1, Some(text));
         }
         self.code = self.code.or(Some(1));
@@ -310,7 +314,7 @@ impl Launcher<'_> {
 
     fn handle(&mut self, index: usize, frame: &Frame) -> Result<(), String> {
         let rank = frame.rank;
-        if rank >= self.plan.size {
+        if rank as usize >= self.ranks.len() {
             return Err(format!("rank {rank} does not exist"));
         }
         let state = &mut self.ranks[rank as usize];
@@ -330,6 +334,10 @@ impl Launcher<'_> {
                 let problem: NotStarted = frame.content()?;
                 state.over = true;
                 let text = format!("{} could not be started: {}", self.name(rank), problem.message);
+                if self.worlds.is_spawning(rank) || self.is_refused(rank) {
+                    self.refuse(rank, &text);
+                    return Ok(());
+                }
                 self.end(Signal::SIGTERM, problem.code, Some(text));
             }
             Kind::Stdout => self.output.carry(rank, false, &frame.payload),
@@ -339,11 +347,11 @@ impl Launcher<'_> {
             Kind::Joined => {
                 state.joined = true;
                 self.output.release(rank);
-                self.store.joined(rank);
+                self.worlds.joined(rank);
                 self.blame_who_did_not_join();
             }
             Kind::Line => {
-                let outcome = self.store.handle(rank, &frame.payload);
+                let outcome = self.worlds.handle(rank, &frame.payload);
                 self.answer(rank, outcome);
             }
             Kind::Limit => {
@@ -357,14 +365,31 @@ impl Launcher<'_> {
     }
 
     fn start_ranks(&mut self) -> io::Result<()> {
-        let (ticket, job_key) = (JobKey::random()?.to_hex(), JobKey::random()?.to_hex());
+        self.job_key = JobKey::random()?.to_hex();
+        let places: Vec<Vec<Place>> = self.plan.hosts.iter().map(|(_, places)| places.clone()).collect();
+        self.start_world(0, &places, &self.plan.apps, None)?;
+        self.started = true;
+        Ok(())
+    }
+
+    /// Starts the processes of a world, those of each host.
+    fn start_world(
+        &mut self,
+        first: u32,
+        places: &[Vec<Place>],
+        apps: &[App],
+        spawned_by: Option<&str>,
+    ) -> io::Result<()> {
+        let ticket = JobKey::random()?.to_hex();
         let remote = self.links.iter().find_map(Link::reached_at);
-        for (index, (host, places)) in self.plan.hosts.iter().enumerate() {
+        let size = places.iter().map(Vec::len).sum::<usize>() as u32;
+        for (index, places) in places.iter().enumerate().filter(|(_, places)| !places.is_empty()) {
             let link = &mut self.links[index];
             let cpus = link.hello.as_ref().map_or(0, |hello| hello.cpus);
             let binding = match self.plan.binding {
                 Some(binding) => binding,
-                None if places.len() <= cpus => Binding::Core,
+                // Those of the first world have the cores.
+                None if places.len() <= cpus && first == 0 => Binding::Core,
                 None => Binding::None,
             };
             if places.len() > cpus {
@@ -372,7 +397,7 @@ impl Launcher<'_> {
                     Binding::Core => "some share a core",
                     Binding::None => "they are not bound",
                 };
-                let (name, count) = (&host.name, places.len());
+                let (name, count) = (&link.name, places.len());
                 self.output
                     .say(&format!("host {name}: {count} ranks on {cpus} cores: {how}"));
             }
@@ -383,20 +408,67 @@ impl Launcher<'_> {
                 link.reached_at()
             };
             let start = Start {
-                size: self.plan.size,
+                first,
+                size,
                 places: places.clone(),
-                apps: self.plan.apps.clone(),
+                apps: apps.to_vec(),
                 directory: self.plan.directory.clone(),
                 binding,
                 ticket: ticket.clone(),
-                job_key: job_key.clone(),
+                job_key: self.job_key.clone(),
                 host_address: address.map(|address| address.to_string()),
                 goes_on: self.plan.goes_on,
+                spawned_by: spawned_by.map(str::to_owned),
             };
-            link.send(&Frame::of(Kind::Start, 0, &start));
+            link.send(&Frame::of(Kind::Start, first, &start));
         }
-        self.started = true;
         Ok(())
+    }
+
+    /// Starts the processes that `spawner` asks for, on the hosts in turn.
+    fn spawn(&mut self, spawner: u32, spawning: Spawning) {
+        let hosts: Vec<Host> = self.plan.hosts.iter().map(|(host, _)| host.clone()).collect();
+        let mut places = hosts::place(&hosts, &spawning.counts);
+        let first = self.worlds.begin(spawning.counts.iter().sum(), Some(spawner));
+        self.ranks.resize(self.worlds.processes() as usize, Rank::default());
+        self.host_of.resize(self.ranks.len(), 0);
+        for (index, place) in (0..)
+            .zip(&mut places)
+            .flat_map(|(index, places)| places.iter_mut().map(move |place| (index, place)))
+        {
+            place.rank += first;
+            self.host_of[place.rank as usize] = index;
+        }
+        let env = self.plan.apps[0].env.clone();
+        let app = |command| App {
+            command,
+            env: env.clone(),
+        };
+        let apps: Vec<App> = spawning.commands.into_iter().map(app).collect();
+        if let Err(error) = self.start_world(first, &places, &apps, Some(&spawning.by)) {
+            self.refuse(first, &error.to_string());
+        }
+    }
+
+    /// The world of `rank` cannot begin: its spawner is told, and those of its processes that run are ended.
+    fn refuse(&mut self, rank: u32, reason: &str) {
+        let (first, size) = self.worlds.world_of(rank);
+        for rank in first..first + size {
+            let state = &mut self.ranks[rank as usize];
+            if !state.refused && !state.over {
+                let end = Frame::new(Kind::End, rank, Vec::new());
+                self.links[self.host_of[rank as usize]].queue(&end);
+            }
+            // One that was not started yet may say so later.
+            state.refused = true;
+        }
+        let outcome = self.worlds.refuse(rank, reason);
+        self.answer(rank, outcome);
+    }
+
+    /// `rank` belongs to a spawned world that could not begin.
+    fn is_refused(&self, rank: u32) -> bool {
+        self.ranks[rank as usize].refused
     }
 
     fn report(&mut self, rank: u32, started: &Started) {
@@ -423,13 +495,14 @@ impl Launcher<'_> {
                 let text = format!("{} spoke to the wire-up server, but {error}", self.name(rank));
                 self.end(Signal::SIGTERM, 1, Some(text));
             }
+            Some(Note::Spawn(spawning)) => self.spawn(rank, spawning),
             _ => {}
         }
-        self.fence_until = match (self.store.is_awaiting(), self.fence_until) {
+        self.fence_until = match (self.worlds.is_awaiting(), self.fence_until) {
             (false, _) => None,
             (true, Some(until)) => Some(until),
             // Others may compute for long, and who fails is not waited for.
-            (true, None) if self.plan.goes_on && self.store.has_met() => None,
+            (true, None) if self.plan.goes_on && self.worlds.awaits_only_again() => None,
             (true, None) => Some(Instant::now() + self.plan.startup_timeout),
         };
     }
@@ -440,8 +513,11 @@ impl Launcher<'_> {
         } else {
             self.output.drop_repeats(rank);
         }
-        let finalized = self.store.has_finalized(rank);
+        let finalized = self.worlds.has_finalized(rank);
         self.ranks[rank as usize].over = true;
+        if self.is_refused(rank) {
+            return;
+        }
         let joined = self.ranks[rank as usize].joined;
         let text = match ended {
             Ended::Code(0) if joined && !finalized => "exited without finalize".to_owned(),
@@ -456,7 +532,7 @@ impl Launcher<'_> {
         if finalized {
             // The others have no need of it.
             self.say_end(code, format!("{}: {text}", self.name(rank)));
-        } else if self.goes_on() {
+        } else if self.goes_on(rank) {
             self.code = self.code.or(Some(code));
             let text = format!("{}: {text}; the others go on", self.name(rank));
             self.output.say(&text);
@@ -464,15 +540,15 @@ impl Launcher<'_> {
         } else {
             self.end(Signal::SIGTERM, code, Some(format!("{}: {text}", self.name(rank))));
         }
-        let outcome = self.store.left(rank);
+        let outcome = self.worlds.left(rank);
         self.answer(rank, outcome);
     }
 
     /// The job can go on without a rank: that was asked for, it does not end already, and the rank is not one that others
     /// wait for at start-up.
-    fn goes_on(&self) -> bool {
+    fn goes_on(&self, rank: u32) -> bool {
         let nobody_joined = !self.ranks.iter().any(|rank| rank.joined);
-        self.plan.goes_on && self.next_step.is_none() && (self.store.has_met() || nobody_joined)
+        self.plan.goes_on && self.next_step.is_none() && (self.worlds.has_met(rank) || nobody_joined)
     }
 
     /// Tells the others that a rank has failed, and goes on with them.
@@ -481,7 +557,7 @@ impl Launcher<'_> {
         for link in self.links.iter_mut().filter(|link| link.ended.is_none()) {
             link.queue(&Frame::new(Kind::Lost, rank, Vec::new()));
         }
-        let outcome = self.store.lost(rank);
+        let outcome = self.worlds.lost(rank);
         self.answer(rank, outcome);
     }
 
@@ -491,7 +567,7 @@ impl Launcher<'_> {
             return Ok(());
         }
         self.failed.sort_unstable();
-        let (count, size) = (self.failed.len(), self.plan.size);
+        let (count, size) = (self.failed.len(), self.ranks.len());
         let text = format!("{count} of {size} ranks failed: {}", ranks_text(&self.failed));
         self.output.say(&text);
         self.drain()
@@ -499,7 +575,7 @@ impl Launcher<'_> {
 
     /// A job of programs that do not join is fine; one that some join and others cannot join any more is not.
     fn blame_who_did_not_join(&mut self) {
-        let left_out = |rank: &Rank| rank.over && !rank.joined;
+        let left_out = |rank: &Rank| rank.over && !rank.joined && !rank.refused;
         let culprit = self.ranks.iter().position(left_out).map(|rank| rank as u32);
         if let Some(rank) = culprit
             && self.ranks.iter().any(|rank| rank.joined)
@@ -577,7 +653,7 @@ impl Launcher<'_> {
             }
         }
         if self.fence_until.is_some_and(|until| now >= until) {
-            let missing = ranks_text(&self.store.awaited());
+            let missing = ranks_text(&self.worlds.awaited());
             let seconds = self.plan.startup_timeout.as_secs_f64();
             let text = format!("others wait at start-up, and {missing} did not come within {seconds} s");
             self.end(Signal::SIGTERM, 1, Some(text));
