@@ -4,6 +4,7 @@
 use alloc::{sync::Arc, vec, vec::Vec};
 
 use super::{Engine, Entry, Mode, class::Class, communicator::Communicator, uninterrupted};
+use crate::bootstrap::MAX_PROCESSES;
 use crate::mpi::{
     Rank,
     datatype::{Datatype, Kind},
@@ -119,7 +120,7 @@ impl Communicator {
 
     /// Whether a context and a group can consist of so many numbers.
     fn may_be_told(&self, numbers: usize) -> bool {
-        numbers <= 1 + self.engine().size() as usize
+        numbers <= 1 + MAX_PROCESSES as usize
     }
 
     /// A communicator between this one's processes and those of another one (`MPI_Intercomm_create`). Collective over

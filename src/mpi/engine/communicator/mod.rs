@@ -133,7 +133,7 @@ impl Communicator {
     /// Never: every process is in the world.
     #[must_use]
     pub fn world(engine: &Arc<Engine>) -> Self {
-        let world = Self::new(engine, 0, Group::world(engine.size as Rank));
+        let world = Self::new(engine, 0, engine.world());
         world
             .unwrap_or_else(|| unreachable!("every process is in the world"))
             .named("MPI_COMM_WORLD")
