@@ -3,6 +3,7 @@
 use hikyaku::mpi::error::Error;
 
 use super::{AsHandle, Handle, Rank, SimpleCommunicator, UserGroup};
+use crate::collective::CommunicatorCollectives as _;
 
 /// A communicator between two groups: messages go to and come from the other group, and collectives exchange between
 /// the groups. In a collective with a root, the root calls the methods of [`as_root`](Self::as_root), and the other
@@ -39,7 +40,7 @@ pub enum MergeOrder {
 }
 
 impl InterCommunicator {
-    pub(super) fn new(handle: Handle) -> Self {
+    pub(crate) fn new(handle: Handle) -> Self {
         Self(handle)
     }
 
@@ -67,6 +68,15 @@ impl InterCommunicator {
         let duplicate = self.0.sibling(self.0.comm.duplicate()?);
         self.0.attributes().clone_to(duplicate.attributes());
         Ok(Self(duplicate))
+    }
+
+    /// Waits until all processes of both groups leave the communicator, and leaves it (`MPI_Comm_disconnect`).
+    /// Collective over both groups.
+    ///
+    /// # Errors
+    /// A process is lost.
+    pub fn disconnect(self) -> Result<(), Error> {
+        self.barrier()
     }
 
     /// Creates one communicator of both groups (`MPI_Intercomm_merge`). Collective over both; all processes of a group
