@@ -72,6 +72,8 @@ struct Inner {
     class: Class,
     /// Number of the next collective.
     sequence: AtomicU32,
+    /// Number of the next collective of class [`Class::Immediate`].
+    immediate: AtomicU32,
     /// Number of the next persistent collective.
     persistent: AtomicU32,
     /// Number of the next message of partitioned communication.
@@ -119,6 +121,7 @@ impl Communicator {
             remote,
             class,
             sequence: AtomicU32::new(sequence),
+            immediate: AtomicU32::new(0),
             persistent: AtomicU32::new(0),
             partitions: AtomicU32::new(0),
             last: Mutex::new(None),
