@@ -86,8 +86,8 @@ impl Window {
     }
 
     /// Where the part of `rank` is in this process, its length in bytes, and its displacement unit
-    /// (`MPI_Win_shared_query`). Of [`PROC_NULL`]: of the first rank whose part is not empty and is there. A part that
-    /// this process does not share has length 0 and a null pointer: windows of other flavours may have such.
+    /// (`MPI_Win_shared_query`). Of [`PROC_NULL`]: of the first rank whose part is not empty. A part that this process
+    /// does not share has length 0 and a null pointer: windows of other flavours may have such.
     ///
     /// # Errors
     /// `MPI_ERR_RMA_FLAVOR` if the window was made by [`create_dynamic`](Self::create_dynamic); `MPI_ERR_RANK`.
@@ -106,9 +106,9 @@ impl Window {
             if rank != PROC_NULL {
                 return Ok(part(rank, self.peer(CALL, rank)?));
             }
-            let mut parts = (0..).zip(&self.0.peers).map(|(rank, peer)| part(rank, peer));
-            let first = part(0, &self.0.peers[0]);
-            Ok(parts.find(|part| part.1 > 0).unwrap_or(first))
+            let first = (0..).zip(&self.0.peers).find(|(_, peer)| peer.len > 0);
+            let (rank, peer) = first.unwrap_or((0, &self.0.peers[0]));
+            Ok(part(rank, peer))
         })
     }
 }
