@@ -99,6 +99,8 @@ impl Capabilities {
 pub struct Transmit<'a> {
     /// The address of the receiver.
     pub destination: SocketAddr,
+    /// Number of the backend's port (network interface) by which the burst leaves; 0 with backends that have one.
+    pub port: u8,
     /// Bytes per datagram. At least 1 and at most [`Capabilities::max_datagram`] (more only with `dont_fragment` off).
     pub segment_size: usize,
     /// Bytes of the whole burst: the sum of `slices`, at most [`Capabilities::max_batch`], and at most `segment_size ×`
@@ -126,6 +128,8 @@ impl Transmit<'_> {
 pub struct Received<'a> {
     /// The address of the sender.
     pub source: SocketAddr,
+    /// Number of the backend's port at which the datagrams came; 0 with backends that have one.
+    pub port: u8,
     /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a single datagram.
     pub stride: usize,
     /// The payload.
@@ -350,6 +354,7 @@ pub enum Notice<'a> {
 ///     fn received(&mut self, _: usize) -> Received<'_> {
 ///         Received {
 ///             source: self.peer,
+///             port: 0,
 ///             stride: self.current.len(),
 ///             data: self.current.as_mut_slice().into(),
 ///         }

@@ -438,6 +438,7 @@ impl Backend for UdpBackend {
         let slot = &mut self.slots[..self.filled][index];
         Received {
             source: slot.source,
+            port: 0,
             stride: slot.stride,
             data: Data::Own(&mut slot.buffer[..slot.len]),
         }
@@ -503,6 +504,7 @@ mod tests {
         let slices = [IoSlice::new(&data[..7]), IoSlice::new(&data[7..])];
         let transmit = Transmit {
             destination: b.local_addr(),
+            port: 0,
             segment_size: 100,
             len: 256,
             slices: &slices,
