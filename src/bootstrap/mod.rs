@@ -44,6 +44,7 @@ mod error;
 mod exchange;
 mod failures;
 mod identity;
+pub(crate) mod interfaces;
 mod key;
 mod launcher;
 pub(crate) mod message;

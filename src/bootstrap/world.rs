@@ -12,13 +12,14 @@ use rustix::system::uname;
 
 use super::{
     Exchange, JobKey, Launcher, MAX_KEY, MAX_VALUE,
-    address::{self, Wish},
+    address::{self, Choice, Wish},
     environment::{Environment, names},
     error::{BootstrapError, Cause},
     exchange::Program,
     failures::Failures,
     identity::Identity,
 };
+#[cfg(feature = "tracing")]
 use crate::events::event;
 
 /// Keys of this room begin with a dot, which keys of callers must not.
@@ -139,28 +140,45 @@ impl World {
         f64::from(self.local_size) / processors.unwrap_or(1).max(1) as f64
     }
 
-    /// The address of this host that the process should bind and publish. `HIKYAKU_IFACE` chooses it: the name of an
-    /// interface, an address of this host, or a network in CIDR notation that contains one of its addresses. Without
-    /// it: loopback if all ranks are on this host, else the address by which the launcher knows this host, else the
-    /// source address of the default route.
+    /// The address of this host that the process should bind and publish: the first one that `HIKYAKU_IFACE` chooses,
+    /// which is a list of names of interfaces, addresses of this host, and networks in CIDR notation that contain one
+    /// of its addresses. Without it: loopback if all ranks are on this host, else the address by which the launcher
+    /// knows this host, else the source address of the default route.
     ///
     /// # Errors
-    /// `HIKYAKU_IFACE` fits no interface; the error lists the interfaces.
+    /// An item of `HIKYAKU_IFACE` fits no interface; the error lists the interfaces.
     pub fn address(&self) -> Result<IpAddr, BootstrapError> {
+        Ok(self.choose()?.chosen[0].address)
+    }
+
+    /// [`address`](Self::address), and those of further interfaces by which other hosts can be reached: the others that
+    /// `HIKYAKU_IFACE` names, or else all interfaces that are up, unless all ranks are on this host. Not among them are
+    /// loopback, bridges between containers or virtual machines, members of bonds and bridges, tunnels, and what another
+    /// one's device carries.
+    ///
+    /// # Errors
+    /// As `address`.
+    pub(crate) fn choose(&self) -> Result<Choice, BootstrapError> {
         let wish = Wish {
             interface: self.interface.as_deref(),
             // A spawned world also talks to processes on other hosts, if the job has some.
             all_local: self.local_size == self.size && (self.spawned_by.is_none() || self.known_as.is_none()),
             known_as: self.known_as,
         };
-        let interfaces = address::interfaces();
-        let address = address::choose(&wish, &interfaces, address::default_route)
+        let choice = address::choose(&wish, &address::interfaces(), address::default_route)
             .map_err(|error| BootstrapError::new(self.launcher, "choosing an address", error))?;
-        event!(
-            INFO, rank = self.rank, interface = address::name_of(address, &interfaces), %address,
-            "address chosen"
-        );
-        Ok(address)
+        #[cfg(feature = "tracing")]
+        for chosen in &choice.chosen {
+            event!(
+                INFO, rank = self.rank, interface = chosen.interface, address = %chosen.address, why = %chosen.why,
+                "address chosen"
+            );
+        }
+        #[cfg(feature = "tracing")]
+        for (interface, why) in &choice.left_out {
+            event!(DEBUG, rank = self.rank, interface, why, "interface left out");
+        }
+        Ok(choice)
     }
 
     /// [`address`](Self::address) with the port `HIKYAKU_PORT_BASE` + local rank, or port 0 (any) if that is not set.
@@ -168,15 +186,22 @@ impl World {
     /// # Errors
     /// As `address`; or the port is above 65,535.
     pub fn bind_address(&self) -> Result<SocketAddr, BootstrapError> {
-        let port = address::port(self.port_base, self.local_rank).ok_or_else(|| {
+        Ok(SocketAddr::new(self.address()?, self.port()?))
+    }
+
+    /// The port of [`bind_address`](Self::bind_address), at all addresses of this process.
+    ///
+    /// # Errors
+    /// It would be above 65,535.
+    pub(crate) fn port(&self) -> Result<u16, BootstrapError> {
+        address::port(self.port_base, self.local_rank).ok_or_else(|| {
             let (base, local_rank) = (self.port_base, self.local_rank);
             let cause = Cause::Argument(format!(
                 "{}={base} leaves no port for local rank {local_rank}",
                 names::PORT_BASE
             ));
             BootstrapError::new(self.launcher, "choosing a port", cause)
-        })?;
-        Ok(SocketAddr::new(self.address()?, port))
+        })
     }
 
     /// Puts a value that the other processes can get after the next [`fence`](Self::fence). Each key can be put once.

@@ -218,7 +218,8 @@ pub const VARIABLES: &[Variable] = &[
     of(Algorithms, "HIKYAKU_NEIGHBOR_ALLTOALL",
         "the algorithm of MPI_Neighbor_alltoall, _alltoallv and _alltoallw", ALGORITHM),
 
-    of(Job, "HIKYAKU_IFACE", "the network interface", "a name, an address, or a network: 10.1.0.0/16").or(NONE),
+    of(Job, "HIKYAKU_IFACE",
+        "the network interfaces", "names, addresses, or networks: eth0,10.1.0.0/16").or(NONE),
     of(Job, "HIKYAKU_PORT_BASE",
         "the first UDP port; each process adds its local rank", "a port; 0: any free ones").or("0"),
     of(Job, "HIKYAKU_BOOTSTRAP",

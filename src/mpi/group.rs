@@ -194,6 +194,14 @@ impl Group {
         }
     }
 
+    /// The first process and the number of them, if each rank has the next one.
+    pub(super) fn row(&self) -> Option<(u32, u32)> {
+        match &self.0 {
+            Members::Range(piece) if piece.stride == 1 && piece.start == 0 => Some((piece.first, piece.len)),
+            _ => None,
+        }
+    }
+
     fn find_process(&self, rank: Rank) -> Option<u32> {
         let rank = u32::try_from(rank).ok()?;
         match &self.0 {

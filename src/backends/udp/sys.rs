@@ -361,6 +361,8 @@ pub(super) struct Interface {
     pub(super) loopback: bool,
     /// Its MTU, bytes, IP header included.
     pub(super) mtu: usize,
+    /// Its number.
+    pub(super) index: u32,
 }
 
 /// All addresses of all interfaces whose MTU can be asked for with the socket `fd`.
@@ -376,7 +378,8 @@ pub(super) fn interfaces(fd: BorrowedFd<'_>) -> io::Result<Vec<Interface>> {
         // SAFETY: address and mask are null or point to a sockaddr of the family that they carry.
         let (addr, mask) = unsafe { (ip_of(entry.ifa_addr), ip_of(entry.ifa_netmask)) };
         // SAFETY: the name is a C string that belongs to the list.
-        let mtu = mtu_of(fd, unsafe { CStr::from_ptr(entry.ifa_name) });
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        let mtu = mtu_of(fd, name);
         if let (Some(addr), Ok(mtu)) = (addr, mtu) {
             let flag = |flag: c_int| entry.ifa_flags & flag as libc::c_uint != 0;
             found.push(Interface {
@@ -385,6 +388,8 @@ pub(super) fn interfaces(fd: BorrowedFd<'_>) -> io::Result<Vec<Interface>> {
                 up: flag(libc::IFF_UP),
                 loopback: flag(libc::IFF_LOOPBACK),
                 mtu,
+                // SAFETY: the name is a C string. (0 for an interface that has just gone.)
+                index: unsafe { libc::if_nametoindex(name.as_ptr()) },
             });
         }
     }

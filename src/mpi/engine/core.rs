@@ -12,7 +12,7 @@ use alloc::{
 use core::task::Waker;
 
 pub(crate) use self::leaving::AnyOf;
-use self::leaving::Leaving;
+use self::{leaving::Leaving, short::Parked};
 use super::{
     buffer::{Buffer, PinnedBuffer, Pins},
     peers::Peers,
@@ -31,6 +31,16 @@ use crate::{
 /// Identifies a request: index and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RequestId(u64);
+
+impl RequestId {
+    /// Of no request.
+    const NONE: Self = Self(u64::MAX);
+
+    /// The next request in the same slot.
+    fn next(self) -> Self {
+        Self(self.0.wrapping_add(1 << 32))
+    }
+}
 
 /// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +173,10 @@ pub(crate) struct Core {
     pub(super) advancing: VecDeque<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// The only receive that is posted, if it has no slot yet …
+    parked: Option<Parked>,
+    /// … and the slot that it, or the next one, gets.
+    spare: RequestId,
     /// Peers and channels to which something may be waiting to be transmitted.
     pub(super) touched: Vec<(PeerId, u8)>,
     pub(crate) peers: Peers,
@@ -245,6 +259,8 @@ impl Core {
             leaving: Leaving::default(),
             sole_caller_waits: false,
             free: Vec::new(),
+            parked: None,
+            spare: RequestId::NONE,
             scratch: Vec::new(),
             advancing: VecDeque::new(),
             losses: VecDeque::new(),
@@ -269,7 +285,8 @@ impl Core {
 
     /// Number of requests that have not been forgotten.
     pub(crate) fn requests(&self) -> usize {
-        self.slots.len() - self.free.len()
+        let is_spare = self.parked.is_none() && self.spare != RequestId::NONE;
+        self.slots.len() - self.free.len() - usize::from(is_spare)
     }
 
     #[inline]

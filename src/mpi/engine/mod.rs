@@ -156,14 +156,14 @@ impl Default for Options {
 pub struct Engine {
     // What every message needs lies together.
     fabric: Arc<dyn Fabric>,
+    /// The same, if short messages may go by its rings in memory: calls are neither profiled nor checked.
+    rings: Option<Arc<Native>>,
     process: u32,
     /// The first process of the world, which has `size` of them.
     first: u32,
     size: u32,
     finalized: AtomicBool,
     check: bool,
-    /// Short messages may go by rings in memory: calls are neither profiled nor checked, and not forbidden yet.
-    short: AtomicBool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
     profile: Profile,
@@ -198,8 +198,8 @@ impl Engine {
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
         Self {
             helper,
-            short: AtomicBool::new(short),
             first: world.start,
+            rings: short.then(|| Arc::clone(&native)),
             ..Self::on_fabric(native, process, world.len() as u32, options)
         }
     }
@@ -224,7 +224,7 @@ impl Engine {
             profile: Profile::new(options.profiler, noted),
             arrays: Arc::default(),
             helper: None,
-            short: AtomicBool::new(false),
+            rings: None,
         }
     }
 
@@ -379,7 +379,6 @@ impl Engine {
 
     /// Says goodbye, and forbids new operations.
     fn close(&self, linger: Duration) -> Result<(), FabricError> {
-        self.short.store(false, Ordering::Relaxed);
         match self.finalized.swap(true, Ordering::Relaxed) {
             true => Ok(()),
             false => self.fabric.close(linger),
@@ -393,10 +392,10 @@ impl Engine {
         }
     }
 
-    /// Returns whether short messages may go by rings in memory.
+    /// Asked first for short messages, if these may go by rings in memory.
     #[inline(always)]
-    fn is_short(&self) -> bool {
-        self.short.load(Ordering::Relaxed)
+    fn rings(&self) -> Option<&Native> {
+        self.rings.as_deref()
     }
 
     /// Whether a helper thread makes progress.
