@@ -120,7 +120,7 @@ pub(crate) fn end() -> Result<(), Failure> {
     // A failed callback does not keep MPI from ending.
     let _ = joined.own.attributes.clear(&Handle(0x102));
     for communicator in [&joined.world, &joined.own] {
-        lock(&communicator.buffered).messages.resize(0);
+        lock(&communicator.buffered.messages).resize(0);
     }
     // A session that goes on keeps the job.
     let ended = if SESSIONS.load(Ordering::Acquire) == 0 {
