@@ -15,10 +15,20 @@ const LIMIT_S: u32 = 1200;
 /// Processes are started and joined in these modules, which is not there yet.
 const WITHOUT: [&str; 4] = ["-e", "spawn", "-e", "dynproc"];
 /// These need files, and do not ask first whether there are any.
-const WITHOUT_FILES: [&str; 6] = ["-x", "TestErrhandlerFile", "-x", "testSafeFreeCreated", "-x", "testRegister"];
+const WITHOUT_FILES: [&str; 6] = [
+    "-x",
+    "TestErrhandlerFile",
+    "-x",
+    "testSafeFreeCreated",
+    "-x",
+    "testRegister",
+];
 /// Modules that ask whether there are files, and take an error for an answer only if it says that the function is
 /// missing from the library.
 const ASK_FOR_FILES: [&str; 3] = ["test_file.py", "test_io.py", "test_subclass.py"];
+
+/// Programs of our own, for two ranks: what mpi4py's tests do not ask.
+const PROGRAMS: [&str; 4] = ["callbacks", "partitions", "checks", "fork"];
 
 /// A library under test.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -141,32 +151,53 @@ impl Place {
         Ok(())
     }
 
-    fn run(&self, library: Library, ranks: u32) -> Result<Count, String> {
+    /// Python in so many ranks over a library.
+    fn python(&self, library: Library, ranks: u32) -> Cmd {
         let hikyaku = shell::target_dir().join("release/hikyaku").display().to_string();
-        let (launcher, python) = match library {
-            Library::Mpich => (Cmd::new(&hikyaku).args(["run"]), "wheel/bin/python"),
-            Library::Abi => (Cmd::new(&hikyaku).args(["run"]), "abi/bin/python"),
-            Library::Control => (Cmd::new(&self.path("control/bin/mpiexec")), "control/bin/python"),
+        let (launcher, python, name) = match library {
+            Library::Mpich => (Cmd::new(&hikyaku).args(["run"]), "wheel", "libmpi.so.12"),
+            Library::Abi => (Cmd::new(&hikyaku).args(["run"]), "abi", "libmpi_abi.so.1"),
+            Library::Control => (Cmd::new(&self.path("control/bin/mpiexec")), "control", ""),
         };
-        let main = self.path(&format!("mpi4py-{VERSION}/test/main.py"));
-        let ranks = ranks.to_string();
-        let mut tests = launcher
-            .args(["-n", &ranks, &self.path(python), "-X", "faulthandler", &main])
-            .args(["--no-builddir", "-v"])
-            .args(WITHOUT)
-            .env("MPI4PY_TEST_SPAWN", "0")
+        let python = self.path(&format!("{python}/bin/python"));
+        let command = launcher
+            .args(["-n", &ranks.to_string(), &python, "-X", "faulthandler"])
             .env("OMP_NUM_THREADS", "1")
             .env("OPENBLAS_NUM_THREADS", "1")
             .limit_s(LIMIT_S);
-        let name = match library {
-            Library::Mpich => "libmpi.so.12",
-            Library::Abi => "libmpi_abi.so.1",
-            Library::Control => "",
-        };
+        if library == Library::Control {
+            return command;
+        }
+        let lib = self.path("lib");
+        let name = format!("{lib}/{name}");
+        command.env("LD_LIBRARY_PATH", &lib).env("MPI4PY_LIBMPI", &name)
+    }
+
+    /// Runs the programs of our own, checked and traced.
+    fn programs(&self, library: Library) -> Result<(), String> {
+        let traces = self.0.join("traces");
+        for name in PROGRAMS {
+            let _ = fs::remove_dir_all(&traces);
+            let program = format!("xtask/mpi4py/{name}.py");
+            let command = self.python(library, 2).args([&program]).env("HIKYAKU_CHECK", "on");
+            command.env("HIKYAKU_TRACE", &traces.display().to_string()).run()?;
+            for rank in 0..2 {
+                let trace = traces.join(format!("rank-{rank}.jsonl"));
+                let text = fs::read_to_string(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
+                if !text.contains("MPI_Finalize") {
+                    return Err(format!("{}: no call of MPI_Finalize", trace.display()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, library: Library, ranks: u32) -> Result<Count, String> {
+        let main = self.path(&format!("mpi4py-{VERSION}/test/main.py"));
+        let tests = self.python(library, ranks).args([&main, "--no-builddir", "-v"]);
+        let mut tests = tests.args(WITHOUT).env("MPI4PY_TEST_SPAWN", "0");
         if library != Library::Control {
-            let lib = self.path("lib");
-            tests = tests.args(WITHOUT_FILES).env("LD_LIBRARY_PATH", &lib);
-            tests = tests.env("MPI4PY_LIBMPI", &format!("{lib}/{name}"));
+            tests = tests.args(WITHOUT_FILES);
         }
         println!("$ {tests}");
         let output = tests.output().map_err(|error| format!("{error}: {tests}"))?;
@@ -222,6 +253,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     ];
     let mut failed = Vec::new();
     for &library in &libraries {
+        if library != Library::Control {
+            place.programs(library)?;
+        }
         for &ranks in &ranks {
             let count = place.run(library, ranks)?;
             let Count {
