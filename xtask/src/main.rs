@@ -13,6 +13,7 @@ mod fuzz;
 mod goodput;
 mod guest;
 mod lines;
+mod mpi4py;
 mod no_std;
 mod packages;
 mod setup;
@@ -48,6 +49,8 @@ cargo xtask <chore>
   soak [--minutes N] [--seed S]
                             whole simulated jobs, and the protocol alone, with fresh seeds (from S on) until one
                             fails or N minutes (10) are over
+  mpi4py [--ranks N,N] [mpich|abi|control]...
+                            mpi4py's own tests over our libraries and over MPICH's wheel (from PyPI; half an hour)
   model                     every state of two endpoints within larger bounds than `cargo test` has (15 minutes)
   msrv                      compile everything with the oldest Rust that is promised
   loom                      rings and wake-ups in every order of threads, and mistakes that must be found
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         ("veth-goodput", _) => goodput::run(&args),
         ("bench-dpdk", _) => bench_dpdk::run(&args),
         ("bench-mpi", _) => bench_mpi::run(&args),
+        ("mpi4py", _) => mpi4py::run(&args),
         ("msrv", []) => toolchains::msrv(&mut steps),
         ("loom", []) => toolchains::loom(&mut steps),
         ("miri", []) => toolchains::miri(&mut steps),

@@ -5,7 +5,7 @@ use std::{
     process,
     sync::{
         Arc, Mutex, Once, OnceLock,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     thread::{self, ThreadId},
 };
@@ -67,6 +67,7 @@ pub(crate) fn join() -> Result<&'static Joined, Failure> {
     if let Some(joined) = JOINED.get() {
         return Ok(joined);
     }
+    watch_forks();
     let job = Job::join(&Environment::of_process()).map_err(|error| {
         eprintln!("hikyaku: {error}");
         Failure::text(ErrorClass::Other, "the job could not be joined, as printed")
@@ -85,6 +86,22 @@ pub(crate) fn join() -> Result<&'static Joined, Failure> {
         engine,
     };
     Ok(JOINED.get_or_init(|| joined))
+}
+
+/// This process is a child of `fork`: the job is its parent's.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Has MPI be over in children of `fork`.
+fn watch_forks() {
+    extern "C" fn in_child() {
+        IS_CHILD.store(true, Ordering::Release);
+        if is_running() {
+            PHASE.store(AFTER, Ordering::Release);
+        }
+    }
+    // SAFETY: the function stays, since the library is never unloaded, and only writes to atomics. Registering fails only
+    // without memory.
+    let _ = unsafe { nix::libc::pthread_atfork(None, None, Some(in_child)) };
 }
 
 /// The part of this process, if it has joined.
@@ -120,7 +137,7 @@ pub(crate) fn end() -> Result<(), Failure> {
     // A failed callback does not keep MPI from ending.
     let _ = joined.own.attributes.clear(&Handle(0x102));
     for communicator in [&joined.world, &joined.own] {
-        lock(&communicator.buffered).messages.resize(0);
+        lock(&communicator.buffered.messages).resize(0);
     }
     // A session that goes on keeps the job.
     let ended = if SESSIONS.load(Ordering::Acquire) == 0 {
@@ -177,7 +194,7 @@ fn leave_at_exit() {
 
 /// Says goodbye to the job, unless this process has done so.
 fn leave(joined: &Joined) -> Result<(), Failure> {
-    if lock(&joined.job).is_none() {
+    if IS_CHILD.load(Ordering::Acquire) || lock(&joined.job).is_none() {
         return Ok(());
     }
     let ended = Job::finalize(&joined.world.comm, LINGER, || lock(&joined.job).take());
@@ -189,7 +206,9 @@ fn leave(joined: &Joined) -> Result<(), Failure> {
 
 /// Ends the job at once (`MPI_Abort`).
 pub(crate) fn abort(code: i32, reason: &str) -> ! {
-    if let Some(job) = JOINED.get().and_then(|joined| lock(&joined.job).take()) {
+    let is_child = IS_CHILD.load(Ordering::Acquire);
+    let joined = JOINED.get().filter(|_| !is_child);
+    if let Some(job) = joined.and_then(|joined| lock(&joined.job).take()) {
         job.abort(code, reason);
     }
     process::exit(i32::from(u8::try_from(code).unwrap_or(1).max(1)))
