@@ -28,6 +28,7 @@ macro_rules! export {
         $crate::generalized!($abi);
         $crate::external32!($abi);
         $crate::sessions!($abi);
+        $crate::spawning!($abi);
         $crate::missing_calls!($abi);
     };
 }

@@ -40,7 +40,10 @@ fn a_program_that_cannot_be_started_is_an_error_and_the_job_goes_on() {
         text.contains("rank 0: MPI_Comm_spawn: ") && text.contains("/nowhere/program: No such file"),
         "{text}"
     );
-    assert!(text.contains("rank 1: MPI_Comm_spawn") && text.contains("MPI_ERR_SPAWN"), "{text}");
+    assert!(
+        text.contains("rank 1: MPI_Comm_spawn") && text.contains("MPI_ERR_SPAWN"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ macro_rules! missing_calls {
     ($abi:ty) => {
         const _: () = {
             $crate::missing! { $abi;
-                "Address" "Close_port" "Comm_accept" "Comm_connect" "Comm_join" "Comm_spawn" "Comm_spawn_multiple" "File_call_errhandler" "File_close"
+                "Address" "Close_port" "Comm_accept" "Comm_connect" "Comm_join" "File_call_errhandler" "File_close"
                 "File_create_errhandler" "File_delete" "File_get_amode" "File_get_atomicity" "File_get_byte_offset"
                 "File_get_errhandler" "File_get_group" "File_get_info" "File_get_position" "File_get_position_shared"
                 "File_get_size" "File_get_type_extent" + c "File_get_view" "File_iread" + c "File_iread_all" + c

@@ -28,6 +28,7 @@ pub mod probes;
 pub mod remote_memory;
 pub mod requests;
 pub mod sessions;
+pub mod spawn;
 pub mod statuses;
 pub mod topologies;
 pub mod windows;
