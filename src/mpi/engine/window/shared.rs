@@ -99,7 +99,7 @@ impl Window {
                 return Err(self.error(CALL, ErrorClass::RmaFlavor));
             }
             let own = self.0.communicator.rank();
-            let part = |rank: Rank, peer: &Peer| match peer.mapped.or((rank == own).then_some(self.0.base)) {
+            let part = |rank: Rank, peer: &Peer| match peer.mapped.or_else(|| (rank == own).then_some(self.0.base)) {
                 Some(base) => (base, peer.len, peer.unit),
                 None => (core::ptr::null_mut(), 0, peer.unit),
             };
