@@ -27,6 +27,7 @@ macro_rules! export {
         $crate::generalized!($abi);
         $crate::external32!($abi);
         $crate::sessions!($abi);
+        $crate::removed!($abi);
         $crate::missing_calls!($abi);
     };
 }

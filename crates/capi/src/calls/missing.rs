@@ -12,7 +12,7 @@ macro_rules! missing_calls {
         const _: () = {
             $crate::missing! { $abi;
                 "Abi_get_fortran_booleans" "Abi_get_fortran_info" "Abi_get_info" "Abi_set_fortran_booleans"
-                "Abi_set_fortran_info" "Address" "Close_port" "Comm_accept" "Comm_connect" "Comm_get_parent"
+                "Abi_set_fortran_info" "Close_port" "Comm_accept" "Comm_connect" "Comm_get_parent"
                 "Comm_join" "Comm_spawn" "Comm_spawn_multiple" "File_call_errhandler" "File_close"
                 "File_create_errhandler" "File_delete" "File_get_amode" "File_get_atomicity" "File_get_byte_offset"
                 "File_get_errhandler" "File_get_group" "File_get_info" "File_get_position" "File_get_position_shared"
@@ -41,8 +41,7 @@ macro_rules! missing_calls {
                 "T_pvar_handle_alloc" "T_pvar_handle_free" "T_pvar_read" "T_pvar_readreset" "T_pvar_reset"
                 "T_pvar_session_create" "T_pvar_session_free" "T_pvar_start" "T_pvar_stop" "T_pvar_write"
                 "T_source_get_info" "T_source_get_num" "T_source_get_timestamp" "Type_create_f90_complex"
-                "Type_create_f90_integer" "Type_create_f90_real" "Type_extent" "Type_hindexed" "Type_hvector"
-                "Type_lb" "Type_struct" "Type_ub" "Unpublish_name"
+                "Type_create_f90_integer" "Type_create_f90_real" "Unpublish_name"
             }
         };
     };
