@@ -90,7 +90,10 @@ fn recognise(environment: &Environment) -> Result<Launcher, BootstrapError> {
         if in_slurm { Launcher::Pmi2 } else { Launcher::Pmi1 }
     } else if in_slurm {
         Launcher::Slurm
-    } else if ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"].into_iter().all(set) {
+    } else if ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
+        .into_iter()
+        .all(set)
+    {
         Launcher::Torch
     } else {
         not_alone(environment)?;
@@ -183,7 +186,12 @@ mod tests {
             recognised(&[&ours[..], &[("HIKYAKU_BOOTSTRAP", "alone")]].concat()),
             Launcher::Alone
         );
-        let torch = [("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "1")];
+        let torch = [
+            ("RANK", "0"),
+            ("WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "a"),
+            ("MASTER_PORT", "1"),
+        ];
         assert_eq!(recognised(&torch), Launcher::Torch);
         assert_eq!(recognised(&torch[..3]), Launcher::Alone);
         assert_eq!(recognised(&[&torch[..], &pmix[..]].concat()), Launcher::Pmix);
