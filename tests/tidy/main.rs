@@ -396,7 +396,7 @@ fn names_a_part(line: &str) -> bool {
 const PACKAGES: [(&str, &[&str]); 10] = [
     (".", &["src/", "examples/", "CHANGELOG.md"]),
     ("crates/bench", &["src/", "build.rs"]),
-    ("crates/capi", &["src/"]),
+    ("crates/capi", &["src/", "include/"]),
     ("crates/capi/abi", &["src/", "build.rs"]),
     ("crates/capi/mpich", &["src/", "build.rs"]),
     ("crates/cli", &["src/"]),

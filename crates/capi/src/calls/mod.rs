@@ -26,6 +26,7 @@ pub mod persistent;
 pub mod point_to_point;
 pub mod probes;
 pub mod remote_memory;
+pub mod removed;
 pub mod requests;
 pub mod sessions;
 pub mod spawn;
