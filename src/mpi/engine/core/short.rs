@@ -47,10 +47,10 @@ impl Core {
     /// Posts a receive that names its source. `None`: [`receive`](Self::receive) takes it. `calm` is what
     /// [`is_calm`](Self::is_calm) says, or false.
     #[inline(always)]
-    pub(crate) fn post(&mut self, selector: &Selector, room: PlainRun, calm: bool) -> Option<RequestId> {
+    pub(crate) fn post(&mut self, selector: Selector, room: PlainRun, calm: bool) -> Option<RequestId> {
         let peer = self.peers.get(selector.source?)?;
         if !calm || self.has_posted() {
-            return self.post_another(peer, selector, room.into(), calm);
+            return self.post_another(peer, &selector, room.into(), calm);
         }
         if self.spare == RequestId::NONE {
             self.make_spare();
@@ -59,7 +59,7 @@ impl Core {
         let parked = Parked {
             id,
             peer,
-            selector: *selector,
+            selector,
             room,
         };
         // (There was none, so there is nothing to drop.)
