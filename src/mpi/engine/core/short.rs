@@ -1,7 +1,5 @@
 //! Messages that go by rings in memory, past packets and queues.
 
-use core::mem;
-
 use super::{Core, Owner, RequestId, State};
 use crate::{
     messaging::{
@@ -56,14 +54,12 @@ impl Core {
             self.make_spare();
         }
         let id = self.spare;
-        let parked = Parked {
+        self.parked = Some(Parked {
             id,
             peer,
             selector,
             room,
-        };
-        // (There was none, so there is nothing to drop.)
-        mem::forget(self.parked.replace(parked));
+        });
         Some(id)
     }
 
