@@ -261,7 +261,7 @@ impl Communicator {
             && selector.source.is_some()
         {
             let room = plain.len() as u64;
-            if let Some(id) = rings.post(&selector, plain) {
+            if let Some(id) = rings.post(selector, plain) {
                 return Ok(Request::pending(self, id, IRECV, room));
             }
         }

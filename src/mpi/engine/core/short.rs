@@ -1,7 +1,5 @@
 //! Messages that go by rings in memory, past packets and queues.
 
-use core::mem;
-
 use super::{Core, Owner, RequestId, State};
 use crate::{
     messaging::{
@@ -47,23 +45,21 @@ impl Core {
     /// Posts a receive that names its source. `None`: [`receive`](Self::receive) takes it. `calm` is what
     /// [`is_calm`](Self::is_calm) says, or false.
     #[inline(always)]
-    pub(crate) fn post(&mut self, selector: &Selector, room: PlainRun, calm: bool) -> Option<RequestId> {
+    pub(crate) fn post(&mut self, selector: Selector, room: PlainRun, calm: bool) -> Option<RequestId> {
         let peer = self.peers.get(selector.source?)?;
         if !calm || self.has_posted() {
-            return self.post_another(peer, selector, room.into(), calm);
+            return self.post_another(peer, &selector, room.into(), calm);
         }
         if self.spare == RequestId::NONE {
             self.make_spare();
         }
         let id = self.spare;
-        let parked = Parked {
+        self.parked = Some(Parked {
             id,
             peer,
-            selector: *selector,
+            selector,
             room,
-        };
-        // (There was none, so there is nothing to drop.)
-        mem::forget(self.parked.replace(parked));
+        });
         Some(id)
     }
 

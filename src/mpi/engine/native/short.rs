@@ -72,7 +72,7 @@ impl Native {
     /// Posts a receive that names its source, if nothing has come, and no process is lost, that it would have to be
     /// compared with.
     #[inline(always)]
-    pub(in super::super) fn post(&self, selector: &Selector, room: PlainRun) -> Option<RequestId> {
+    pub(in super::super) fn post(&self, selector: Selector, room: PlainRun) -> Option<RequestId> {
         let mut inner = self.inner.lock();
         inner.callers.note();
         let calm = inner.is_calm();
