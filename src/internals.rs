@@ -21,7 +21,7 @@ pub mod bootstrap {
 
     /// The address of a process.
     pub mod address {
-        pub use crate::bootstrap::address::*;
+        pub use crate::bootstrap::{address::*, interfaces::*};
     }
 
     /// Messages of PMI.

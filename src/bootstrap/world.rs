@@ -16,6 +16,7 @@ use super::{
     error::{BootstrapError, Cause},
     failures::Failures,
     identity::Identity,
+    interfaces::interfaces,
 };
 #[cfg(feature = "tracing")]
 use crate::events::event;
@@ -143,7 +144,7 @@ impl World {
             all_local: self.local_size == self.size,
             known_as: self.known_as,
         };
-        let choice = address::choose(&wish, &address::interfaces(), address::default_route)
+        let choice = address::choose(&wish, &interfaces(), address::default_route)
             .map_err(|error| BootstrapError::new(self.launcher, "choosing an address", error))?;
         #[cfg(feature = "tracing")]
         for chosen in &choice.chosen {
