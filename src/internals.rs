@@ -21,7 +21,8 @@ pub mod bootstrap {
 
     /// The address of a process.
     pub mod address {
-        pub use crate::bootstrap::{address::*, interfaces::*};
+        pub use crate::bootstrap::address::*;
+        pub use crate::bootstrap::interfaces::*;
     }
 
     /// Messages of PMI.
