@@ -11,10 +11,9 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
 };
 
-pub use super::interfaces::{Interface, interfaces};
 use super::{
     environment::names,
-    interfaces::{bits, in_network},
+    interfaces::{Interface, bits, in_network},
 };
 
 /// No address of this host could be chosen.
@@ -312,7 +311,10 @@ pub fn port(base: u16, local_rank: u32) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::interfaces::Unfit, *};
+    use super::{
+        super::interfaces::{Unfit, interfaces},
+        *,
+    };
 
     fn host() -> Vec<Interface> {
         let of = |(name, address, unfit, carrier): (&str, &str, Option<Unfit>, &str)| {

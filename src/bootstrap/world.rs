@@ -18,6 +18,7 @@ use super::{
     exchange::Program,
     failures::Failures,
     identity::Identity,
+    interfaces::interfaces,
 };
 #[cfg(feature = "tracing")]
 use crate::events::event;
@@ -165,7 +166,7 @@ impl World {
             all_local: self.local_size == self.size && (self.spawned_by.is_none() || self.known_as.is_none()),
             known_as: self.known_as,
         };
-        let choice = address::choose(&wish, &address::interfaces(), address::default_route)
+        let choice = address::choose(&wish, &interfaces(), address::default_route)
             .map_err(|error| BootstrapError::new(self.launcher, "choosing an address", error))?;
         #[cfg(feature = "tracing")]
         for chosen in &choice.chosen {

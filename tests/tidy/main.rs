@@ -62,7 +62,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "backends",
-        &["environment", "time", "prng", "id", "shm", "span", "sync", "table"],
+        &[
+            "environment", "time", "prng", "id", "shm", "span", "sync", "table", "events",
+        ],
     ),
     // Re-exports; no room uses it.
     ("internals", &["prefetch", "bootstrap", "prng"]),
