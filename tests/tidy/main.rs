@@ -63,7 +63,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "backends",
         &[
-            "environment", "time", "prng", "id", "shm", "span", "sync", "table", "events",
+            "environment",
+            "time",
+            "prng",
+            "id",
+            "shm",
+            "span",
+            "sync",
+            "table",
+            "events",
         ],
     ),
     // Re-exports; no room uses it.
