@@ -194,7 +194,7 @@ impl Rows<'_> {
             let has_wide = self.has_wide();
             let arguments = self.body();
             let argument = |name: &str, kind: &str| (name.to_owned(), kind.to_owned());
-            let request = argument("request", "InOut<Mutex<Request>>");
+            let request = argument("request", "InOut<RequestObject>");
             let mut begun = arguments.clone();
             begun.push(request.clone());
             let mut planned = arguments.clone();
