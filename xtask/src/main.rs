@@ -50,9 +50,9 @@ cargo xtask <chore>
                             programs that compute and communicate, over DPDK, kernel UDP, and Open MPI's TCP
   install --prefix DIR      the command, the C libraries, header, compilers' wrappers, manual pages and completions
   mpi-suites [--dev] [NAME…]
-                            programs of others over the C libraries and over MPICH's wheel: sources from Debian, PyPI
-                            and crates.io, built, run, and their results compared; all, or those named. With --dev,
-                            our libraries are built as tests have them
+                            programs of others over the C libraries and over MPICH's wheel: sources from Debian and
+                            PyPI, built, run, and their results compared; all, or those named. With --dev, our
+                            libraries are built as tests have them
   soak [--minutes N] [--seed S]
                             whole simulated jobs, and the protocol alone, with fresh seeds (from S on) until one
                             fails or N minutes (10) are over

@@ -24,7 +24,7 @@ int main(int argc, char **argv)
     check(token == before && status.MPI_SOURCE == before && status.MPI_TAG == 7, "ring");
 
     const int len = 100000;
-    double *from = malloc(len * sizeof *from), *into = malloc(len * sizeof *into);
+    double *from = (double *)malloc(len * sizeof *from), *into = (double *)malloc(len * sizeof *into);
     for (i = 0; i < len; i++)
         from[i] = rank + i;
     MPI_Allreduce(from, into, len, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

@@ -6,7 +6,6 @@
 mod native;
 mod place;
 mod python;
-mod rust;
 
 use place::{Library, Place};
 
@@ -27,7 +26,7 @@ struct Suite {
     run: fn(&Place, &Library) -> Verified,
 }
 
-const SUITES: [Suite; 9] = [
+const SUITES: [Suite; 7] = [
     Suite {
         name: "program",
         what: "a ring, a sum and a put, in C and as C++, 4 ranks",
@@ -62,20 +61,6 @@ const SUITES: [Suite; 9] = [
         is_short: false,
         fetch: native::fetch_hpcc,
         run: native::hpcc,
-    },
-    Suite {
-        name: "fftw",
-        what: "FFTW 3.3.10 over MPI, 4 ranks: transforms verified by its bench program",
-        is_short: false,
-        fetch: native::fetch_fftw,
-        run: native::fftw,
-    },
-    Suite {
-        name: "rsmpi",
-        what: "rsmpi (the crate mpi 0.8.2): its examples, 4 ranks, and its tests",
-        is_short: false,
-        fetch: rust::fetch,
-        run: rust::rsmpi,
     },
     Suite {
         name: "futures",

@@ -178,27 +178,3 @@ pub(super) fn hpcc(place: &Place, library: &Library) -> Verified {
     }
     Ok(verified.join(", "))
 }
-
-pub(super) fn fetch_fftw(place: &Place) -> Result<(), String> {
-    place.debian("fftw3", "fftw-3.3.10")
-}
-
-pub(super) fn fftw(place: &Place, library: &Library) -> Verified {
-    let work = place.work("fftw-3.3.10", library)?;
-    let configure = path(&place.sources().join("fftw-3.3.10/configure"));
-    let compiler = format!("MPICC={}", library.program("mpicc"));
-    let flags = [
-        "--enable-mpi",
-        "--disable-fortran",
-        "--disable-doc",
-        "CFLAGS=-O1",
-        &compiler,
-    ];
-    text(&place.within(&work, &configure, &flags).limit_s(LIMIT_S))?;
-    text(&place.within(&work, "make", &["-j2"]).limit_s(900))?;
-    let problems = ["ok64x64", "or32x48", "ik12x20x16", "obr30x24", "//obc64x32", "k10x14v3"];
-    for problem in problems {
-        ranks(place, library, &work, 4, &["mpi/mpi-bench", "--verify", problem])?;
-    }
-    Ok(format!("{} transforms verified", problems.len()))
-}

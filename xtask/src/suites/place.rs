@@ -184,11 +184,6 @@ impl Place {
         Ok(to)
     }
 
-    /// The folder of sources.
-    pub(super) fn sources(&self) -> PathBuf {
-        self.root.join("sources")
-    }
-
     /// A command that runs in `folder`.
     pub(super) fn within(&self, folder: &Path, program: &str, args: &[&str]) -> Cmd {
         let folder = folder.display().to_string();

@@ -32,9 +32,9 @@ fn script(place: &Place, library: &Library, options: &[&str], name: &str) -> Ver
 }
 
 pub(super) fn futures(place: &Place, library: &Library) -> Verified {
-    script(place, library, &["-m", "mpi4py.futures"], "futures.py")
+    script(place, library, &["-m", "mpi4py.futures"], "futures_pool.py")
 }
 
 pub(super) fn dask(place: &Place, library: &Library) -> Verified {
-    script(place, library, &[], "dask.py")
+    script(place, library, &[], "dask_job.py")
 }
