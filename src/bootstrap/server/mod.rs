@@ -8,5 +8,5 @@ mod store;
 mod worlds;
 
 pub use listener::{ListenerEvent, ListenerLimit, WireUpListener};
-pub use store::{MAX_KEYS, Note, Outcome, Store};
-pub use worlds::{Spawning, Worlds};
+pub use store::{MAX_KEYS, Note, Outcome, Spawning, Store};
+pub use worlds::Worlds;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::worlds::Spawning;
 use crate::bootstrap::{
     MAX_KEY, MAX_VALUE,
     message::{Message, MessageError, NOTHING, Version, from_hex, key_of},
@@ -41,6 +40,17 @@ pub enum Note {
     Malformed(MessageError),
     /// A process wants programs to be started; it gets its answer when they have met.
     Spawn(Spawning),
+}
+
+/// Programs to spawn, as a process asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spawning {
+    /// The words of each program.
+    pub commands: Vec<Vec<String>>,
+    /// Number of processes of each program.
+    pub counts: Vec<u32>,
+    /// What the processes are told about those that spawn them.
+    pub by: String,
 }
 
 /// The effects of a line.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::store::{Note, Outcome, Store};
+use super::store::{Note, Outcome, Spawning, Store};
 use crate::bootstrap::{
     MAX_PROCESSES,
     message::{Message, Version, from_hex, key_of},
@@ -13,17 +13,6 @@ use crate::bootstrap::{
 
 /// Most words of the commands that a process may have told before it spawns them.
 pub(super) const MAX_WORDS: usize = 16 << 10;
-
-/// Programs to spawn, as a process asks for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spawning {
-    /// The words of each program.
-    pub commands: Vec<Vec<String>>,
-    /// Number of processes of each program.
-    pub counts: Vec<u32>,
-    /// What the processes are told about those that spawn them.
-    pub by: String,
-}
 
 #[derive(Debug)]
 struct Member {

@@ -2,6 +2,8 @@
 
 mod leaving;
 mod losses;
+mod parked;
+mod request_id;
 mod short;
 
 use alloc::{
@@ -11,8 +13,8 @@ use alloc::{
 };
 use core::task::Waker;
 
-pub(crate) use self::leaving::AnyOf;
-use self::{leaving::Leaving, short::Parked};
+pub(crate) use self::{leaving::AnyOf, request_id::RequestId};
+use self::{leaving::Leaving, parked::Parked};
 use super::{
     buffer::{Buffer, PinnedBuffer, Pins},
     peers::Peers,
@@ -27,20 +29,6 @@ use crate::{
     reliability::{Event, PeerId},
     time::Instant,
 };
-
-/// Identifies a request: index and generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct RequestId(u64);
-
-impl RequestId {
-    /// Of no request.
-    const NONE: Self = Self(u64::MAX);
-
-    /// The next request in the same slot.
-    fn next(self) -> Self {
-        Self(self.0.wrapping_add(1 << 32))
-    }
-}
 
 /// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

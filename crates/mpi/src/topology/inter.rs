@@ -3,7 +3,6 @@
 use hikyaku::mpi::error::Error;
 
 use super::{AsHandle, Handle, Rank, SimpleCommunicator, UserGroup};
-use crate::collective::CommunicatorCollectives as _;
 
 /// A communicator between two groups: messages go to and come from the other group, and collectives exchange between
 /// the groups. In a collective with a root, the root calls the methods of [`as_root`](Self::as_root), and the other
@@ -76,7 +75,7 @@ impl InterCommunicator {
     /// # Errors
     /// A process is lost.
     pub fn disconnect(self) -> Result<(), Error> {
-        self.barrier()
+        self.0.comm.barrier()
     }
 
     /// Creates one communicator of both groups (`MPI_Intercomm_merge`). Collective over both; all processes of a group

@@ -1,6 +1,6 @@
 //! Messages that go by rings in memory, past packets and queues.
 
-use super::{Core, Owner, RequestId, State};
+use super::{Core, Owner, RequestId, State, parked::Parked};
 use crate::{
     messaging::{
         Messenger,
@@ -9,15 +9,6 @@ use crate::{
     mpi::engine::buffer::{Buffer, PlainRun},
     reliability::{PeerId, Which},
 };
-
-/// A receive that is posted, and the only one, as long as calls are those of this module: it costs less than a place in the
-/// queue. All others [unpark](Core::unpark) it first.
-pub(super) struct Parked {
-    id: RequestId,
-    peer: PeerId,
-    selector: Selector,
-    room: PlainRun,
-}
 
 impl Core {
     /// Sends by a ring. `None`: the message has to go by [`send`](Self::send). Else returns whether there is something to
