@@ -7,12 +7,9 @@ mod native;
 mod place;
 mod python;
 
-use place::{Library, Place};
+use place::{Library, Place, Verified};
 
 use crate::steps::Steps;
-
-/// What a suite came to: a line about what was verified, or why it failed.
-type Verified = Result<String, String>;
 
 /// A program, or a few that belong together.
 struct Suite {

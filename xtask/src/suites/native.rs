@@ -2,10 +2,7 @@
 
 use std::fs;
 
-use super::{
-    Verified,
-    place::{Library, Place, text},
-};
+use super::place::{Library, Place, Verified, text};
 use crate::shell;
 
 /// No run of a suite may take longer.

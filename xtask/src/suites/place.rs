@@ -13,6 +13,9 @@ use crate::{
 /// What a command may take.
 const LIMIT_S: u32 = 900;
 
+/// What a suite came to: a line about what was verified, or why it failed.
+pub(super) type Verified = Result<String, String>;
+
 /// A library of MPI, installed.
 pub(super) struct Library {
     pub(super) name: &'static str,

@@ -2,10 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{
-    Verified,
-    place::{Library, Place, text},
-};
+use super::place::{Library, Place, Verified, text};
 use crate::shell::{self, Cmd};
 
 fn environment(place: &Place) -> Result<PathBuf, String> {
