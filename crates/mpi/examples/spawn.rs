@@ -1,7 +1,8 @@
 //! Processes that start others in the middle of a job, and compute with them: π by the areas of strips.
 //!
 //! `hikyaku run -n 2 spawn`. Without a launcher that can start processes, it says so and ends. `spawn PROGRAM ARGUMENT…`
-//! starts two processes of another program.
+//! starts two processes of another program; with `spawn apart`, rank 0 starts a process of which the others know
+//! nothing.
 
 use std::{
     env,
@@ -9,16 +10,23 @@ use std::{
 };
 
 use mpi::{
-    collective::SystemOperation, environment::Universe, topology::InterCommunicator, topology::MergeOrder, traits::*,
+    ErrorClass,
+    collective::SystemOperation,
+    environment::Universe,
+    topology::{InterCommunicator, MergeOrder, SimpleCommunicator},
+    traits::*,
 };
 
 /// The spawned processes, of two programs; here both are this one.
 const WORKERS: [i32; 2] = [2, 1];
 const STRIPS: u32 = 100_000;
+const APART: &str = "apart";
 
 pub(crate) fn main() -> ExitCode {
     let mut universe = mpi::initialize().unwrap();
+    let apart = env::args().nth(1).is_some_and(|word| word == APART);
     let worked = match universe.world().parent() {
+        parent if apart => stay_apart(&universe, parent),
         Some(parent) => work(&mut universe, &parent),
         None if env::args().len() > 1 => start_another(&universe),
         None => lead(&universe),
@@ -114,6 +122,47 @@ fn work(universe: &mut Universe, parent: &InterCommunicator) -> Result<(), Box<d
     universe.disconnect_parent();
     assert!(world.parent().is_none());
     Ok(())
+}
+
+/// Rank 0 starts a process by itself. A communicator of that and of all ranks is refused, since the others cannot reach
+/// it; the process starts another one, with which it can talk.
+fn stay_apart(universe: &Universe, parent: Option<InterCommunicator>) -> Result<(), Box<dyn std::error::Error>> {
+    let (world, own) = (universe.world(), SimpleCommunicator::self_comm());
+    let start = |word: &str| {
+        let mut command = Command::new(env::current_exe()?);
+        command.args([APART, word]);
+        Ok::<_, Box<dyn std::error::Error>>(own.process_at_rank(0).spawn(&command, 1)?)
+    };
+    let last = env::args().any(|word| word == "last");
+    let order = if parent.is_some() {
+        MergeOrder::High
+    } else {
+        MergeOrder::Low
+    };
+    let between = match parent {
+        Some(parent) => parent,
+        None if world.rank() == 0 => start("first")?,
+        None => {
+            let refused = world.create_intercommunicator(0, &world, 0, 5).unwrap_err();
+            assert_eq!(refused.class(), ErrorClass::Group);
+            return Ok(());
+        }
+    };
+    let pair = between.merge(order)?;
+    if last {
+        pair.process_at_rank(0).send(&42)?;
+    } else if order == MergeOrder::High {
+        let refused = own.create_intercommunicator(0, &pair, 0, 5).unwrap_err();
+        println!("the spawned process: {refused}");
+        let below = start("last")?;
+        let child = below.merge(MergeOrder::Low)?;
+        assert_eq!(child.process_at_rank(1).receive::<i32>()?.0, 42);
+        below.disconnect()?;
+    } else {
+        let refused = world.create_intercommunicator(0, &pair, 1, 5).unwrap_err();
+        assert_eq!(refused.class(), ErrorClass::Group);
+    }
+    Ok(between.disconnect()?)
 }
 
 /// Both worlds become one communicator, in which all have a number.

@@ -53,6 +53,14 @@ fn a_spawned_process_that_fails_ends_the_job() {
     assert!(text.contains("exited with code 3"), "{text}");
 }
 
+/// Ranks that do not know a process are told so; one that was spawned spawns another.
+#[test]
+fn a_process_that_only_one_rank_knows_is_in_no_communicator_of_all() {
+    let (output, text) = spawn(&[], &["apart"]);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("the spawned process: MPI_Intercomm_create"), "{text}");
+}
+
 /// Each of the processes that ends with success may be the first one.
 #[test]
 fn a_spawned_process_must_begin_mpi() {

@@ -74,20 +74,16 @@ impl Worlds {
         self.worlds[self.index(process)].spawner.is_some()
     }
 
-    /// The world of `process` cannot begin; its spawner is told why.
+    /// The world of `process` cannot begin: its spawner is told why, and none of its processes waits in a fence any more.
     pub fn refuse(&mut self, process: u32, reason: &str) -> Outcome {
+        let reason = reason.replace(char::is_whitespace, "_");
+        let mut outcome = self.of(process, |store, _| store.give_up(reason.clone()));
         let world = self.index(process);
-        let answer = Message::new("spawn_result")
-            .with("rc", -1)
-            .with("msg", reason.replace(char::is_whitespace, "_"));
-        let spawner = self.worlds[world].spawner.take();
-        Outcome {
-            replies: spawner
-                .map(|spawner| (spawner, answer.encode(Version::One)))
-                .into_iter()
-                .collect(),
-            note: None,
+        if let Some(spawner) = self.worlds[world].spawner.take() {
+            let answer = refusal("spawn_result", &reason);
+            outcome.replies.push((spawner, answer.encode(Version::One)));
         }
+        outcome
     }
 
     /// `process` has connected.
@@ -303,11 +299,21 @@ mod tests {
         let mut worlds = Worlds::new(1);
         worlds.joined(0);
         worlds.begin(2, Some(0));
-        let outcome = worlds.refuse(1, "no such program");
-        assert_eq!(
-            outcome.replies,
-            [(0, "cmd=spawn_result rc=-1 msg=no_such_program\n".to_owned())]
+        // One has come, the other one is missing.
+        worlds.joined(1);
+        told(&mut worlds, 1, "cmd=barrier_in\n");
+        assert_eq!(worlds.awaited(), [2]);
+        let outcome = worlds.refuse(2, "no such program");
+        let [waiting, spawner] = &outcome.replies[..] else {
+            panic!("{outcome:?}")
+        };
+        assert!(
+            waiting.0 == 1 && waiting.1.starts_with("cmd=barrier_out rc=-1"),
+            "{waiting:?}"
         );
+        let said = "cmd=spawn_result rc=-1 msg=no_such_program\n".to_owned();
+        assert_eq!(*spawner, (0, said));
+        assert!(!worlds.is_awaiting());
         assert_eq!(worlds.refuse(2, "again").replies, []);
     }
 

@@ -174,6 +174,13 @@ impl Communicator {
             return Err(failed("the leader could not reach the other one"));
         };
         let processes: Vec<u32> = processes.iter().map(|process| *process as u32).collect();
+        let mut strange = [i64::from(!self.engine().knows(&processes))];
+        self.agree(call, &mut strange, Predefined::Sum)?;
+        if strange[0] > 0 {
+            return Err(failed(
+                "some of the other group belong to a world that some of this group have not spawned, nor were spawned by",
+            ));
+        }
         let remote = Group::of_processes(&processes).map_err(|error| self.locate(Error::group(call, error)))?;
         if remote.intersection(self.group()).size() > 0 {
             return Err(failed("the groups have a process in common"));

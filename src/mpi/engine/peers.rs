@@ -53,6 +53,14 @@ impl Peers {
         true
     }
 
+    /// Returns whether this process can reach another one.
+    pub(super) fn knows(&self, process: u32) -> bool {
+        match &self.known {
+            Known::All(peers) => peers.get(process as usize).is_some_and(Option::is_some),
+            Known::Met(met) => process < met.size(),
+        }
+    }
+
     /// Number of processes of the job.
     pub(super) fn size(&self) -> u32 {
         match &self.known {

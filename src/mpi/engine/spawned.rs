@@ -229,6 +229,15 @@ impl Communicator {
 }
 
 impl Engine {
+    /// Returns whether this process can reach all of these. It knows the processes of its world, those that it has
+    /// spawned with others, and those by which it was spawned.
+    pub(super) fn knows(&self, processes: &[u32]) -> bool {
+        self.read(|core| {
+            let mut others = processes.iter().filter(|process| **process != self.process);
+            others.all(|process| core.peers.knows(*process))
+        })
+    }
+
     /// Adds processes of another world as peers; false: that was refused.
     fn admit(&self, first: u32, addresses: &[SocketAddr]) -> bool {
         let mut all = true;

@@ -427,6 +427,10 @@ impl Launcher<'_> {
 
     /// Starts the processes that `spawner` asks for, on the hosts in turn.
     fn spawn(&mut self, spawner: u32, spawning: Spawning) {
+        if self.next_step.is_some() {
+            // The job ends, and the spawner with it.
+            return;
+        }
         let hosts: Vec<Host> = self.plan.hosts.iter().map(|(host, _)| host.clone()).collect();
         let mut places = hosts::place(&hosts, &spawning.counts);
         let first = self.worlds.begin(spawning.counts.iter().sum(), Some(spawner));
