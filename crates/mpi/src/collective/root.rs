@@ -3,7 +3,12 @@
 
 use std::{borrow::Borrow, process::Command};
 
-use hikyaku::mpi::{Rank, collectives::Collective, error::Error, job::Program};
+use hikyaku::mpi::{
+    Rank,
+    collectives::Collective,
+    error::{Detail, Error, ErrorClass},
+    job::Program,
+};
 
 use super::{
     Operation, Persistent,
@@ -114,11 +119,8 @@ pub trait Root: AsCommunicator {
     /// the job in turn. They find the other end by [`Communicator::parent`](crate::traits::Communicator::parent).
     ///
     /// # Errors
-    /// At the root: the job was not started by `hikyaku run`, a program cannot be started, or its processes do not begin
+    /// At the root: the job was not started by `hikyaku run` (or is simulated), a program cannot be started, or its processes do not begin
     /// MPI. The others then get an error of class [`Spawn`](crate::ErrorClass::Spawn). A process is lost.
-    ///
-    /// # Panics
-    /// In a simulation.
     fn spawn_multiple(
         &self,
         commands: impl IntoIterator<Item = impl Borrow<Command>>,
@@ -136,7 +138,12 @@ pub trait Root: AsCommunicator {
             processes: u32::try_from(*count).unwrap_or(0),
         });
         let programs: Vec<Program> = programs.collect();
-        let job = environment::job().expect("processes are spawned by processes, not by simulated ranks");
+        let Some(job) = environment::job() else {
+            let detail = Detail::Text("simulated ranks cannot start processes");
+            return Err(Error::new(ErrorClass::Spawn, "MPI_Comm_spawn")
+                .with_detail(detail)
+                .into());
+        };
         let handle = handle(self);
         let between = job.spawn(&handle.comm, self.root_rank(), &programs)?;
         Ok(InterCommunicator::new(handle.sibling(between)))
