@@ -14,7 +14,6 @@ mod goodput;
 mod guest;
 mod install;
 mod lines;
-mod mpi4py;
 mod no_std;
 mod packages;
 mod setup;
@@ -56,7 +55,7 @@ cargo xtask <chore>
   soak [--minutes N] [--seed S]
                             whole simulated jobs, and the protocol alone, with fresh seeds (from S on) until one
                             fails or N minutes (10) are over
-  mpi4py [--ranks N,N] [mpich|abi|control]...
+  mpi4py [--dev] [--ranks N,N] [mpich|abi|control]...
                             mpi4py's own tests over our libraries and over MPICH's wheel (from PyPI; half an hour)
   model                     every state of two endpoints within larger bounds than `cargo test` has (15 minutes)
   msrv                      compile everything with the oldest Rust that is promised
@@ -92,7 +91,7 @@ fn main() -> ExitCode {
         ("veth-goodput", _) => goodput::run(&args),
         ("bench-dpdk", _) => bench_dpdk::run(&args),
         ("bench-mpi", _) => bench_mpi::run(&args),
-        ("mpi4py", _) => mpi4py::run(&args),
+        ("mpi4py", _) => suites::mpi4py::run(&args),
         ("install", _) => install::run(&args),
         ("mpi-suites", _) => suites::run(&args),
         ("msrv", []) => toolchains::msrv(&mut steps),

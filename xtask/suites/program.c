@@ -1,7 +1,9 @@
-/* What every library of MPI must do: a ring, a sum, and a put into the neighbour's memory. Prints one line a rank. */
+/* What every library of MPI must do: a ring, a sum, and a put into the neighbour's memory; with an argument, two
+   processes more in the middle of the job. Rank 0 prints a line. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void check(int right, const char *what)
 {
@@ -11,10 +13,44 @@ static void check(int right, const char *what)
     }
 }
 
+/* A process that was spawned tells the others its rank. */
+static int spawned(MPI_Comm parent, int argc, char **argv)
+{
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    check(argc == 2 && strcmp(argv[1], "two words") == 0, "arguments");
+    MPI_Send(&rank, 1, MPI_INT, 0, 9, parent);
+    MPI_Comm_disconnect(&parent);
+    MPI_Finalize();
+    return 0;
+}
+
+/* Starts two more of this program, and gives the sum of their ranks, plus one each. */
+static int spawn(const char *own, int rank)
+{
+    char words[] = "two words", *args[] = {words, NULL};
+    MPI_Comm children;
+    int errors[2] = {-1, -1}, size, heard, sum = 0, i;
+    MPI_Comm_spawn(own, args, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &children, rank == 0 ? errors : MPI_ERRCODES_IGNORE);
+    MPI_Comm_remote_size(children, &size);
+    check(size == 2 && (rank > 0 || (errors[0] == MPI_SUCCESS && errors[1] == MPI_SUCCESS)), "spawn");
+    for (i = 0; rank == 0 && i < size; i++) {
+        MPI_Recv(&heard, 1, MPI_INT, i, 9, children, MPI_STATUS_IGNORE);
+        check(heard == i, "child");
+        sum += heard + 1;
+    }
+    MPI_Comm_disconnect(&children);
+    return sum;
+}
+
 int main(int argc, char **argv)
 {
     int rank, size, token, sum = 0, i;
+    MPI_Comm parent;
     MPI_Init(&argc, &argv);
+    MPI_Comm_get_parent(&parent);
+    if (parent != MPI_COMM_NULL)
+        return spawned(parent, argc, argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -42,8 +78,9 @@ int main(int argc, char **argv)
     MPI_Win_free(&window);
 
     MPI_Reduce(&rank, &sum, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    int started = argc > 1 ? spawn(argv[0], rank) : 0;
     if (rank == 0)
-        printf("%d ranks, sum %d\n", size, sum);
+        printf("%d ranks, sum %d, spawned %d\n", size, sum, started);
     free(from);
     free(into);
     MPI_Finalize();

@@ -3,6 +3,7 @@
 //! Sources come from package registries when a suite runs, and stay in `target/suites`. Each suite is built and run
 //! twice in the same way: with what `cargo xtask install` puts in place, and with the control, MPICH's wheel.
 
+pub(crate) mod mpi4py;
 mod native;
 mod place;
 mod python;
@@ -23,13 +24,20 @@ struct Suite {
     run: fn(&Place, &Library) -> Verified,
 }
 
-const SUITES: [Suite; 7] = [
+const SUITES: [Suite; 8] = [
     Suite {
         name: "program",
         what: "a ring, a sum and a put, in C and as C++, 4 ranks",
         is_short: true,
         fetch: |_| Ok(()),
         run: native::program,
+    },
+    Suite {
+        name: "spawn",
+        what: "two processes more in the middle of a job, in C, 4 ranks",
+        is_short: true,
+        fetch: |_| Ok(()),
+        run: native::spawn,
     },
     Suite {
         name: "cmake",

@@ -36,25 +36,31 @@ fn source(name: &str) -> String {
     path(&shell::root().join("xtask/suites").join(name))
 }
 
+/// Compiles our own program in `work` as `language`; gives how it is called there.
+fn compile(place: &Place, library: &Library, work: &std::path::Path, language: &str) -> Verified {
+    let compiler = library.program(if language == "c" { "mpicc" } else { "mpicxx" });
+    let source = source("program.c");
+    let flags = ["-Wall", "-Werror", "-O2", "-x", language, &source, "-o", language];
+    text(&place.within(work, &compiler, &flags))?;
+    Ok(format!("./{language}"))
+}
+
 pub(super) fn program(place: &Place, library: &Library) -> Verified {
     let work = place.work("program", library)?;
     let mut said = Vec::new();
-    for (compiler, language) in [("mpicc", "c"), ("mpicxx", "c++")] {
-        let flags = [
-            "-Wall",
-            "-Werror",
-            "-O2",
-            "-x",
-            language,
-            &source("program.c"),
-            "-o",
-            language,
-        ];
-        text(&place.within(&work, &library.program(compiler), &flags))?;
-        let output = ranks(place, library, &work, 4, &[&format!("./{language}")])?;
+    for language in ["c", "c++"] {
+        let program = compile(place, library, &work, language)?;
+        let output = ranks(place, library, &work, 4, &[&program])?;
         said.push(format!("{language}: {}", line(&output, "ranks, sum")?));
     }
     Ok(said.join("; "))
+}
+
+pub(super) fn spawn(place: &Place, library: &Library) -> Verified {
+    let work = place.work("spawn", library)?;
+    let program = compile(place, library, &work, "c")?;
+    let output = ranks(place, library, &work, 4, &[&program, "spawn"])?;
+    Ok(line(&output, "spawned 3")?.to_owned())
 }
 
 pub(super) fn fetch_cmake(place: &Place) -> Result<(), String> {

@@ -23,6 +23,8 @@ pub(super) struct Library {
     pub(super) bin: PathBuf,
     /// The library for programs of MPICH's ABI.
     pub(super) mpich_abi: PathBuf,
+    /// The library for programs of the standard's ABI.
+    pub(super) abi: PathBuf,
 }
 
 impl Library {
@@ -52,21 +54,35 @@ impl Place {
             name: "hikyaku",
             bin: self.prefix.join("bin"),
             mpich_abi: self.prefix.join("lib/libmpi.so.12"),
+            abi: self.prefix.join("lib/libmpi_abi.so.1"),
         }
+    }
+
+    /// A folder that stays.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf, String> {
+        let folder = self.root.join(name);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(folder)
     }
 
     /// MPICH's wheel.
     pub(super) fn control(&self) -> Result<Library, String> {
-        let folder = self.environment("control", &["mpich==5.0.2"])?;
+        let folder = self.environment("control", &["mpich==5.0.2"], &[])?;
         Ok(Library {
             name: "control (MPICH 5.0.2)",
             bin: folder.join("bin"),
             mpich_abi: folder.join("lib/libmpi.so.12"),
+            abi: folder.join("lib/libmpi_abi.so.1"),
         })
     }
 
-    /// An environment of Python with these packages.
-    pub(super) fn environment(&self, name: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    /// An environment of Python with these packages, which `pip` installs with these variables.
+    pub(super) fn environment(
+        &self,
+        name: &str,
+        packages: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<PathBuf, String> {
         let folder = self.root.join(name);
         let path = folder.display().to_string();
         let done = folder.join("packages");
@@ -76,7 +92,9 @@ impl Place {
         }
         Cmd::parse("python3 -m venv").args([&path]).limit_s(LIMIT_S).run()?;
         let pip = Cmd::new(&format!("{path}/bin/pip")).args(["install", "--quiet", "--disable-pip-version-check"]);
-        pip.args(packages).limit_s(LIMIT_S).run()?;
+        let pip = pip.args(packages).limit_s(LIMIT_S);
+        let set = |pip: Cmd, (name, value): &(&str, &str)| pip.env(name, value);
+        variables.iter().fold(pip, set).run()?;
         fs::write(&done, wanted).map_err(|error| format!("{}: {error}", done.display()))?;
         Ok(folder)
     }
@@ -86,7 +104,7 @@ impl Place {
         match shell::which(name) {
             Some(path) => Ok(path.display().to_string()),
             None => {
-                let folder = self.environment("tools", &["cmake", "meson", "ninja"])?;
+                let folder = self.environment("tools", &["cmake", "meson", "ninja"], &[])?;
                 Ok(folder.join("bin").join(name).display().to_string())
             }
         }

@@ -6,7 +6,7 @@ use super::place::{Library, Place, Verified, text};
 use crate::shell::{self, Cmd};
 
 fn environment(place: &Place) -> Result<PathBuf, String> {
-    place.environment("python", &["mpi4py==4.1.2", "numpy", "dask-mpi"])
+    place.environment("python", &["mpi4py==4.1.2", "numpy", "dask-mpi"], &[])
 }
 
 pub(super) fn fetch(place: &Place) -> Result<(), String> {
