@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bootstrap::{
-    MAX_KEY, MAX_VALUE,
+    MAX_KEY, MAX_VALUE, Program,
     message::{Message, MessageError, NOTHING, Version, from_hex, key_of},
 };
 
@@ -45,10 +45,8 @@ pub enum Note {
 /// Programs to spawn, as a process asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spawning {
-    /// The words of each program.
-    pub commands: Vec<Vec<String>>,
-    /// Number of processes of each program.
-    pub counts: Vec<u32>,
+    /// The programs.
+    pub programs: Vec<Program>,
     /// What the processes are told about those that spawn them.
     pub by: String,
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::store::{Note, Outcome, Spawning, Store};
 use crate::bootstrap::{
-    MAX_PROCESSES,
+    MAX_PROCESSES, Program,
     message::{Message, Version, from_hex, key_of},
 };
 
@@ -207,15 +207,15 @@ impl Worlds {
         if counts.len() != commands.len() {
             return Err("as_many_programs_as_numbers_are_needed");
         }
-        let total = counts
-            .iter()
-            .try_fold(self.processes(), |sum, count| sum.checked_add(*count));
+        let mut counted = counts.iter();
+        let total = counted.try_fold(self.processes(), |sum, count| sum.checked_add(*count));
         if total.is_none_or(|total| total > MAX_PROCESSES) {
             return Err("a_job_that_spawns_has_at_most_4096_processes");
         }
+        let programs = commands.into_iter().zip(counts);
+        let program = |(command, processes)| Program { command, processes };
         Ok(Spawning {
-            commands,
-            counts,
+            programs: programs.map(program).collect(),
             by: message.get("by").unwrap_or_default().to_owned(),
         })
     }
@@ -275,8 +275,12 @@ mod tests {
         let Some(Note::Spawn(spawning)) = outcome.note else {
             panic!("{outcome:?}")
         };
-        assert_eq!(spawning.commands, [["child", "with space"]]);
-        assert_eq!((spawning.counts.as_slice(), spawning.by.as_str()), (&[3][..], "7/0-1"));
+        let program = &spawning.programs[0];
+        assert_eq!((spawning.programs.len(), program.processes), (1, 3));
+        assert_eq!(
+            (&program.command[..], spawning.by.as_str()),
+            (&["child".into(), "with space".into()][..], "7/0-1")
+        );
 
         assert_eq!(worlds.begin(3, Some(1)), 2);
         assert_eq!((worlds.processes(), worlds.world_of(4)), (5, (2, 3)));
