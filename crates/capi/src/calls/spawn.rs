@@ -121,9 +121,9 @@ fn spawn(
         }
     })?;
     if errcodes.address() != 0 {
-        // Only the root knows how many it has asked for; all of them run.
-        let asked = programs.iter().map(|program| program.processes as usize).sum::<usize>();
-        errcodes.fill(std::iter::repeat_n(0, asked));
+        // All of them run.
+        let started = made.remote_size().unwrap_or(0);
+        errcodes.fill((0..started).map(|_| 0));
     }
     hand_out(intercomm, Some(made), Topology::None, Some(&comm));
     Ok(())
