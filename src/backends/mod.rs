@@ -238,50 +238,38 @@ pub struct BackendStats {
     pub segmentation_refused: u64,
 }
 
+/// Hands all counters of [`BackendStats`] to a macro.
+macro_rules! with_counters {
+    ($macro:ident) => {
+        $macro! {
+            datagrams_sent, bytes_sent, datagrams_received, bytes_received, transmit_calls, receive_calls, dropped, busy,
+            segmentation_refused
+        }
+    };
+}
+
 impl BackendStats {
     /// All counters, by name.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        macro_rules! fields {
-            ($($field:ident,)*) => {{
-                let Self { $($field,)* } = *self;
-                [$((stringify!($field), $field),)*]
+        macro_rules! named {
+            ($($field:ident),*) => {{
+                let Self { $($field),* } = *self;
+                [$((stringify!($field), $field)),*]
             }};
         }
-        let fields = fields! {
-            datagrams_sent,
-            bytes_sent,
-            datagrams_received,
-            bytes_received,
-            transmit_calls,
-            receive_calls,
-            dropped,
-            busy,
-            segmentation_refused,
-        };
-        fields.into_iter()
+        with_counters!(named).into_iter()
     }
 }
 
 impl Sum for BackendStats {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        macro_rules! sums {
-            ($a:ident, $b:ident: $($field:ident,)*) => {
-                Self { $($field: $a.$field + $b.$field,)* }
-            };
-        }
         all.fold(Self::default(), |a, b| {
-            sums! {
-                a, b:
-                datagrams_sent,
-                bytes_sent,
-                datagrams_received,
-                bytes_received,
-                transmit_calls,
-                receive_calls,
-                dropped,
-                busy,
-                segmentation_refused,
+            macro_rules! added {
+                ($($field:ident),*) => {
+                    Self { $($field: a.$field + b.$field),* }
+                };
             }
+            with_counters!(added)
         })
     }
 }
