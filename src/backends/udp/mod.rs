@@ -407,6 +407,7 @@ impl Backend for UdpBackend {
         if transmit.len == 0 {
             return Ok(Sent::All);
         }
+        self.bulk.sent();
         let limit = if transmit.dont_fragment {
             self.max_datagram
         } else {
