@@ -6,7 +6,7 @@ use core::{fmt, net::SocketAddr};
 use bytes::Bytes;
 
 use super::{
-    Burst, Endpoint, Event, Layer, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Payload, Sink, Target,
+    Burst, Due, Endpoint, Event, Layer, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Payload, Sink, Target,
 };
 use crate::{
     config::Config,
@@ -151,8 +151,8 @@ impl PacketLayer for Beside {
         of_peer!(self, peer, should_transmit(peer, channel))
     }
 
-    fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
-        of_peer!(self, peer, is_quiet(peer, channel))
+    fn due(&self, peer: PeerId, channel: u8, len: usize) -> Due {
+        of_peer!(self, peer, due(peer, channel, len))
     }
 
     fn has_batch(&self, peer: PeerId, channel: u8) -> bool {

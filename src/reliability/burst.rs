@@ -161,6 +161,21 @@ impl Burst {
         self.count(header_len + len as usize);
     }
 
+    /// The next `header_len` bytes of the arena are the header of a datagram whose payload of `len` bytes is lent by the
+    /// caller: it follows the [head](Self::head), until [`refer`](Self::refer) says where it is kept.
+    #[inline]
+    pub(crate) fn push_head(&mut self, header_len: usize, len: usize) {
+        self.used += header_len;
+        self.count(header_len + len);
+    }
+
+    /// The bytes that lie in it.
+    #[inline]
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.arena[..self.used]
+    }
+
     /// A datagram of zeros behind the header (path MTU probes).
     pub(crate) fn push_padding(&mut self, header_len: usize, padding: usize) {
         self.used += header_len;
@@ -173,8 +188,9 @@ impl Burst {
         self.count(header_len + padding);
     }
 
+    /// The next bytes stay where they are.
     #[inline]
-    fn refer(&mut self, source: SourceId, offset: u32, len: u32) {
+    pub(crate) fn refer(&mut self, source: SourceId, offset: u32, len: u32) {
         self.references.push(Reference {
             before: self.used as u32,
             source,

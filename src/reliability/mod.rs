@@ -28,10 +28,10 @@ pub use beside::Beside;
 pub use burst::Burst;
 pub(crate) use credit::{INITIAL_CREDIT, MESSAGE_COST};
 pub(crate) use endpoint::Source;
-pub use endpoint::{Endpoint, LostMessages};
+pub use endpoint::{Endpoint, Inline, LostMessages};
 pub(crate) use flow::Sources;
 pub use flow::congestion;
-pub use layer::{Layer, PacketLayer, Route};
+pub use layer::{Due, Layer, PacketLayer, Route};
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use memory::Obstacle;
 pub(crate) use memory::{Arriving, Which};

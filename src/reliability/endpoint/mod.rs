@@ -53,7 +53,7 @@ use crate::{
     error::{AddPeerError, PeerError},
     prng::mix,
     reliability::{
-        Burst, Event, Limits, PeerId,
+        Burst, Due, Event, Limits, PeerId,
         flow::{Active, Flow, Freed, NONE, Placers, Sender, SourceId, Sources, ack_bytes_of},
         packet_builder::Format,
         peer::{Peer, Phase, Place, Tokens},
@@ -66,8 +66,8 @@ use crate::{
     wire::Token,
 };
 
-pub use self::lost_messages::LostMessages;
 pub(crate) use self::send::Source;
+pub use self::{inline::Inline, lost_messages::LostMessages};
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
@@ -360,15 +360,20 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
-        self.sender(peer, channel).is_some() && (self.is_quiet(peer, channel) || self.has_batch(peer, channel))
+        self.sender(peer, channel).is_some() && self.due(peer, channel, 0) != Due::Later
     }
 
-    /// Nothing is in flight to this peer on this channel.
+    /// When a message of `len` bytes to this peer on this channel, if it is queued now, is to be transmitted.
     #[must_use]
     #[inline]
-    pub fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
-        self.sender(peer, channel)
-            .is_none_or(|(flow, send)| send.is_quiet(flow))
+    pub fn due(&self, peer: PeerId, channel: u8, len: usize) -> Due {
+        match self.sender(peer, channel) {
+            Some((flow, send)) if !send.is_quiet(flow) => {
+                let is_batch = send.queued_bytes() as usize + len >= self.limits.max_batch;
+                if is_batch { Due::Batch } else { Due::Later }
+            }
+            _ => Due::Now,
+        }
     }
 
     /// A full batch waits for this peer on this channel.
