@@ -52,6 +52,14 @@ numbers! {
     Flavor: CREATE 311 1, ALLOCATE 312 2, DYNAMIC 313 3, SHARED 314 4;
     /// Memory models of windows.
     Model: UNIFIED 321 2, SEPARATE 322 1;
+    /// `MPI_T_VERBOSITY_…`.
+    Verbosity: USER_BASIC 0x09 221;
+    /// `MPI_T_BIND_…`.
+    Bind: NO_OBJECT 1 9700;
+    /// `MPI_T_SCOPE_…`.
+    SettingScope: READONLY 2 60439;
+    /// `MPI_T_PVAR_CLASS_…`.
+    PvarClass: LEVEL 2 241, HIGHWATERMARK 5 244, COUNTER 7 246;
     /// Predefined attribute keys, and none. Keys that programs create are the same in both.
     Keyval: INVALID 0 0x24000000, TAG_UB 501 0x64400001, IO 502 0x64400005, HOST 503 0x64400003,
         WTIME_IS_GLOBAL 504 0x64400007, APPNUM 505 0x6440000d, LASTUSEDCODE 506 0x6440000b,

@@ -29,6 +29,7 @@ pub mod remote_memory;
 pub mod requests;
 pub mod sessions;
 pub mod statuses;
+pub mod tools;
 pub mod topologies;
 pub mod windows;
 
