@@ -23,6 +23,7 @@ fn send(from: &mut dyn Backend, to: SocketAddr, segment_size: usize, parts: &[&[
     let len = parts.iter().map(|part| part.len()).sum();
     let transmit = Transmit {
         destination: to,
+        port: 0,
         segment_size,
         len,
         slices: &slices,

@@ -78,6 +78,7 @@ fn exchange(backend: &mut dyn Backend, mut owner: Option<&mut dyn Backend>, size
         destination: owner
             .as_deref()
             .map_or_else(|| backend.local_addr(), Backend::local_addr),
+        port: 0,
         segment_size: size,
         len: payload.len(),
         slices: &slices,

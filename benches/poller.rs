@@ -77,6 +77,7 @@ impl Rank {
             });
             let transmit = Transmit {
                 destination: self.burst.destination(),
+                port: 0,
                 segment_size: self.burst.segment_size(),
                 len: self.burst.len(),
                 slices: &slices[..count],

@@ -149,6 +149,7 @@ impl End {
                 };
                 let transmit = Transmit {
                     destination: to,
+                    port: 0,
                     segment_size,
                     len: data.len(),
                     slices: if *variant == 7 { &two } else { &one },

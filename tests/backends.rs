@@ -121,6 +121,7 @@ fn send(from: &mut dyn Backend, to: SocketAddr, segment_size: usize, parts: &[&[
     let len = parts.iter().map(|part| part.len()).sum();
     let transmit = Transmit {
         destination: to,
+        port: 0,
         segment_size,
         len,
         slices: &slices,
@@ -458,6 +459,7 @@ fn udp_fragments_when_allowed() {
     let slices = [IoSlice::new(&data)];
     let mut transmit = Transmit {
         destination: b.local_addr(),
+        port: 0,
         segment_size: 2000,
         len: 5000,
         slices: &slices,

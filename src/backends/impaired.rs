@@ -168,6 +168,7 @@ crate::table::display_as_table!(ImpairmentStats {
 #[derive(Debug)]
 struct Datagram {
     destination: SocketAddr,
+    port: u8,
     data: Vec<u8>,
     dont_fragment: bool,
 }
@@ -277,6 +278,7 @@ impl<B: Backend> Impaired<B> {
             let token = self.number;
             let transmit = Transmit {
                 destination: datagram.destination,
+                port: datagram.port,
                 segment_size: len,
                 len,
                 slices: &[IoSlice::new(&datagram.data)],
@@ -299,7 +301,7 @@ impl<B: Backend> Impaired<B> {
     }
 
     /// Decides the fate of one datagram.
-    fn suffer(&mut self, destination: SocketAddr, dont_fragment: bool, mut data: Vec<u8>) {
+    fn suffer(&mut self, transmit: &Transmit<'_>, mut data: Vec<u8>) {
         let Impairments {
             loss,
             duplicate,
@@ -348,9 +350,10 @@ impl<B: Backend> Impaired<B> {
             self.queue.insert(
                 (due, self.number),
                 Datagram {
-                    destination,
+                    destination: transmit.destination,
+                    port: transmit.port,
                     data: data.clone(),
-                    dont_fragment,
+                    dont_fragment: transmit.dont_fragment,
                 },
             );
             self.number += 1;
@@ -377,7 +380,7 @@ impl<B: Backend> Impaired<B> {
 }
 
 impl<B: Backend> Backend for Impaired<B> {
-    forward_backend!(self => self.inner; name, local_addr, received, as_fd, neighbours);
+    forward_backend!(self => self.inner; name, local_addr, received, as_fd, ports, neighbours);
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -420,7 +423,7 @@ impl<B: Backend> Backend for Impaired<B> {
         let mut burst = Vec::with_capacity(transmit.len);
         transmit.slices.iter().for_each(|slice| burst.extend_from_slice(slice));
         for datagram in burst.chunks(transmit.segment_size) {
-            self.suffer(transmit.destination, transmit.dont_fragment, datagram.to_vec());
+            self.suffer(transmit, datagram.to_vec());
         }
         if holds_references {
             self.copied.push(transmit.token);

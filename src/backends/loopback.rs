@@ -372,6 +372,7 @@ impl Backend for LoopbackBackend {
         let (inlet, burst) = &mut self.filled[index];
         Received {
             source: self.inlets[*inlet].source,
+            port: 0,
             stride: burst.stride,
             data: Data::Own(&mut burst.buffer[..burst.len]),
         }
@@ -438,6 +439,7 @@ mod tests {
     fn send(from: &mut LoopbackBackend, destination: SocketAddr, bytes: &[u8]) -> Sent {
         let transmit = Transmit {
             destination,
+            port: 0,
             segment_size: bytes.len(),
             len: bytes.len(),
             slices: &[IoSlice::new(bytes)],

@@ -13,6 +13,8 @@ pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 pub mod pcapng;
+#[cfg(all(feature = "udp", target_os = "linux"))]
+pub mod ports;
 #[cfg(any(
     feature = "loopback",
     feature = "poller",
@@ -31,6 +33,7 @@ pub mod udp;
 use std::{
     fmt,
     io::{self, IoSlice},
+    iter::Sum,
     net::SocketAddr,
     os::fd::BorrowedFd,
     time::Duration,
@@ -41,7 +44,7 @@ pub(crate) use self::refusals::Refusals;
 pub use self::{
     captured::Captured,
     impaired::{Impaired, Impairments},
-    registry::{BindError, BindOptions, Place, available, bind, has_own_addresses},
+    registry::{BindError, BindOptions, Place, available, bind, has_own_addresses, has_ports},
 };
 pub use crate::span::Span;
 use crate::{forward_backend, time::Instant};
@@ -99,6 +102,8 @@ impl Capabilities {
 pub struct Transmit<'a> {
     /// The address of the receiver.
     pub destination: SocketAddr,
+    /// Number of the backend's port (network interface) by which the burst leaves; 0 with backends that have one.
+    pub port: u8,
     /// Bytes per datagram. At least 1 and at most [`Capabilities::max_datagram`] (more only with `dont_fragment` off).
     pub segment_size: usize,
     /// Bytes of the whole burst: the sum of `slices`, at most [`Capabilities::max_batch`], and at most `segment_size ×`
@@ -126,6 +131,8 @@ impl Transmit<'_> {
 pub struct Received<'a> {
     /// The address of the sender.
     pub source: SocketAddr,
+    /// Number of the backend's port at which the datagrams came; 0 with backends that have one.
+    pub port: u8,
     /// Bytes per datagram (receive offload); the last datagram may be shorter. Equals `data.len()` for a single datagram.
     pub stride: usize,
     /// The payload.
@@ -231,27 +238,39 @@ pub struct BackendStats {
     pub segmentation_refused: u64,
 }
 
+/// Hands all counters of [`BackendStats`] to a macro.
+macro_rules! with_counters {
+    ($macro:ident) => {
+        $macro! {
+            datagrams_sent, bytes_sent, datagrams_received, bytes_received, transmit_calls, receive_calls, dropped, busy,
+            segmentation_refused
+        }
+    };
+}
+
 impl BackendStats {
     /// All counters, by name.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        macro_rules! fields {
-            ($($field:ident,)*) => {{
-                let Self { $($field,)* } = *self;
-                [$((stringify!($field), $field),)*]
+        macro_rules! named {
+            ($($field:ident),*) => {{
+                let Self { $($field),* } = *self;
+                [$((stringify!($field), $field)),*]
             }};
         }
-        let fields = fields! {
-            datagrams_sent,
-            bytes_sent,
-            datagrams_received,
-            bytes_received,
-            transmit_calls,
-            receive_calls,
-            dropped,
-            busy,
-            segmentation_refused,
-        };
-        fields.into_iter()
+        with_counters!(named).into_iter()
+    }
+}
+
+impl Sum for BackendStats {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| {
+            macro_rules! added {
+                ($($field:ident),*) => {
+                    Self { $($field: a.$field + b.$field),* }
+                };
+            }
+            with_counters!(added)
+        })
     }
 }
 
@@ -350,6 +369,7 @@ pub enum Notice<'a> {
 ///     fn received(&mut self, _: usize) -> Received<'_> {
 ///         Received {
 ///             source: self.peer,
+///             port: 0,
 ///             stride: self.current.len(),
 ///             data: self.current.as_mut_slice().into(),
 ///         }
@@ -453,6 +473,11 @@ pub trait Backend: Send {
     /// backend that delays datagrams); `None`: never.
     fn next_deadline(&self) -> Option<Instant> {
         None
+    }
+
+    /// The ports of a backend that has several, in the order of their numbers; none if it is one itself.
+    fn ports(&self) -> &[Box<dyn Backend>] {
+        &[]
     }
 
     /// The neighbours of the backend, if peers need to know more of each other than their addresses.

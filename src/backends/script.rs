@@ -88,6 +88,7 @@ impl Backend for Script {
         let (data, stride) = self.current.as_mut().unwrap();
         Received {
             source: Self::peer(),
+            port: 0,
             stride: *stride,
             data: data.as_mut_slice().into(),
         }
@@ -115,6 +116,7 @@ pub(crate) fn send(
     let slices = [io::IoSlice::new(head), io::IoSlice::new(tail)];
     let transmit = Transmit {
         destination: Script::peer(),
+        port: 0,
         segment_size,
         len: data.len(),
         slices: &slices,

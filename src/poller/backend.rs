@@ -347,6 +347,7 @@ impl Backend for PollerBackend {
         let slot = &self.slots[index];
         Received {
             source: LINK,
+            port: 0,
             stride: slot.len,
             data: Data::Shared(span_of(&self.memory, &self.packets, slot)),
         }

@@ -644,13 +644,17 @@ impl Driver {
         self.looked = now;
         self.last = count - 1;
         for index in 0..self.last {
-            let Received { source, stride, data } = self.backend.received(index);
+            let Received {
+                source, stride, data, ..
+            } = self.backend.received(index);
             match data {
                 Data::Own(data) => self.messenger.handle_datagrams(now, source, data, stride),
                 Data::Shared(data) => self.messenger.handle_shared(now, source, data),
             }
         }
-        let Received { source, stride, data } = self.backend.received(self.last);
+        let Received {
+            source, stride, data, ..
+        } = self.backend.received(self.last);
         match data {
             Data::Own(data) => self.messenger.handle_datagrams_in_place(now, source, data, stride),
             Data::Shared(data) => self.messenger.handle_shared(now, source, data),

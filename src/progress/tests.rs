@@ -279,6 +279,7 @@ impl Backend for Flooded {
     fn received(&mut self, _: usize) -> Received<'_> {
         Received {
             source: SocketAddr::from(([127, 0, 0, 1], 9)),
+            port: 0,
             stride: self.1.len(),
             data: self.1.as_mut_slice().into(),
         }

@@ -332,6 +332,7 @@ impl Links {
         let link = &self.links[link];
         Received {
             source: link.address,
+            port: 0,
             stride: len,
             data: match at {
                 Some(at) => link.inward.lend(at, len),

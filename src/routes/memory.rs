@@ -261,6 +261,7 @@ mod tests {
         let data = [7; 3];
         let transmit = Transmit {
             destination,
+            port: 0,
             segment_size: data.len(),
             len: data.len(),
             slices: &[IoSlice::new(&data)],

@@ -188,6 +188,7 @@ fn all(count: u32) -> Vec<Routed> {
 fn transmit(from: &mut Routed, to: SocketAddr, data: &[u8]) -> Sent {
     let transmit = Transmit {
         destination: to,
+        port: 0,
         segment_size: data.len(),
         len: data.len(),
         slices: &[IoSlice::new(data)],
@@ -367,6 +368,7 @@ fn the_end_of_a_process_is_noticed() {
     let data = b"nor this";
     let late = Transmit {
         destination: to_a,
+        port: 0,
         segment_size: data.len(),
         len: data.len(),
         slices: &[IoSlice::new(data)],

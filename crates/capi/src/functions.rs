@@ -29,6 +29,8 @@ macro_rules! export {
         $crate::external32!($abi);
         $crate::sessions!($abi);
         $crate::tools!($abi);
+        $crate::spawning!($abi);
+        $crate::removed!($abi);
         $crate::missing_calls!($abi);
     };
 }

@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Joined {
     /// `None` after the end.
-    job: Mutex<Option<Job>>,
+    job: Mutex<Option<Arc<Job>>>,
     pub(crate) engine: Arc<Engine>,
     world: Arc<Communicator>,
     own: Arc<Communicator>,
@@ -80,7 +80,7 @@ pub(crate) fn join() -> Result<&'static Joined, Failure> {
     };
     let joined = Joined {
         app_number: job.launched().app_number(),
-        job: Mutex::new(Some(job)),
+        job: Mutex::new(Some(Arc::new(job))),
         world: named(engine::Communicator::world(&engine), "MPI_COMM_WORLD"),
         own: named(engine::Communicator::own(&engine), "MPI_COMM_SELF"),
         engine,
@@ -107,6 +107,11 @@ fn watch_forks() {
 /// The part of this process, if it has joined.
 pub(crate) fn joined() -> Option<&'static Joined> {
     JOINED.get()
+}
+
+/// The part of this process in its job, until it leaves.
+pub(crate) fn job() -> Option<Arc<Job>> {
+    JOINED.get().and_then(|joined| lock(&joined.job).clone())
 }
 
 /// Begins MPI (`MPI_Init_thread`), with this level of threads.
@@ -197,7 +202,10 @@ fn leave(joined: &Joined) -> Result<(), Failure> {
     if IS_CHILD.load(Ordering::Acquire) || lock(&joined.job).is_none() {
         return Ok(());
     }
-    let ended = Job::finalize(&joined.world.comm, LINGER, || lock(&joined.job).take());
+    let ended = Job::finalize(&joined.world.comm, LINGER, || {
+        // A thread that spawns processes meanwhile breaks the rules of the end, and has it.
+        lock(&joined.job).take().and_then(Arc::into_inner)
+    });
     ended.map_err(|error| {
         eprintln!("hikyaku: {error}");
         Failure::text(ErrorClass::Other, "the end has failed, as printed")
@@ -208,7 +216,8 @@ fn leave(joined: &Joined) -> Result<(), Failure> {
 pub(crate) fn abort(code: i32, reason: &str) -> ! {
     let is_child = IS_CHILD.load(Ordering::Acquire);
     let joined = JOINED.get().filter(|_| !is_child);
-    if let Some(job) = joined.and_then(|joined| lock(&joined.job).take()) {
+    let job = joined.and_then(|joined| lock(&joined.job).take());
+    if let Some(job) = job.and_then(Arc::into_inner) {
         job.abort(code, reason);
     }
     process::exit(i32::from(u8::try_from(code).unwrap_or(1).max(1)))

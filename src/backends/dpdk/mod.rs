@@ -729,6 +729,7 @@ impl Backend for DpdkBackend {
         let data = slot.payload().data_mut();
         Received {
             source,
+            port: 0,
             stride: data.len(),
             data: data.into(),
         }

@@ -473,6 +473,7 @@ mod real {
         let slices = [IoSlice::new(&bytes)];
         let transmit = Transmit {
             destination: at(THEIRS, port),
+            port: 0,
             segment_size: bytes.len(),
             len: bytes.len(),
             slices: &slices,

@@ -40,7 +40,6 @@ macro_rules! communicators {
                     comm: Comm, color: Int, key: Int, newcomm: InOut<Communicator>);
                 "Comm_split_type" => communicators::comm_split_type(
                     comm: Comm, split_type: Constant<SplitType>, key: Int, info: Info, newcomm: InOut<Communicator>);
-                "Comm_get_parent" => communicators::comm_get_parent(parent: InOut<Communicator>);
                 "Comm_free" => communicators::comm_free(comm: InOut<Communicator>);
                 "Comm_disconnect" => communicators::comm_disconnect(comm: InOut<Communicator>);
                 "Intercomm_create" => communicators::intercomm_create(
@@ -243,12 +242,6 @@ pub fn comm_split_type(
     Ok(())
 }
 
-/// No job has started this one.
-pub fn comm_get_parent(_call: Call, parent: InOut<Communicator>) -> Done {
-    parent.set(Comm::NULL);
-    Ok(())
-}
-
 /// Deletes the attributes of a communicator that is freed.
 fn clear(named: Comm) -> Done {
     let object = named.get()?;
@@ -266,12 +259,10 @@ pub fn comm_free(_call: Call, comm: InOut<Communicator>) -> Done {
 }
 
 pub fn comm_disconnect(_call: Call, comm: InOut<Communicator>) -> Done {
-    // All processes belong to one job, so there is nothing to cut; its pending messages end first.
+    // There is nothing to cut; its pending messages end first.
     let named = comm.get();
     let object = named.get()?;
-    if !object.comm.is_inter() {
-        object.comm.barrier()?;
-    }
+    object.comm.barrier()?;
     clear(named)?;
     named.remove()?;
     comm.set(Comm::NULL);

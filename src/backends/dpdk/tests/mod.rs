@@ -64,6 +64,7 @@ fn transmit(backend: &mut DpdkBackend, to: SocketAddr, segment_size: usize, slic
     let slices: Vec<_> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
     let transmit = Transmit {
         destination: to,
+        port: 0,
         segment_size,
         len: slices.iter().map(|slice| slice.len()).sum(),
         slices: &slices,
@@ -325,6 +326,7 @@ fn a_full_port_is_busy_and_a_stuck_one_loses() {
     let slices = [IoSlice::new(b"more")];
     let more = Transmit {
         destination: to,
+        port: 0,
         segment_size: 4,
         len: 4,
         slices: &slices,

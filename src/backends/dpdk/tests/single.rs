@@ -76,6 +76,7 @@ fn a_single_datagram_becomes_the_same_frame_on_both_ways() {
         slices.insert(slices.len() / 2, IoSlice::new(&[]));
         let transmit = Transmit {
             destination: SocketAddr::new(OTHER.addr.ip(), len as u16),
+            port: 0,
             segment_size: len + pieces % 2,
             len,
             slices: &slices,

@@ -1,19 +1,23 @@
 //! `cargo xtask mpi4py`: mpi4py's own tests over our libraries, and over MPICH's wheel as the control.
 //!
-//! Everything comes from PyPI and stays in `target/suites/mpi4py`: the wheel of mpi4py (for MPICH's ABI), the same
-//! version built for the standard ABI against the control's header, and its source, which has the tests.
+//! Everything comes from PyPI and stays in `target/suites`: the wheel of mpi4py (for MPICH's ABI), the same version
+//! built for the standard ABI against the control's header, and its source, which has the tests.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
-use crate::shell::{self, Cmd};
+use super::place::{self, Place};
+use crate::shell::Cmd;
 
 const VERSION: &str = "4.1.2";
-const MPICH: &str = "mpich==5.0.2";
 const RANKS: [u32; 5] = [1, 2, 3, 5, 8];
 /// What one run may take; with 8 ranks on 2 cores it takes minutes.
 const LIMIT_S: u32 = 1200;
-/// Processes are started and joined in these modules, which is not there yet.
-const WITHOUT: [&str; 4] = ["-e", "spawn", "-e", "dynproc"];
+/// Jobs that are started apart are joined in this module, which is not there yet.
+const WITHOUT: [&str; 2] = ["-e", "dynproc"];
 /// These need files, and do not ask first whether there are any.
 const WITHOUT_FILES: [&str; 6] = [
     "-x",
@@ -30,9 +34,9 @@ const ASK_FOR_FILES: [&str; 3] = ["test_file.py", "test_io.py", "test_subclass.p
 /// Programs of our own, for two ranks: what mpi4py's tests do not ask.
 const PROGRAMS: [&str; 4] = ["callbacks", "partitions", "checks", "fork"];
 
-/// A library under test.
+/// A library under test, with the mpi4py over it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Library {
+enum Kind {
     /// `libmpi.so.12`, under the wheel of mpi4py.
     Mpich,
     /// `libmpi_abi.so.1`, under mpi4py built for it.
@@ -41,7 +45,7 @@ enum Library {
     Control,
 }
 
-impl Library {
+impl Kind {
     const ALL: [Self; 3] = [Self::Mpich, Self::Abi, Self::Control];
 
     const fn name(self) -> &'static str {
@@ -86,48 +90,61 @@ impl Count {
     }
 }
 
-/// Where all of it lies.
-struct Place(PathBuf);
+fn path(path: &Path) -> String {
+    path.display().to_string()
+}
 
-impl Place {
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+/// The libraries, and all that comes from PyPI.
+struct Bench {
+    place: Place,
+    /// Where the tests lie, and what they print.
+    folder: PathBuf,
+}
+
+impl Bench {
+    fn new(profile: &str) -> Result<Self, String> {
+        let place = Place::new(profile)?;
+        let folder = place.folder("mpi4py")?;
+        Ok(Self { place, folder })
     }
 
-    /// An environment of Python with these packages, made by `pip` with these variables.
-    fn environment(&self, name: &str, packages: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
-        let done = self.0.join(name).join("done");
-        if done.exists() {
-            return Ok(());
+    /// The environment of Python that has the mpi4py for a library.
+    fn environment(&self, kind: Kind) -> Result<PathBuf, String> {
+        let mpi4py = format!("mpi4py=={VERSION}");
+        match kind {
+            Kind::Mpich | Kind::Control => self.place.environment("mpi4py-wheel", &[&mpi4py, "numpy"], &[]),
+            Kind::Abi => {
+                let compiler = self.place.control()?.program("mpicc_abi");
+                let variables = [("MPI4PY_BUILD_MPIABI", "1"), ("MPICC", compiler.as_str())];
+                let packages = ["--no-binary", "mpi4py", &mpi4py, "numpy"];
+                self.place.environment("mpi4py-abi", &packages, &variables)
+            }
         }
-        let folder = self.path(name);
-        Cmd::parse("python3 -m venv --clear")
-            .args([&folder])
-            .limit_s(LIMIT_S)
-            .run()?;
-        let pip = Cmd::new(&format!("{folder}/bin/pip")).args(["install", "--quiet", "--disable-pip-version-check"]);
-        let pip = pip.args(packages).limit_s(LIMIT_S);
-        variables
-            .iter()
-            .fold(pip, |pip, (name, value)| pip.env(name, value))
-            .run()?;
-        fs::write(&done, "").map_err(|error| format!("{}: {error}", done.display()))
     }
 
     /// The tests, out of the source.
     fn tests(&self) -> Result<(), String> {
         let source = format!("mpi4py-{VERSION}");
-        let tests = self.0.join(&source).join("test");
+        let tests = self.folder.join(&source).join("test");
         if tests.exists() {
             return Ok(());
         }
-        let pip =
-            Cmd::new(&self.path("wheel/bin/pip")).args(["download", "--quiet", "--no-deps", "--no-binary", "mpi4py"]);
-        pip.args(["-d", &self.path(""), &format!("mpi4py=={VERSION}")])
+        let (pip, folder) = (self.environment(Kind::Mpich)?.join("bin/pip"), path(&self.folder));
+        Cmd::new(&path(&pip))
+            .args([
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--no-binary",
+                "mpi4py",
+                "-d",
+                &folder,
+            ])
+            .args([format!("mpi4py=={VERSION}")])
             .limit_s(LIMIT_S)
             .run()?;
-        let archive = self.path(&format!("{source}.tar.gz"));
-        Cmd::parse("tar xf").args([&archive, "-C", &self.path("")]).run()?;
+        let archive = self.folder.join(format!("{source}.tar.gz"));
+        Cmd::parse("tar xf").args([&path(&archive), "-C", &folder]).run()?;
         for name in ASK_FOR_FILES {
             let path = tests.join(name);
             let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -138,48 +155,34 @@ impl Place {
         Ok(())
     }
 
-    /// Our libraries and launcher, under the names by which programs find them.
-    fn build(&self) -> Result<(), String> {
-        Cmd::parse("cargo build --release -p hikyaku-capi-abi -p hikyaku-capi-mpich -p hikyaku-cli").run()?;
-        let lib = self.0.join("lib");
-        fs::create_dir_all(&lib).map_err(|error| format!("{}: {error}", lib.display()))?;
-        let built = shell::target_dir().join("release");
-        for (from, to) in [("libmpi_abi.so", "libmpi_abi.so.1"), ("libmpich.so", "libmpi.so.12")] {
-            let copied = fs::copy(built.join(from), lib.join(to));
-            copied.map_err(|error| format!("{from}: {error}"))?;
-        }
-        Ok(())
-    }
-
     /// Python in so many ranks over a library.
-    fn python(&self, library: Library, ranks: u32) -> Cmd {
-        let hikyaku = shell::target_dir().join("release/hikyaku").display().to_string();
-        let (launcher, python, name) = match library {
-            Library::Mpich => (Cmd::new(&hikyaku).args(["run"]), "wheel", "libmpi.so.12"),
-            Library::Abi => (Cmd::new(&hikyaku).args(["run"]), "abi", "libmpi_abi.so.1"),
-            Library::Control => (Cmd::new(&self.path("control/bin/mpiexec")), "control", ""),
+    fn python(&self, kind: Kind, ranks: u32) -> Result<Cmd, String> {
+        let library: place::Library = match kind {
+            Kind::Mpich | Kind::Abi => self.place.ours(),
+            Kind::Control => self.place.control()?,
         };
-        let python = self.path(&format!("{python}/bin/python"));
-        let command = launcher
+        let opened = match kind {
+            Kind::Mpich | Kind::Control => &library.mpich_abi,
+            Kind::Abi => &library.abi,
+        };
+        let python = path(&self.environment(kind)?.join("bin/python"));
+        Ok(Cmd::new(&library.program("mpiexec"))
             .args(["-n", &ranks.to_string(), &python, "-X", "faulthandler"])
             .env("OMP_NUM_THREADS", "1")
             .env("OPENBLAS_NUM_THREADS", "1")
-            .limit_s(LIMIT_S);
-        if library == Library::Control {
-            return command;
-        }
-        let lib = self.path("lib");
-        let name = format!("{lib}/{name}");
-        command.env("LD_LIBRARY_PATH", &lib).env("MPI4PY_LIBMPI", &name)
+            .env("MPI4PY_LIBMPI", &path(opened))
+            // The build for the standard's ABI is linked against the control.
+            .env("LD_LIBRARY_PATH", &path(opened.parent().expect("a file in a folder")))
+            .limit_s(LIMIT_S))
     }
 
     /// Runs the programs of our own, checked and traced.
-    fn programs(&self, library: Library) -> Result<(), String> {
-        let traces = self.0.join("traces");
+    fn programs(&self, kind: Kind) -> Result<(), String> {
+        let traces = self.folder.join("traces");
         for name in PROGRAMS {
             let _ = fs::remove_dir_all(&traces);
             let program = format!("xtask/mpi4py/{name}.py");
-            let command = self.python(library, 2).args([&program]).env("HIKYAKU_CHECK", "on");
+            let command = self.python(kind, 2)?.args([&program]).env("HIKYAKU_CHECK", "on");
             command.env("HIKYAKU_TRACE", &traces.display().to_string()).run()?;
             for rank in 0..2 {
                 let trace = traces.join(format!("rank-{rank}.jsonl"));
@@ -192,18 +195,20 @@ impl Place {
         Ok(())
     }
 
-    fn run(&self, library: Library, ranks: u32) -> Result<Count, String> {
-        let main = self.path(&format!("mpi4py-{VERSION}/test/main.py"));
-        let tests = self.python(library, ranks).args([&main, "--no-builddir", "-v"]);
-        let mut tests = tests.args(WITHOUT).env("MPI4PY_TEST_SPAWN", "0");
-        if library != Library::Control {
-            tests = tests.args(WITHOUT_FILES);
-        }
+    fn run(&self, kind: Kind, ranks: u32) -> Result<Count, String> {
+        let main = path(&self.folder.join(format!("mpi4py-{VERSION}/test/main.py")));
+        let tests = self.python(kind, ranks)?.args([&main, "--no-builddir", "-v"]);
+        let tests = tests.args(WITHOUT);
+        let tests = match kind {
+            // Processes that the wheel of MPICH spawns do not always reach those that have spawned them.
+            Kind::Control => tests.args(["-e", "spawn"]).env("MPI4PY_TEST_SPAWN", "0"),
+            _ => tests.args(WITHOUT_FILES),
+        };
         println!("$ {tests}");
         let output = tests.output().map_err(|error| format!("{error}: {tests}"))?;
         let [out, error] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
         let text = format!("{out}{error}");
-        let log = self.path(&format!("{}-{ranks}.log", library.name()));
+        let log = path(&self.folder.join(format!("{}-{ranks}.log", kind.name())));
         fs::write(&log, text.as_bytes()).map_err(|error| format!("{log}: {error}"))?;
         let mut count = Count::of(&text);
         if !output.status.success() {
@@ -216,64 +221,51 @@ impl Place {
     }
 }
 
-/// `args`: `--ranks N,N`, and the names of libraries (all).
+/// `args`: `--dev`, `--ranks N,N`, and the names of libraries (all).
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let (mut ranks, mut libraries) = (RANKS.to_vec(), Vec::new());
+    let (mut profile, mut ranks, mut kinds) = ("release", RANKS.to_vec(), Vec::new());
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        if arg == "--ranks" {
+        if arg == "--dev" {
+            profile = "dev";
+        } else if arg == "--ranks" {
             let list = args.next().ok_or("--ranks needs numbers")?.split(',');
             let numbers: Result<_, _> = list.map(str::parse).collect();
             ranks = numbers.map_err(|_| "--ranks needs numbers".to_owned())?;
         } else {
-            let found = Library::ALL.into_iter().find(|library| library.name() == arg);
-            libraries.push(found.ok_or_else(|| format!("no library {arg}; there are mpich, abi and control"))?);
+            let found = Kind::ALL.into_iter().find(|kind| kind.name() == arg);
+            kinds.push(found.ok_or_else(|| format!("no library {arg}; there are mpich, abi and control"))?);
         }
     }
-    if libraries.is_empty() {
-        libraries = Library::ALL.to_vec();
+    if kinds.is_empty() {
+        kinds = Kind::ALL.to_vec();
     }
-    let place = Place(shell::target_dir().join("suites/mpi4py"));
-    fs::create_dir_all(&place.0).map_err(|error| format!("{}: {error}", place.0.display()))?;
-    let mpi4py = format!("mpi4py=={VERSION}");
-    place.environment("wheel", &[&mpi4py, "numpy"], &[])?;
-    place.environment("control", &[MPICH, &mpi4py, "numpy"], &[])?;
-    if libraries.contains(&Library::Abi) {
-        let compiler = place.path("control/bin/mpicc_abi");
-        let variables = [("MPI4PY_BUILD_MPIABI", "1"), ("MPICC", compiler.as_str())];
-        place.environment("abi", &["--no-binary", "mpi4py", &mpi4py, "numpy"], &variables)?;
-    }
-    place.tests()?;
-    if libraries.iter().any(|library| *library != Library::Control) {
-        place.build()?;
-    }
+    let bench = Bench::new(profile)?;
+    bench.tests()?;
     let mut table = vec![
         "| library | ranks | run | failed | skipped |".to_owned(),
         "|---|---|---|---|---|".to_owned(),
     ];
     let mut failed = Vec::new();
-    for &library in &libraries {
-        if library != Library::Control {
-            place.programs(library)?;
+    for &kind in &kinds {
+        if kind != Kind::Control {
+            bench.programs(kind)?;
         }
         for &ranks in &ranks {
-            let count = place.run(library, ranks)?;
+            let count = bench.run(kind, ranks)?;
             let Count {
                 run,
                 failed: wrong,
                 skipped,
                 reasons,
             } = &count;
-            table.push(format!(
-                "| {} | {ranks} | {run} | {wrong} | {skipped} |",
-                library.name()
-            ));
+            table.push(format!("| {} | {ranks} | {run} | {wrong} | {skipped} |", kind.name()));
             println!("{}", table[table.len() - 1]);
             for (reason, times) in reasons {
                 println!("    skipped by all ranks together: {times} × {reason}");
             }
-            if library != Library::Control && (*wrong > 0 || *run == 0) {
-                failed.push(format!("{} with {ranks} ranks", library.name()));
+            if kind != Kind::Control && (*wrong > 0 || *run == 0) {
+                failed.push(format!("{} with {ranks} ranks", kind.name()));
             }
         }
     }
