@@ -169,7 +169,7 @@ macro_rules! part {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tool_functions {
-    ($abi:ty; $($name:literal => $body:ident ($($argument:ident: $type:ty),* $(,)?);)*) => {
+    ($abi:ty; $($name:literal => $module:ident::$body:ident ($($argument:ident: $type:ty),* $(,)?);)*) => {
         $(const _: () = {
             #[allow(unused_imports, reason = "functions without arguments do not need it")]
             use $crate::border::{Argument, Narrow};
@@ -178,8 +178,8 @@ macro_rules! tool_functions {
             unsafe fn run($($argument: <$type as Argument<$abi, Narrow>>::Native),*) -> ::core::ffi::c_int {
                 // SAFETY: the program passes what MPI demands.
                 $(let $argument = unsafe { <$type as Argument<$abi, Narrow>>::take($argument) };)*
-                let told = $crate::calls::tools::$body($($argument),*);
-                $crate::calls::tools::end(<$abi as $crate::abi::Abi>::ENCODING, told)
+                let told = $crate::calls::tools::$module::$body($($argument),*);
+                $crate::calls::tools::trouble::end(<$abi as $crate::abi::Abi>::ENCODING, told)
             }
 
             #[unsafe(export_name = concat!("MPI_", $name))]

@@ -319,6 +319,12 @@ impl OutPointer {
         }
     }
 
+    /// Whether the program gives no place.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
     /// The address that is there; 0 without a place.
     #[must_use]
     pub fn get(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use hikyaku::mpi::error::ErrorClass;
 
-use super::Done;
+use super::{Done, tools::trouble};
 use crate::{
     abi::Sort,
     border::{Call, Failure, InOut, Int, NewString, Out, Pointer, Scope},
@@ -67,6 +67,7 @@ pub fn errhandler_free(_call: Call, errhandler: InOut<Handler>) -> Done {
 
 pub fn error_string(call: Call, errorcode: Int, string: NewString, resultlen: Out<i32>) -> Done {
     let text = errors::codes(call.encoding, |codes| codes.text(errorcode.0).map(String::from));
+    let text = text.or_else(|| trouble::text(call.encoding, errorcode.0).map(String::from));
     let text = text.ok_or_else(|| Failure::text(ErrorClass::Arg, "there is no such error code"))?;
     resultlen.set(string.set(text.as_bytes(), 512) as i32);
     Ok(())
