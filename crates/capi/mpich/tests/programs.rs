@@ -10,3 +10,8 @@ const FLAGS: &[&str] = &["-DMPICH_ABI"];
 fn a_tool_sees_settings_and_counters() {
     program::run("tools", LIBRARY, FLAGS, &[("HIKYAKU_EAGER_LIMIT", "777")]);
 }
+
+#[test]
+fn error_handlers_live_while_they_are_had() {
+    program::run("handlers", LIBRARY, FLAGS, &[]);
+}
