@@ -8,7 +8,7 @@ use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{Burst, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target};
+use super::{Burst, Due, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target};
 use crate::{
     config::Config,
     error::{AddPeerError, PeerError, SendError},
@@ -25,17 +25,6 @@ pub struct Route {
     pub processor: u32,
     /// The number of the session that runs, or would be the next.
     pub session: u32,
-}
-
-/// The time to transmit a message that is about to be queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
-    /// At once: nothing is in flight.
-    Now,
-    /// At once, for as long as [a full batch is queued](PacketLayer::has_batch): with this message there is one.
-    Batch,
-    /// With others, which are still to come or wait for acknowledgements.
-    Later,
 }
 
 /// Passes the methods that every packet layer must have to the macro `$with`: getters, then commands.
