@@ -8,7 +8,7 @@ use hikyaku::mpi::{
 };
 
 use crate::{
-    border::{Call, Failure, Rank},
+    border::{Buffer, Call, Failure, Rank},
     calls::{Done, Then, give, point_to_point::scope},
     objects::{Comm, Communicator, Operation},
 };
@@ -122,6 +122,12 @@ pub(super) fn part(comm: &Communicator, root: Rank) -> Result<(Part, usize), Fai
     }
     let part = if comm.rank() == root.0 { Part::Root } else { Part::Other };
     Ok((part, root.0 as usize))
+}
+
+/// Whether a process gives, or takes, data of its own besides those of all as the root; it says that it does not by
+/// `MPI_IN_PLACE` in the place of `buffer`. (A root of another group has none.)
+pub(super) fn has_own(part: Part, comm: &Communicator, buffer: Buffer) -> bool {
+    part == Part::Other || part == Part::Root && !comm.comm.is_inter() && !buffer.is_in_place()
 }
 
 /// The number of ranks to which blocks belong.

@@ -7,7 +7,7 @@ use hikyaku::mpi::{
 
 use super::{
     buffers::Side,
-    prepared::{Part, Prepared, part},
+    prepared::{Part, Prepared, has_own, part},
 };
 use crate::{
     border::{Buffer, Call, Count, Counts, Failure, Rank},
@@ -42,7 +42,7 @@ pub fn reduce(
     if part == Part::Root {
         prepared = prepared.output(into.region());
     }
-    if part == Part::Other || part == Part::Root && !object.comm.is_inter() && !is_in_place {
+    if has_own(part, &object, sendbuf) {
         prepared = prepared.input(from.region());
     }
     let side = if part == Part::Root { &into } else { &from };

@@ -5,7 +5,7 @@ use hikyaku::mpi::collectives::{Blocks, Collective};
 use super::{
     blocks::{blocks_to_one, one_to_blocks},
     buffers::{Lists, Side},
-    prepared::{Part, Prepared, part, partners},
+    prepared::{Part, Prepared, has_own, part, partners},
 };
 use crate::{
     border::{Buffer, Call, Count, Counts, Rank},
@@ -55,7 +55,7 @@ pub fn gather(
     if part == Part::Root {
         into = Some(Side::new(recvbuf, recvtype)?);
     }
-    if part == Part::Other || part == Part::Root && !object.comm.is_inter() && !sendbuf.is_in_place() {
+    if has_own(part, &object, sendbuf) {
         from = Some(Side::new(sendbuf, sendtype)?);
     }
     one_to_blocks(
@@ -88,7 +88,7 @@ pub fn gatherv(
         lists = Some(side.blocks(recvcounts, displs, partners(&object))?);
         into = Some(side);
     }
-    if part == Part::Other || part == Part::Root && !object.comm.is_inter() && !sendbuf.is_in_place() {
+    if has_own(part, &object, sendbuf) {
         from = Some(Side::new(sendbuf, sendtype)?);
     }
     let blocks = lists.as_ref().map_or(Blocks::Even { count: 0 }, Lists::blocks);
@@ -116,7 +116,7 @@ pub fn scatter(
         count = side.count(sendcount.0)?;
         from = Some(side);
     }
-    if part == Part::Other || part == Part::Root && !object.comm.is_inter() && !recvbuf.is_in_place() {
+    if has_own(part, &object, recvbuf) {
         into = Some(Side::new(recvbuf, recvtype)?);
     }
     blocks_to_one(prepared, (&from, count.into()), (&into, recvcount), then)
@@ -144,7 +144,7 @@ pub fn scatterv(
         lists = Some(side.blocks(sendcounts, displs, partners(&object))?);
         from = Some(side);
     }
-    if part == Part::Other || part == Part::Root && !object.comm.is_inter() && !recvbuf.is_in_place() {
+    if has_own(part, &object, recvbuf) {
         into = Some(Side::new(recvbuf, recvtype)?);
     }
     let blocks = lists.as_ref().map_or(Blocks::Even { count: 0 }, Lists::blocks);

@@ -2,7 +2,7 @@
 
 use super::{
     counters, settings,
-    state::{self, tell},
+    state::{self, by_index, tell},
     trouble::{Told, Trouble},
 };
 use crate::border::{Int, NewString, Out, OutInts, Text};
@@ -12,12 +12,6 @@ const CATEGORIES: [(&str, &str); 2] = [
     ("settings", "settings of this process, which the environment gives"),
     ("counters", "counters of messages and windows of this process"),
 ];
-
-fn category(index: Int) -> Result<usize, Trouble> {
-    state::check()?;
-    let found = usize::try_from(index.0).ok().filter(|index| *index < CATEGORIES.len());
-    found.ok_or(Trouble::Index)
-}
 
 /// The numbers of control variables and of performance variables of a category.
 fn sizes(category: usize) -> [usize; 2] {
@@ -31,7 +25,7 @@ pub fn get_num(num: Out<i32>) -> Told {
 }
 
 pub fn get_num_events(index: Int, num: Out<i32>) -> Told {
-    category(index)?;
+    by_index(&CATEGORIES, index)?;
     num.set(0);
     Ok(())
 }
@@ -46,8 +40,7 @@ pub fn get_info(
     num_pvars: Out<i32>,
     num_categories: Out<i32>,
 ) -> Told {
-    let found = category(index)?;
-    let (text, meaning) = CATEGORIES[found];
+    let (found, (text, meaning)) = by_index(&CATEGORIES, index)?;
     tell(text, name, name_len);
     tell(meaning, desc, desc_len);
     let [cvars, pvars] = sizes(found);
@@ -66,19 +59,19 @@ pub fn get_index(name: Text, index: Out<i32>) -> Told {
 }
 
 pub fn get_cvars(index: Int, len: Int, indices: OutInts) -> Told {
-    let [cvars, _] = sizes(category(index)?);
+    let [cvars, _] = sizes(by_index(&CATEGORIES, index)?.0);
     indices.fill((0..len.0.max(0)).take(cvars));
     Ok(())
 }
 
 pub fn get_pvars(index: Int, len: Int, indices: OutInts) -> Told {
-    let [_, pvars] = sizes(category(index)?);
+    let [_, pvars] = sizes(by_index(&CATEGORIES, index)?.0);
     indices.fill((0..len.0.max(0)).take(pvars));
     Ok(())
 }
 
 pub fn get_none(index: Int) -> Told {
-    category(index).map(drop)
+    by_index(&CATEGORIES, index).map(drop)
 }
 
 pub fn changed(update_number: Out<i32>) -> Told {

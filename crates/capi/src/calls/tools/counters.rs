@@ -4,7 +4,7 @@
 use hikyaku::mpi::engine::Engine;
 
 use super::{
-    state::{self, ALL_HANDLES, tell},
+    state::{self, ALL_HANDLES, by_index, tell},
     trouble::{Told, Trouble},
 };
 use crate::{
@@ -77,13 +77,6 @@ pub(super) const ALL: &[Counter] = &[
     ),
 ];
 
-fn by_index(index: Int) -> Result<(usize, &'static Counter), Trouble> {
-    state::check()?;
-    let found = usize::try_from(index.0).ok();
-    let found = found.and_then(|index| Some((index, ALL.get(index)?)));
-    found.ok_or(Trouble::Index)
-}
-
 pub fn get_num(num: Out<i32>) -> Told {
     state::check()?;
     num.set(ALL.len() as i32);
@@ -105,7 +98,7 @@ pub fn get_info(
     continuous: Out<i32>,
     atomic: Out<i32>,
 ) -> Told {
-    let (_, (text, class, meaning, _)) = by_index(index)?;
+    let (_, (text, class, meaning, _)) = by_index(ALL, index)?;
     tell(text, name, name_len);
     tell(meaning, desc, desc_len);
     verbosity.set(Verbosity::USER_BASIC);
@@ -136,7 +129,7 @@ pub fn session_free(session: OutPointer) -> Told {
 }
 
 pub fn handle_alloc(session: Pointer, index: Int, _object: Pointer, handle: OutPointer, count: Out<i32>) -> Told {
-    let (index, _) = by_index(index)?;
+    let (index, _) = by_index(ALL, index)?;
     state::make_counter(session.0, index, handle)?;
     count.set(1);
     Ok(())

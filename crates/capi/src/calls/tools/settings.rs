@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use hikyaku::environment::{Environment, VARIABLES, Variable};
 
 use super::{
-    state::{self, tell},
+    state::{self, by_index, tell},
     trouble::{Told, Trouble},
 };
 use crate::{
@@ -34,13 +34,6 @@ pub(super) fn all() -> &'static [Setting] {
     })
 }
 
-fn by_index(index: Int) -> Result<(usize, &'static Setting), Trouble> {
-    state::check()?;
-    let found = usize::try_from(index.0).ok();
-    let found = found.and_then(|index| Some((index, all().get(index)?)));
-    found.ok_or(Trouble::Index)
-}
-
 pub fn get_num(num: Out<i32>) -> Told {
     state::check()?;
     num.set(all().len() as i32);
@@ -59,7 +52,7 @@ pub fn get_info(
     bind: OutConstant<Bind>,
     scope: OutConstant<SettingScope>,
 ) -> Told {
-    let (_, (variable, _)) = by_index(index)?;
+    let (_, (variable, _)) = by_index(all(), index)?;
     tell(variable.name, name, name_len);
     tell(&format!("{} ({})", variable.meaning, variable.takes), desc, desc_len);
     verbosity.set(Verbosity::USER_BASIC);
@@ -79,7 +72,7 @@ pub fn get_index(name: Text, index: Out<i32>) -> Told {
 }
 
 pub fn handle_alloc(index: Int, _object: Pointer, handle: OutPointer, count: Out<i32>) -> Told {
-    let (index, (_, value)) = by_index(index)?;
+    let (index, (_, value)) = by_index(all(), index)?;
     state::make_setting(index, handle)?;
     count.set(value.len() as i32 + 1);
     Ok(())

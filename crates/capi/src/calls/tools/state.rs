@@ -9,7 +9,7 @@ use std::{
 use super::trouble::{Told, Trouble};
 use crate::{
     abi::ThreadLevel,
-    border::{Constant, NewString, Out, OutConstant, OutPointer},
+    border::{Constant, Int, NewString, Out, OutConstant, OutPointer},
     objects::lock,
 };
 
@@ -176,6 +176,15 @@ pub(super) fn free_counter(session: usize, handle: OutPointer) -> Told {
 /// The index of the counter with this handle.
 pub(super) fn counter(session: usize, handle: usize) -> Result<usize, Trouble> {
     with(|tools| tools.counter(session, handle))
+}
+
+/// The one of `all` with this index, and the index.
+pub(super) fn by_index<T>(all: &[T], index: Int) -> Result<(usize, &T), Trouble> {
+    check()?;
+    let found = usize::try_from(index.0).ok();
+    found
+        .and_then(|index| Some((index, all.get(index)?)))
+        .ok_or(Trouble::Index)
 }
 
 /// Gives a text of which the program says how much it has room for, and the length of the whole.
