@@ -162,11 +162,19 @@ impl Burst {
     }
 
     /// The next `header_len` bytes of the arena are the header of a datagram whose payload of `len` bytes is lent by the
-    /// caller: it follows the [head](Self::head), until [`refer`](Self::refer) says where it is kept.
+    /// caller: it follows the [head](Self::head), until the burst is [complete](Self::complete).
     #[inline]
     pub(crate) fn push_head(&mut self, header_len: usize, len: usize) {
         self.used += header_len;
         self.count(header_len + len);
+    }
+
+    /// The last datagram's payload of `len` bytes is kept in this source before `end`. (A small one is in the burst itself.)
+    #[inline]
+    pub(crate) fn complete(&mut self, source: SourceId, end: u32, len: usize) {
+        if len > INLINE {
+            self.refer(source, end - len as u32, len as u32);
+        }
     }
 
     /// The bytes that lie in it.
@@ -188,9 +196,8 @@ impl Burst {
         self.count(header_len + padding);
     }
 
-    /// The next bytes stay where they are.
     #[inline]
-    pub(crate) fn refer(&mut self, source: SourceId, offset: u32, len: u32) {
+    fn refer(&mut self, source: SourceId, offset: u32, len: u32) {
         self.references.push(Reference {
             before: self.used as u32,
             source,

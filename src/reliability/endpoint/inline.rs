@@ -84,9 +84,9 @@ impl Endpoint {
             self.busy += 1;
         }
         let at = now + self.times.rto(flow, p);
-        active
-            .send
-            .store_at_once((&self.config, now), flow, &mut self.sources, message, data, burst);
+        let record = active.send.store_at_once(now, &mut self.sources, message, data);
+        burst.complete(record.source, record.offset + u32::from(record.len), data.len());
+        active.send.note_lone(&self.config, flow, &record);
         active.send.wait_since(now - self.stalled.min(now));
         self.stats.packets_sent += 1;
         self.stats.payload_sent += data.len() as u64;

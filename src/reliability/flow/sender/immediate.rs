@@ -48,21 +48,13 @@ impl Sender {
         self.write_lone(lone, &packet, burst);
     }
 
-    /// Keeps a message whose packet has been [written at once](Self::write_at_once), and notes that it is in flight. What
-    /// `burst` lacks of it lies in what is kept.
+    /// Keeps a message whose packet has been [written at once](Self::write_at_once). Returns the record of the packet,
+    /// which is then to be [noted](Self::note_lone).
     #[inline(always)]
-    pub(crate) fn store_at_once(
-        &mut self,
-        (config, now): (&Config, u64),
-        flow: &mut Flow,
-        sources: &mut Sources,
-        message: &Outgoing,
-        data: &[u8],
-        burst: &mut Burst,
-    ) {
+    pub(crate) fn store_at_once(&mut self, now: u64, sources: &mut Sources, message: &Outgoing, data: &[u8]) -> Record {
         let (offset, len) = self.store_record(sources, message.match_bits, Span::new(data));
         sources.retain(self.tail);
-        let record = Record {
+        Record {
             sent_at: now,
             source: self.tail,
             offset,
@@ -72,12 +64,7 @@ impl Sender {
             message: message.message,
             from: message.source,
             to: message.destination,
-        };
-        if data.len() > INLINE {
-            let data = data.len() as u32;
-            burst.refer(record.source, offset + len - data, data);
         }
-        self.note_lone(config, flow, &record);
     }
 
     /// Writes the packet of the only queued message, if it may go now in a packet of its own without checksum and the
