@@ -8,5 +8,6 @@ mod cell;
 pub mod models;
 mod right;
 pub mod segment;
+mod timed;
 mod unfenced;
 mod weak;

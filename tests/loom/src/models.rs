@@ -231,7 +231,7 @@ macro_rules! models {
             }
 
             /// Threads that take a lock see what the others have done under it, and none of them is there at the same
-            /// time. (Waiting is left out: a thread that looks again and again has no last order.)
+            /// time.
             pub fn lock_lets_one_thread_in() {
                 check(|| {
                     let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
@@ -248,6 +248,21 @@ macro_rules! models {
                     assert!(counted > 0, "the first one to ask gets it");
                     // SAFETY: as above.
                     lock.lock().with(|place| assert_eq!(unsafe { *place }, counted));
+                });
+            }
+
+            /// Each thread that waits for a lock gets it, though it may sleep and no call be heard.
+            pub fn lock_is_waited_for() {
+                check(|| {
+                    let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
+                    // SAFETY: loom checks that no other thread reads or writes meanwhile.
+                    let add = |cell: &UnsafeCell<usize>| cell.with_mut(|place| unsafe { *place += 1 });
+                    let theirs = Arc::clone(&lock);
+                    let other = thread::spawn(move || add(&theirs.lock()));
+                    add(&lock.lock());
+                    other.join().unwrap();
+                    // SAFETY: as above.
+                    lock.lock().with(|place| assert_eq!(unsafe { *place }, 2));
                 });
             }
 

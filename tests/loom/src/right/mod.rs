@@ -1,7 +1,12 @@
 //! The sources as they are.
 
 pub(crate) mod primitives {
-    pub(crate) use loom::{hint, sync::*};
+    pub(crate) use loom::{
+        hint,
+        sync::{Arc, atomic},
+    };
+
+    pub(crate) use crate::timed::{Condvar, Mutex, MutexGuard};
 }
 
 pub(crate) use crate::{cell, segment};

@@ -1,10 +1,9 @@
 //! Atomics whose releases and acquires are relaxed.
 
 pub(crate) mod primitives {
-    pub(crate) use loom::{
-        hint,
-        sync::{Arc, Condvar, Mutex, MutexGuard},
-    };
+    pub(crate) use loom::{hint, sync::Arc};
+
+    pub(crate) use crate::timed::{Condvar, Mutex, MutexGuard};
 
     pub(crate) mod atomic {
         pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
