@@ -325,6 +325,10 @@ impl PacketLayer for Beside {
     }
 
     #[inline]
+    fn is_in_memory(&self, peer: PeerId) -> bool {
+        self.is_near(peer)
+    }
+
     fn memory(&self) -> Option<&MemoryLayer> {
         Some(&self.memory)
     }

@@ -158,6 +158,12 @@ macro_rules! declare {
                 self.handle_datagrams(now, source, &mut data, stride, sink);
             }
 
+            /// Returns whether this peer is reached through memory.
+            fn is_in_memory(&self, peer: PeerId) -> bool {
+                let _ = peer;
+                false
+            }
+
             /// The layer that reaches peers through memory, if this is one or has one: short messages go by its rings.
             fn memory(&self) -> Option<&MemoryLayer> {
                 None
@@ -225,6 +231,10 @@ methods!(implement!(MemoryLayer {
     #[inline]
     fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
         Self::handle_shared(self, now, source, data, sink);
+    }
+
+    fn is_in_memory(&self, _: PeerId) -> bool {
+        true
     }
 
     #[inline]
@@ -361,6 +371,15 @@ impl Layer {
         match self {
             Self::Endpoint(endpoint) => PacketLayer::handle_shared(endpoint, now, source, data, sink),
             Self::Other(layer) => layer.handle_shared(now, source, data, sink),
+        }
+    }
+
+    /// Returns whether this peer is reached through memory.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn is_in_memory(&self, peer: PeerId) -> bool {
+        match self {
+            Self::Endpoint(_) => false,
+            Self::Other(layer) => layer.is_in_memory(peer),
         }
     }
 

@@ -35,6 +35,11 @@ mod met;
 #[path = "native_only.rs"]
 mod met;
 mod native;
+#[cfg(all(feature = "shm", target_os = "linux"))]
+mod on_host;
+#[cfg(not(all(feature = "shm", target_os = "linux")))]
+#[path = "never_on_host.rs"]
+mod on_host;
 mod partitioned;
 mod peers;
 mod pool;
@@ -396,6 +401,16 @@ impl Engine {
     #[inline(always)]
     fn rings(&self) -> Option<&Native> {
         self.rings.as_deref()
+    }
+
+    /// Returns whether messages of this process may go by rings in memory.
+    fn has_rings(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Returns whether a rank that waits yields its core to others.
+    fn yields(&self) -> bool {
+        self.rings.as_ref().is_some_and(|native| native.yields())
     }
 
     /// Whether a helper thread makes progress.

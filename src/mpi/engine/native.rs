@@ -145,6 +145,11 @@ impl Native {
         }
     }
 
+    /// Returns whether a thread that waits yields its core to others.
+    pub(crate) fn yields(&self) -> bool {
+        self.policy.yields()
+    }
+
     #[inline]
     fn lock(&self) -> Guard<'_, Inner> {
         let mut inner = self.inner.lock();

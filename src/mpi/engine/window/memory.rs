@@ -19,7 +19,7 @@ pub(super) struct Kept {
 }
 
 #[cfg(all(feature = "shm", target_os = "linux"))]
-pub(super) use self::shared::{Mapped, Offer};
+pub(in crate::mpi::engine) use self::shared::{Mapped, Offer};
 #[cfg(not(all(feature = "shm", target_os = "linux")))]
 pub(super) use self::unshared::{Mapped, Offer};
 
@@ -44,48 +44,52 @@ mod shared {
 
     /// Memory that another process has mapped, too.
     #[derive(Debug)]
-    pub(in super::super) struct Mapped(Segment);
+    pub(in crate::mpi::engine) struct Mapped(Segment);
 
     impl Mapped {
-        pub(in super::super) fn base(&self) -> *mut u8 {
+        pub(in crate::mpi::engine) fn base(&self) -> *mut u8 {
             self.0.base()
+        }
+
+        pub(in crate::mpi::engine) fn into_segment(self) -> Segment {
+            self.0
         }
     }
 
     /// A process that shares memory with others of its host.
     #[derive(Debug)]
-    pub(in super::super) struct Offer {
+    pub(in crate::mpi::engine) struct Offer {
         passing: Passing,
         given: Option<OwnedFd>,
     }
 
     impl Offer {
         /// `None`: this process cannot.
-        pub(in super::super) fn open(engine: &Engine) -> Option<Self> {
+        pub(in crate::mpi::engine) fn open(engine: &Engine) -> Option<Self> {
             let passing = Passing::open(engine.process()).ok()?;
             Some(Self { passing, given: None })
         }
 
         /// Makes memory of `len` bytes, all 0, to give to others.
-        pub(in super::super) fn make(&mut self, len: u64) -> Option<Mapped> {
+        pub(in crate::mpi::engine) fn make(&mut self, len: u64) -> Option<Mapped> {
             let len = usize::try_from(len.max(1)).ok()?;
             let (segment, given) = Segment::create("hikyaku-window", len, Access::Write).ok()?;
             self.given = Some(given);
             Some(Mapped(segment))
         }
 
-        pub(in super::super) fn words(&self) -> [i64; WORDS] {
+        pub(in crate::mpi::engine) fn words(&self) -> [i64; WORDS] {
             self.passing.words()
         }
 
         /// Returns whether the process with these words is on this host, too.
-        pub(in super::super) fn meets(&self, words: &[i64]) -> bool {
+        pub(in crate::mpi::engine) fn meets(&self, words: &[i64]) -> bool {
             words.try_into().is_ok_and(|words| self.passing.meets(words))
         }
 
         /// Gives memory to so many others, and maps what those with these words and lengths give. All of them do so at the
         /// same time. `None` in the place of one whose memory cannot be mapped.
-        pub(in super::super) fn exchange(
+        pub(in crate::mpi::engine) fn exchange(
             self,
             engine: &Engine,
             takers: usize,
@@ -115,36 +119,41 @@ mod unshared {
 
     /// There is none in this build.
     #[derive(Debug)]
-    pub(in super::super) enum Mapped {}
+    pub(in crate::mpi::engine) enum Mapped {}
 
     impl Mapped {
-        pub(in super::super) fn base(&self) -> *mut u8 {
+        pub(in crate::mpi::engine) fn base(&self) -> *mut u8 {
             match *self {}
         }
     }
 
     /// As above.
     #[derive(Debug)]
-    pub(in super::super) enum Offer {}
+    pub(in crate::mpi::engine) enum Offer {}
 
     impl Offer {
-        pub(in super::super) fn open(_: &Engine) -> Option<Self> {
+        pub(in crate::mpi::engine) fn open(_: &Engine) -> Option<Self> {
             None
         }
 
-        pub(in super::super) fn make(&mut self, _: u64) -> Option<Mapped> {
+        pub(in crate::mpi::engine) fn make(&mut self, _: u64) -> Option<Mapped> {
             match *self {}
         }
 
-        pub(in super::super) fn words(&self) -> [i64; WORDS] {
+        pub(in crate::mpi::engine) fn words(&self) -> [i64; WORDS] {
             match *self {}
         }
 
-        pub(in super::super) fn meets(&self, _: &[i64]) -> bool {
+        pub(in crate::mpi::engine) fn meets(&self, _: &[i64]) -> bool {
             match *self {}
         }
 
-        pub(in super::super) fn exchange(self, _: &Engine, _: usize, _: &[(Vec<i64>, u64)]) -> Vec<Option<Mapped>> {
+        pub(in crate::mpi::engine) fn exchange(
+            self,
+            _: &Engine,
+            _: usize,
+            _: &[(Vec<i64>, u64)],
+        ) -> Vec<Option<Mapped>> {
             match self {}
         }
     }
