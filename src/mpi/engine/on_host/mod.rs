@@ -40,21 +40,16 @@ const RANKS: i32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct OnHost(Mutex<State>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum State {
     /// No collective has asked for it.
+    #[default]
     New,
     /// So many collectives are left until it is made.
     Early(u32),
     /// There is none.
     Without,
     Made(Box<Board>),
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self::New
-    }
 }
 
 /// The arguments of a collective, as [`Communicator::collective`] has them.
