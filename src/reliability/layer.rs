@@ -375,7 +375,7 @@ impl Layer {
     }
 
     /// Returns whether this peer is reached through memory.
-    #[cfg(feature = "mpi")]
+    #[cfg(all(feature = "mpi", feature = "shm", target_os = "linux"))]
     pub(crate) fn is_in_memory(&self, peer: PeerId) -> bool {
         match self {
             Self::Endpoint(_) => false,

@@ -404,11 +404,13 @@ impl Engine {
     }
 
     /// Returns whether messages of this process may go by rings in memory.
+    #[cfg(all(feature = "shm", target_os = "linux"))]
     fn has_rings(&self) -> bool {
         self.rings.is_some()
     }
 
     /// Returns whether a rank that waits yields its core to others.
+    #[cfg(all(feature = "shm", target_os = "linux"))]
     fn yields(&self) -> bool {
         self.rings.as_ref().is_some_and(|native| native.yields())
     }

@@ -146,6 +146,7 @@ impl Native {
     }
 
     /// Returns whether a thread that waits yields its core to others.
+    #[cfg(all(feature = "shm", target_os = "linux"))]
     pub(crate) fn yields(&self) -> bool {
         self.policy.yields()
     }

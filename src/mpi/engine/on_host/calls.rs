@@ -15,7 +15,7 @@ use crate::{
         datatype::Datatype,
         engine::{
             buffer::Buffer,
-            regions::{Buffers, Memory, memory},
+            regions::{Buffers, Memory, Region as Data, memory},
         },
         error::Error,
         operation::Operation,
@@ -71,7 +71,7 @@ pub(super) fn suits(call: &Call<'_>, buffers: &Buffers<'_>) -> bool {
         Kind::Barrier | Kind::Bcast | Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Alltoall => true,
         Kind::Reduce | Kind::Allreduce => {
             let of = |region: &_| match region {
-                super::Data::Plain(_, datatype) => Some(is_dense(datatype)),
+                Data::Plain(_, datatype) => Some(is_dense(datatype)),
                 _ => None,
             };
             of(&buffers.output).or_else(|| of(&buffers.input)).unwrap_or(false)
@@ -105,7 +105,7 @@ fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
 impl<'a> Arguments<'a> {
     pub(super) fn new(call: &'a Call<'a>, buffers: &Buffers<'_>, operation: Option<&'a Operation>) -> Self {
         let size = |region: &_| match region {
-            super::Data::Plain(_, datatype) => datatype.size() as usize,
+            Data::Plain(_, datatype) => datatype.size() as usize,
             _ => 0,
         };
         Self {
