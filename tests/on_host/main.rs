@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+mod ends;
 mod mixed;
 mod support;
 
@@ -17,5 +18,9 @@ mod groups;
 mod leaving;
 #[path = "../mpi/messages.rs"]
 mod messages;
+#[path = "../mpi/mistakes.rs"]
+mod mistakes;
+#[path = "../mpi/progress.rs"]
+mod progress;
 #[path = "../mpi/windows.rs"]
 mod windows;
