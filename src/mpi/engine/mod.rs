@@ -100,6 +100,7 @@ use crate::{
     messaging::tagged::TaggedStats,
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
+    stats::Stats,
     time::Instant,
     transport::Routes,
 };
@@ -267,6 +268,16 @@ impl Engine {
     #[must_use]
     pub fn window_stats(&self) -> WindowStats {
         self.read(|core| core.rma.stats())
+    }
+
+    /// Counters of packets to and from other processes, by the network and by memory.
+    #[must_use]
+    pub fn packet_stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.fabric
+            .access(&mut |_, messenger, _| stats = messenger.layer().stats());
+        self.fabric.stayed();
+        stats
     }
 
     /// Number of requests that have neither ended nor been given up.
