@@ -2,22 +2,11 @@
 
 use std::fs;
 
-use super::place::{Library, Place, Verified, text};
+use super::place::{Library, Place, Verified, ranks, text};
 use crate::shell;
 
-/// No run of a suite may take longer.
-const LIMIT_S: u32 = 300;
-
-/// Runs a program on as many ranks in its folder.
-fn ranks(place: &Place, library: &Library, folder: &std::path::Path, ranks: u32, program: &[&str]) -> Verified {
-    let ranks = ranks.to_string();
-    let words: Vec<&str> = ["-n", &ranks].into_iter().chain(program.iter().copied()).collect();
-    text(
-        &place
-            .within(folder, &library.program("mpiexec"), &words)
-            .limit_s(LIMIT_S),
-    )
-}
+/// What building a suite, or all runs of a larger one, may take.
+const LIMIT_S: u32 = 900;
 
 /// The line of a text that contains `what`.
 fn line<'a>(text: &'a str, what: &str) -> Result<&'a str, String> {
@@ -180,4 +169,80 @@ pub(super) fn hpcc(place: &Place, library: &Library) -> Verified {
         return Err(verified.join(", "));
     }
     Ok(verified.join(", "))
+}
+
+pub(super) fn fetch_fftw(place: &Place) -> Result<(), String> {
+    place.debian("fftw3", "fftw-3.3.10")
+}
+
+pub(super) fn fftw(place: &Place, library: &Library) -> Verified {
+    let work = place.copy("fftw-3.3.10", library)?;
+    let run = |program: &str, args: &[&str]| text(&place.within(&work, program, args).limit_s(LIMIT_S));
+    let compiler = format!("MPICC={}", library.program("mpicc"));
+    let options = [
+        "--enable-mpi",
+        "--disable-fortran",
+        "--disable-doc",
+        "CFLAGS=-O1",
+        &compiler,
+    ];
+    run("./configure", &options)?;
+    run("make", &["-j2"])?;
+    let launcher = format!("MPIRUN={}", library.program("mpiexec"));
+    let output = run("make", &["-C", "mpi", "check", &launcher])?;
+    let passed = output
+        .lines()
+        .filter(|line| line.contains("MPI FFTW transforms passed"));
+    let passed: Vec<&str> = passed.map(|line| line.trim()).collect();
+    if passed.len() != 4 {
+        return Err(output);
+    }
+    Ok(passed.join(", "))
+}
+
+/// Solvers of hypre: examples of its own, with the arguments of its own tests.
+const SOLVERS: [&str; 4] = [
+    "ex3 -n 33 -solver 0 -v 1 1",
+    "ex4 -n 33 -solver 10 -K 3 -B 0 -C 1 -UO 2 -F 4",
+    "ex5",
+    "ex7 -n 33 -solver 10 -K 3 -B 0 -C 1 -UO 2 -F 4",
+];
+
+pub(super) fn fetch_hypre(place: &Place) -> Result<(), String> {
+    place.debian("hypre", "hypre-2.26.0")
+}
+
+pub(super) fn hypre(place: &Place, library: &Library) -> Verified {
+    let work = place.copy("hypre-2.26.0", library)?.join("src");
+    let run = |folder: &str, program: &str, args: &[&str]| {
+        text(&place.within(&work.join(folder), program, args).limit_s(LIMIT_S))
+    };
+    let compilers = ["mpicc", "mpicxx"].map(|name| library.program(name));
+    let (c, cxx) = (format!("CC={}", compilers[0]), format!("CXX={}", compilers[1]));
+    run(".", "./configure", &["--disable-fortran", "CFLAGS=-O1", &c, &cxx])?;
+    run(".", "make", &["-j2"])?;
+    let mut verified = Vec::new();
+    for solver in SOLVERS {
+        let words: Vec<&str> = solver.split(' ').collect();
+        let name = words[0];
+        run("examples", "make", &[name, &c, &cxx])?;
+        let program = format!("./{name}");
+        let words: Vec<&str> = [program.as_str()]
+            .into_iter()
+            .chain(words[1..].iter().copied())
+            .collect();
+        let output = ranks(place, library, &work.join("examples"), 4, &words)?;
+        let value = |key: &str| -> Result<f64, String> {
+            let line = line(&output, key)?;
+            let value = line.rsplit(' ').next().and_then(|value| value.parse().ok());
+            value.ok_or_else(|| format!("no number in {line:?}"))
+        };
+        // (Sums are made in another order by another library.)
+        verified.push(format!(
+            "{name}: {} iterations, residual {:.1e}",
+            value("Iterations = ")?,
+            value("Residual Norm = ")?
+        ));
+    }
+    Ok(verified.join("; "))
 }
