@@ -38,6 +38,7 @@ mod native;
 mod partitioned;
 mod peers;
 mod pool;
+mod ports;
 mod process;
 mod process_set;
 mod profile;
@@ -78,6 +79,7 @@ pub use self::{
     },
     fabric::FabricError,
     generalized::{Completer, Generalized},
+    ports::{NoPort, Port},
     profile::{Entry, Exit, Made, Profiler},
     regions::{Buffers, Region},
     request::Request,
@@ -167,6 +169,8 @@ pub struct Engine {
     check: bool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
+    /// Ports that this process has opened.
+    ports: AtomicU32,
     profile: Profile,
     policy: Policy,
     arrays: Arc<pool::Pool>,
@@ -219,6 +223,7 @@ impl Engine {
             first: 0,
             size,
             contexts: AtomicU32::new(0),
+            ports: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
             policy,
             check: options.check,

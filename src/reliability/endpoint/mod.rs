@@ -433,7 +433,8 @@ impl Endpoint {
     }
 
     /// Adds the peer of a process that has begun at this address after the one of any other peer there has ended: that
-    /// peer is closed, if it is not down, and nothing reaches it any more.
+    /// peer is closed, if it is not down, and nothing reaches it any more. Sessions with the new peer are counted from 1,
+    /// as with any other: it has not been lost before.
     ///
     /// # Errors
     /// There are too many peers.
@@ -446,7 +447,9 @@ impl Endpoint {
             self.attempts.end(ended);
             self.peers[ended as usize].place = Place::Left;
         }
-        self.add_peer(address, processor)
+        let peer = self.add_peer(address, processor)?;
+        self.peers[peer.index()].session = 1;
+        Ok(peer)
     }
 
     pub(super) fn new_peer(&mut self, address: SocketAddr, processor: u32) -> Option<u32> {

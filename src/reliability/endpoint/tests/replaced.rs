@@ -41,7 +41,7 @@ fn a_process_at_the_address_of_one_that_has_ended_is_another_peer() {
         assert_eq!(pair.ends[1].2.messages, [(0, b"to the second".to_vec())]);
         let [(end, ..), _] = &pair.ends;
         assert_eq!((end.down(first), end.down(second)), (Some(PeerError::Closed), None));
-        assert_eq!(end.processor(second), Some(2));
+        assert_eq!((end.processor(second), end.session(second)), (Some(2), 1));
         assert_eq!(end.peer_by_address(address), Some(second));
         let lost = pair.ends[0]
             .3
