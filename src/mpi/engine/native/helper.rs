@@ -205,12 +205,12 @@ mod tests {
         Native::new(driver, core, policy)
     }
 
-    /// A call that finds what it waits for in the second turn.
-    fn wait(fabric: &Native) {
-        let mut turns = 0;
+    /// A call that finds what it waits for after so many looks.
+    fn wait(fabric: &Native, looks: u32) {
+        let mut looked = 0;
         let waited = fabric.wait(&mut |_, _, _| {
-            turns += 1;
-            turns > 1
+            looked += 1;
+            looked > looks
         });
         waited.unwrap();
     }
@@ -226,7 +226,7 @@ mod tests {
         let short = own.join().unwrap();
         let waiting = |policy| {
             let waited = thread::spawn(move || {
-                wait(&fabric(policy));
+                wait(&fabric(policy), 10);
                 slice_of_thread()
             });
             waited.join().unwrap()
@@ -255,17 +255,17 @@ mod tests {
             longest,
         };
 
-        wait(&fabric);
+        wait(&fabric, 1);
         assert_eq!(rings(), Err(Errno::AGAIN), "the helper does not listen yet");
         watch.passes = fabric.lock().driver.passes();
         assert!(fabric.relieve(&mut watch));
         assert!(watch.listens, "the program has made no progress since");
 
-        wait(&fabric);
+        wait(&fabric, 1);
         assert_eq!(rings(), Ok(8));
         assert!(fabric.relieve(&mut watch));
         assert!(!watch.listens, "the program makes progress");
-        wait(&fabric);
+        wait(&fabric, 1);
         assert_eq!(rings(), Err(Errno::AGAIN), "the helper has been told");
 
         // The same for a program that only tests.
