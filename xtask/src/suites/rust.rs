@@ -26,7 +26,8 @@ fn cargo(place: &Place, library: &Library, folder: &Path, args: &[&str]) -> Cmd 
         .args(["--features", "derive,complex"])
         .env("MPICC", &library.program("mpicc"))
         .env("CARGO_TARGET_DIR", &folder.join("target").display().to_string())
-        .env("LD_LIBRARY_PATH", &library.folder())
+        // Its build script tells cargo of the library, but not the loader.
+        .env("RUSTFLAGS", &format!("-C link-arg=-Wl,-rpath,{}", library.folder()))
         .limit_s(LIMIT_S)
 }
 
