@@ -39,7 +39,7 @@ impl fmt::Display for Port {
 }
 
 /// The text is the name of no port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoPort;
 
 impl fmt::Display for NoPort {
@@ -47,6 +47,8 @@ impl fmt::Display for NoPort {
         f.write_str("this is the name of no port")
     }
 }
+
+crate::debug_as_display!(NoPort);
 
 impl core::error::Error for NoPort {}
 
