@@ -140,6 +140,12 @@ macro_rules! declare {
                 })
             }
 
+            /// Adds a peer as [`add_peer`](PacketLayer::add_peer) does, in the place of the one at this address, if there
+            /// is one and the layer can do that: the process of that one has ended, as the caller knows.
+            fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+                self.add_peer(address, processor)
+            }
+
             /// Takes in datagrams of `stride` bytes each (the last may be shorter) from `source`.
             fn handle_datagrams(
                 &mut self,
@@ -223,6 +229,10 @@ macro_rules! implement {
 }
 
 methods!(implement!(Endpoint {
+    fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        Self::replace_peer(self, address, processor)
+    }
+
     fn as_endpoint(&self) -> Option<&Endpoint> {
         Some(self)
     }
@@ -323,6 +333,14 @@ impl Layer {
         match self {
             Self::Endpoint(endpoint) => PacketLayer::route(endpoint, peer),
             Self::Other(layer) => layer.route(peer),
+        }
+    }
+
+    /// [`PacketLayer::replace_peer`].
+    pub(crate) fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.replace_peer(address, processor),
+            Self::Other(layer) => layer.replace_peer(address, processor),
         }
     }
 

@@ -43,6 +43,7 @@ mod on_host;
 mod partitioned;
 mod peers;
 mod pool;
+mod ports;
 mod process;
 mod process_set;
 mod profile;
@@ -83,6 +84,7 @@ pub use self::{
     },
     fabric::FabricError,
     generalized::{Completer, Generalized},
+    ports::{NoPort, Port},
     profile::{Entry, Exit, Made, Profiler},
     regions::{Buffers, Region},
     request::Request,
@@ -105,6 +107,7 @@ use crate::{
     messaging::tagged::TaggedStats,
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
+    stats::Stats,
     time::Instant,
     transport::Routes,
 };
@@ -171,6 +174,8 @@ pub struct Engine {
     check: bool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
+    /// Ports that this process has opened.
+    ports: AtomicU32,
     profile: Profile,
     policy: Policy,
     arrays: Arc<pool::Pool>,
@@ -223,6 +228,7 @@ impl Engine {
             first: 0,
             size,
             contexts: AtomicU32::new(0),
+            ports: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
             policy,
             check: options.check,
@@ -272,6 +278,16 @@ impl Engine {
     #[must_use]
     pub fn window_stats(&self) -> WindowStats {
         self.read(|core| core.rma.stats())
+    }
+
+    /// Counters of packets to and from other processes, by the network and by memory.
+    #[must_use]
+    pub fn packet_stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.fabric
+            .access(&mut |_, messenger, _| stats = messenger.layer().stats());
+        self.fabric.stayed();
+        stats
     }
 
     /// Number of requests that have neither ended nor been given up.

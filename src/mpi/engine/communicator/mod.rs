@@ -18,6 +18,7 @@ use core::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(in crate::mpi::engine) use self::contexts::PORTS;
 pub use self::{
     arrays::Arriving,
     contexts::Duplicating,
