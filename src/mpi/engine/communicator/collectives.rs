@@ -123,6 +123,8 @@ impl Communicator {
         let done = unsafe { self.run_on_host(&asked) };
         if done.is_some() {
             self.0.sequence.fetch_add(1, Ordering::Relaxed);
+            // What came in time needed no look at the network.
+            self.0.engine.fabric.stayed();
         }
         done
     }
