@@ -98,8 +98,7 @@ impl Communicator {
         if steps.board.given_up().is_some() {
             return Some(Err(steps.failed()));
         }
-        // The buffers are in use by other threads of no kind here; but a panic of the program's operation would leave the
-        // other ranks waiting.
+        // A panic of the program's operation would leave the other ranks waiting.
         uninterrupted(|| steps.run(&arguments)).transpose()
     }
 
