@@ -19,8 +19,6 @@ use crate::{
     },
 };
 
-/// Blocking collectives of a communicator that go by messages before the memory is made.
-const FIRST: u32 = 4;
 /// Most ranks. Each looks at the lines of all others, so more of them are better off with a tree of messages.
 const RANKS: i32 = 64;
 
@@ -38,10 +36,11 @@ pub(in crate::mpi::engine) struct Asked<'a> {
 }
 
 impl Communicator {
-    /// Returns whether blocking collectives may go by memory.
+    /// Returns whether blocking collectives may go by memory. All ranks say the same: what only one of them knows is not
+    /// asked before the memory is to be made.
     pub(in crate::mpi::engine) fn may_be_on_host(&self) -> bool {
         let engine = self.engine();
-        engine.has_rings() && !engine.check && !self.is_inter() && (2..=RANKS).contains(&self.size())
+        (2..=RANKS).contains(&self.size()) && !engine.check && !self.is_inter() && engine.fabric.is_native()
     }
 
     /// Runs a collective whose arguments have been checked by memory that all ranks have mapped. `None`: it takes the
@@ -58,14 +57,6 @@ impl Communicator {
         let board = match &mut *state {
             State::Made(board) => board,
             State::Without => return None,
-            state @ State::New => {
-                *state = if self.are_all_in_memory() {
-                    State::Early(FIRST)
-                } else {
-                    State::Without
-                };
-                return None;
-            }
             State::Early(left) if *left > 1 => {
                 *left -= 1;
                 return None;
@@ -102,7 +93,7 @@ impl Communicator {
         uninterrupted(|| steps.run(&arguments)).transpose()
     }
 
-    /// Returns whether all other ranks are reached through memory; all ranks say the same.
+    /// Returns whether this rank reaches all others through memory.
     fn are_all_in_memory(&self) -> bool {
         let (own, group) = (self.engine().process(), self.group());
         let mut is_near = false;
@@ -118,7 +109,8 @@ impl Communicator {
     /// Makes the memory, together with all other ranks. `None`: there is none, at any rank.
     fn make_board(&self, name: &'static str) -> Result<Option<Board>, Error> {
         let size = self.size() as usize;
-        let offer = Offer::open(self.engine());
+        let may_share = self.engine().has_rings() && self.are_all_in_memory();
+        let offer = may_share.then(|| Offer::open(self.engine())).flatten();
         let own = offer.as_ref().map_or_else(Default::default, Offer::words);
         let all = self.share(name, &own)?;
         let is_near = |offer: &Offer| all.chunks_exact(own.len()).all(|words| offer.meets(words));

@@ -9,14 +9,20 @@ use super::board::Board;
 #[derive(Debug, Default)]
 pub(in crate::mpi::engine) struct OnHost(pub(super) Mutex<State>);
 
-#[derive(Debug, Default)]
+/// Blocking collectives of a communicator that go by messages before the memory is made.
+const FIRST: u32 = 4;
+
+#[derive(Debug)]
 pub(super) enum State {
-    /// No collective has asked for it.
-    #[default]
-    New,
     /// So many collectives are left until it is made.
     Early(u32),
     /// There is none.
     Without,
     Made(Box<Board>),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Early(FIRST)
+    }
 }
