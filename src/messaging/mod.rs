@@ -162,6 +162,7 @@ impl Messenger {
     ///
     /// # Errors
     /// As [`add_peer`](Self::add_peer).
+    #[cfg(feature = "mpi")]
     pub(crate) fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.layer.replace_peer(address, processor)
     }
