@@ -336,11 +336,11 @@ impl PacketLayer for Beside {
         }
     }
 
-    #[inline]
     fn is_in_memory(&self, peer: PeerId) -> bool {
         self.is_near(peer)
     }
 
+    #[inline]
     fn memory(&self) -> Option<&MemoryLayer> {
         Some(&self.memory)
     }

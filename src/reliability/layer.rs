@@ -393,7 +393,7 @@ impl Layer {
     }
 
     /// Returns whether this peer is reached through memory.
-    #[cfg(all(feature = "mpi", feature = "shm", target_os = "linux"))]
+    #[cfg(feature = "mpi")]
     pub(crate) fn is_in_memory(&self, peer: PeerId) -> bool {
         match self {
             Self::Endpoint(_) => false,

@@ -221,7 +221,6 @@ const LEAVING: u32 = 2;
 /// Handler: a collective needs the process named in the data (first 4 bytes), which has called `MPI_Finalize`.
 const MISSED: u32 = 3;
 /// Handler: the receiver is asleep, and there is something for it elsewhere.
-#[cfg(all(feature = "shm", target_os = "linux"))]
 const WAKE: u32 = 4;
 
 impl ActiveMessages for Inbox {

@@ -35,10 +35,6 @@ mod met;
 #[path = "native_only.rs"]
 mod met;
 mod native;
-#[cfg(all(feature = "shm", target_os = "linux"))]
-mod on_host;
-#[cfg(not(all(feature = "shm", target_os = "linux")))]
-#[path = "never_on_host.rs"]
 mod on_host;
 mod partitioned;
 mod peers;
@@ -420,13 +416,11 @@ impl Engine {
     }
 
     /// Returns whether messages of this process may go by rings in memory.
-    #[cfg(all(feature = "shm", target_os = "linux"))]
     fn has_rings(&self) -> bool {
         self.rings.is_some()
     }
 
     /// Returns whether a rank that waits yields its core to others.
-    #[cfg(all(feature = "shm", target_os = "linux"))]
     fn yields(&self) -> bool {
         self.rings.as_ref().is_some_and(|native| native.yields())
     }

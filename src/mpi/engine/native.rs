@@ -147,7 +147,6 @@ impl Native {
     }
 
     /// Returns whether a thread that waits yields its core to others.
-    #[cfg(all(feature = "shm", target_os = "linux"))]
     pub(crate) fn yields(&self) -> bool {
         self.policy.yields()
     }

@@ -104,23 +104,26 @@ impl Communicator {
         operation: Option<&Operation>,
     ) -> Option<Result<(), Error>> {
         let class = Class::Collective;
-        if !self.may_be_on_host() || self.0.class != class || self.0.engine.policy.forced(call.collective()).is_some() {
+        if self.0.class != class || self.0.engine.policy.forced(call.collective()).is_some() {
             return None;
         }
+        let board = match self.board(name, call, buffers)? {
+            Ok(board) => board,
+            Err(error) => return Some(Err(error)),
+        };
         if let Err(error) = self.check_arguments(name, call, buffers, operation) {
             return Some(Err(error));
         }
-        let number = self.0.sequence.load(Ordering::Relaxed);
         let asked = Asked {
             name,
             call,
             buffers,
             operation,
             mark: class.mark(call, bytes(call, buffers, self.size() as usize)) as u32,
-            bits: self.bits(class, number),
+            bits: self.bits(class, self.0.sequence.load(Ordering::Relaxed)),
         };
         // SAFETY: the caller's contract.
-        let done = unsafe { self.run_on_host(&asked) };
+        let done = unsafe { self.run_on_host(board, &asked) };
         if done.is_some() {
             self.0.sequence.fetch_add(1, Ordering::Relaxed);
             // What came in time needed no look at the network.
@@ -295,7 +298,8 @@ impl Communicator {
         Ok(Planned::after(Some((first, agreement)), collective))
     }
 
-    /// The algorithm that [`collective`](Self::collective) takes unless one is forced.
+    /// The algorithm that [`collective`](Self::collective) takes unless one is forced, or the ranks share a host and it goes
+    /// by memory.
     #[must_use]
     pub fn choose(&self, call: &Call<'_>, buffers: &Buffers<'_>) -> Algorithm {
         self.choose_for(call, bytes(call, buffers, self.size() as usize))

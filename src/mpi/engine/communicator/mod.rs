@@ -168,7 +168,6 @@ impl Communicator {
         self
     }
 
-    #[cfg(all(feature = "shm", target_os = "linux"))]
     pub(super) fn on_host(&self) -> &OnHost {
         &self.0.on_host
     }

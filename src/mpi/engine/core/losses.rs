@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::{iter, time::Duration};
 
 use super::{
-    Core, Ended, LEAVING, LOST, MISSED, RequestId, State,
+    Core, Ended, LEAVING, LOST, MISSED, RequestId, State, WAKE,
     leaving::{AnyOf, is_from, split},
 };
 use crate::{
@@ -339,12 +339,11 @@ impl Core {
     }
 
     /// Wakes another process, which sleeps: the message says nothing else.
-    #[cfg(all(feature = "shm", target_os = "linux"))]
     pub(in crate::mpi::engine) fn wake(&mut self, messenger: &mut Messenger, now: Instant, process: u32) {
         if self.lost(process).is_none()
             && let Some(peer) = self.peers.meet(messenger, process)
         {
-            self.tagged.send_active(messenger, now, peer, super::WAKE, &[]);
+            self.tagged.send_active(messenger, now, peer, WAKE, &[]);
             self.touch(peer);
         }
     }

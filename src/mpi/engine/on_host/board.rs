@@ -13,7 +13,7 @@ use core::{
     sync::atomic::{Ordering, fence},
 };
 
-use crate::{shm::Segment, span::Span};
+use crate::{mpi::engine::window::memory::Mapped, span::Span};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -26,7 +26,7 @@ const SLOTS: u64 = 4;
 /// Most bytes of a step.
 pub(super) const SLOT: usize = 64 << 10;
 
-/// For all ranks: how many have asked to be woken; why nobody goes on.
+/// For all ranks: how many have asked to be woken; why no rank goes on.
 const WAITING: usize = 0;
 const BROKEN: usize = 8;
 /// Where the first rank's numbers begin, and how far it is to those of the next one.
@@ -47,8 +47,8 @@ pub(super) struct Posted {
 }
 
 /// The memory as one rank sees it.
-pub(super) struct Board {
-    memory: Segment,
+pub(in crate::mpi::engine) struct Board {
+    memory: Mapped,
     rank: usize,
     size: usize,
     /// The step that this rank is in.
@@ -77,7 +77,7 @@ impl Board {
     }
 
     /// `memory` has [`bytes`](Self::bytes) bytes, which were all 0 when the first rank took it.
-    pub(super) fn new(memory: Segment, rank: usize, size: usize) -> Self {
+    pub(super) fn new(memory: Mapped, rank: usize, size: usize) -> Self {
         Self {
             memory,
             rank,
@@ -238,13 +238,13 @@ impl Board {
 
     // ---- failures
 
-    /// Nobody goes on from here. The first reason stays; none is 0.
+    /// No rank goes on from here. The first reason stays; none is 0.
     pub(super) fn give_up(&self, reason: u64) {
         let broken = self.memory.atomic(BROKEN);
         let _ = broken.compare_exchange(0, reason, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Why nobody goes on, if that is so.
+    /// Why no rank goes on, if that is so.
     #[inline]
     pub(super) fn given_up(&self) -> Option<u64> {
         let reason = self.memory.atomic(BROKEN).load(Ordering::Relaxed);

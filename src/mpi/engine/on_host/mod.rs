@@ -9,12 +9,15 @@
 //! |---|---|
 //! | `board.rs` | the memory, and who may write where |
 //! | `steps.rs` | a rank's part in a collective: posting, waiting, failing |
-//! | `calls.rs` | the collectives |
+//! | `arguments.rs` | which collectives go so, and their buffers |
+//! | `calls.rs`, `reductions.rs` | the collectives |
 //! | `state.rs` | what a communicator knows of its memory |
-//! | `run.rs` | which collectives go so, and how the memory is made |
+//! | `run.rs` | when the memory is made, and how |
 
+mod arguments;
 mod board;
 mod calls;
+mod reductions;
 mod run;
 mod state;
 mod steps;

@@ -1,12 +1,10 @@
 #![expect(unsafe_code, reason = "buffers are memory of the caller")]
 //! Which collectives go by memory that all ranks have mapped, and how that memory is made.
 
-use alloc::boxed::Box;
-
 use super::{
+    arguments::{Arguments, suits},
     board::Board,
-    calls::{self, Arguments},
-    state::State,
+    state::{Borrowed, State},
     steps::Steps,
 };
 use crate::{
@@ -22,7 +20,7 @@ use crate::{
 /// Most ranks. Each looks at the lines of all others, so more of them are better off with a tree of messages.
 const RANKS: i32 = 64;
 
-/// The arguments of a collective, as [`Communicator::collective`] has them.
+/// The arguments of a collective that goes by memory, as [`Communicator::collective`] has them.
 #[derive(Clone, Copy)]
 pub(in crate::mpi::engine) struct Asked<'a> {
     pub(in crate::mpi::engine) name: &'static str,
@@ -36,47 +34,52 @@ pub(in crate::mpi::engine) struct Asked<'a> {
 }
 
 impl Communicator {
-    /// Returns whether blocking collectives may go by memory. All ranks say the same: what only one of them knows is not
-    /// asked before the memory is to be made.
-    pub(in crate::mpi::engine) fn may_be_on_host(&self) -> bool {
-        let engine = self.engine();
-        (2..=RANKS).contains(&self.size()) && !engine.check && !self.is_inter() && engine.fabric.is_native()
-    }
-
-    /// Runs a collective whose arguments have been checked by memory that all ranks have mapped. `None`: it takes the
-    /// general way, at all ranks.
+    /// The memory by which a blocking collective goes; made now, if it is time. `None`: the collective goes by messages, at
+    /// all ranks. These say the same, because what only one of them knows is not asked before the memory is to be made.
     ///
-    /// # Safety
-    /// See [`collective`](Self::collective).
-    pub(in crate::mpi::engine) unsafe fn run_on_host(&self, asked: &Asked<'_>) -> Option<Result<(), Error>> {
-        if !calls::suits(asked.call, asked.buffers) {
+    /// # Errors
+    /// It is time, and a process is lost.
+    pub(in crate::mpi::engine) fn board(
+        &self,
+        name: &'static str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+    ) -> Option<Result<Borrowed<'_>, Error>> {
+        let engine = self.engine();
+        let is_usual = (2..=RANKS).contains(&self.size()) && !engine.check && !self.is_inter();
+        if !is_usual || !engine.fabric.is_native() || !suits(call, buffers) {
             return None;
         }
         // (Collectives within the making of the memory find it taken.)
-        let mut state = self.on_host().0.try_lock().ok()?;
-        let board = match &mut *state {
-            State::Made(board) => board,
+        let mut state = self.on_host().try_lock()?;
+        match &mut *state {
+            State::Made(_) => {}
             State::Without => return None,
             State::Early(left) if *left > 1 => {
                 *left -= 1;
                 return None;
             }
-            state @ State::Early(_) => match self.make_board(asked.name) {
-                Ok(Some(board)) => {
-                    *state = State::Made(Box::new(board));
-                    let State::Made(board) = state else { return None };
-                    board
+            State::Early(_) => {
+                *state = State::Without;
+                match self.make_board(name) {
+                    Ok(board) => *state = State::Made(board?),
+                    Err(error) => return Some(Err(error)),
                 }
-                Ok(None) => {
-                    *state = State::Without;
-                    return None;
-                }
-                Err(error) => {
-                    *state = State::Without;
-                    return Some(Err(error));
-                }
-            },
-        };
+            }
+        }
+        Some(Ok(state))
+    }
+
+    /// Runs a collective by memory. `None`: a buffer does not fit into the address space.
+    ///
+    /// # Safety
+    /// See [`collective`](Self::collective).
+    pub(in crate::mpi::engine) unsafe fn run_on_host(
+        &self,
+        mut state: Borrowed<'_>,
+        asked: &Asked<'_>,
+    ) -> Option<Result<(), Error>> {
+        let State::Made(board) = &mut *state else { return None };
         let arguments = Arguments::new(asked.call, asked.buffers, asked.operation);
         let mut steps = Steps {
             board,
@@ -137,6 +140,6 @@ impl Communicator {
             is_made = mapped.is_some(),
             "memory of a communicator"
         );
-        Ok(mapped.map(|mapped| Board::new(mapped.into_segment(), self.rank() as usize, size)))
+        Ok(mapped.map(|mapped| Board::new(mapped, self.rank() as usize, size)))
     }
 }

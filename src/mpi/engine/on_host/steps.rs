@@ -1,12 +1,9 @@
 //! One collective on a board: posting, waiting for the others, and what happens when they do not come.
 
-use alloc::vec::Vec;
-use core::{cell::Cell, hint, ops::Range};
-use std::thread;
-
-use super::board::{Board, Posted};
+use super::board::{Board, Posted, SLOT};
 use crate::{
     error::PeerError,
+    helper::give_way,
     messaging::tagged::{Outcome, Selector},
     mpi::{
         Rank,
@@ -15,12 +12,17 @@ use crate::{
     },
     span::Span,
 };
+use alloc::vec::Vec;
+use core::{cell::Cell, hint, ops::Range};
 
 /// Looks of a rank that waits before it asks the network, too: a few microseconds.
 const LOOKS: u32 = 2_000;
 /// The same of a rank that shares its core with others, before it yields; and how often it yields.
 const LOOKS_SHARED: u32 = 32;
 const TURNS: u32 = 64;
+
+/// Bytes of a piece, where each rank has a core: it stays in that core's cache while the next one is written.
+const PIECE: usize = 16 << 10;
 
 /// Ranks have called different collectives, or with other arguments.
 const MISMATCH: u64 = u64::MAX;
@@ -46,6 +48,12 @@ impl Steps<'_> {
 
     pub(super) fn size(&self) -> usize {
         self.communicator.size() as usize
+    }
+
+    /// Bytes that go in one step.
+    pub(super) fn piece(&self) -> usize {
+        // A rank that shares its core waits for a turn in each step.
+        if self.yields { SLOT } else { PIECE }
     }
 
     /// The other ranks, each beginning with the one after it.
@@ -153,7 +161,7 @@ impl Steps<'_> {
                 hint::spin_loop();
             }
             if turn + 1 < turns {
-                thread::yield_now();
+                give_way();
             }
         }
         self.wait_longer(rank, &ready)

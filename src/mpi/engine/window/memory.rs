@@ -2,9 +2,9 @@
 //! Memory of windows that processes of one host share: how it is made, and how it is reached.
 
 use alloc::vec::Vec;
-use core::ptr;
+use core::{ptr, sync::atomic::AtomicU64};
 
-use crate::mpi::datatype::Datatype;
+use crate::{mpi::datatype::Datatype, span::Span};
 
 /// Words by which processes of a host find each other. Zeros: a process that shares nothing.
 pub(super) const WORDS: usize = 7;
@@ -21,7 +21,7 @@ pub(super) struct Kept {
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(in crate::mpi::engine) use self::shared::{Mapped, Offer};
 #[cfg(not(all(feature = "shm", target_os = "linux")))]
-pub(super) use self::unshared::{Mapped, Offer};
+pub(in crate::mpi::engine) use self::unshared::{Mapped, Offer};
 
 #[cfg(all(feature = "shm", target_os = "linux"))]
 mod shared {
@@ -31,7 +31,7 @@ mod shared {
         time::Duration,
     };
 
-    use super::{Vec, WORDS};
+    use super::{AtomicU64, Span, Vec, WORDS};
     use crate::{
         mpi::engine::Engine,
         routes::Passing,
@@ -51,8 +51,22 @@ mod shared {
             self.0.base()
         }
 
-        pub(in crate::mpi::engine) fn into_segment(self) -> Segment {
-            self.0
+        /// [`Segment::atomic`].
+        #[inline]
+        pub(in crate::mpi::engine) fn atomic(&self, at: usize) -> &AtomicU64 {
+            self.0.atomic(at)
+        }
+
+        /// [`Segment::span`].
+        #[inline]
+        pub(in crate::mpi::engine) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
+            self.0.span(at, len)
+        }
+
+        /// [`Segment::write`].
+        #[inline]
+        pub(in crate::mpi::engine) fn write(&self, at: usize, bytes: &[u8]) {
+            self.0.write(at, bytes);
         }
     }
 
@@ -114,7 +128,7 @@ mod shared {
 
 #[cfg(not(all(feature = "shm", target_os = "linux")))]
 mod unshared {
-    use super::{Vec, WORDS};
+    use super::{AtomicU64, Span, Vec, WORDS};
     use crate::mpi::engine::Engine;
 
     /// There is none in this build.
@@ -123,6 +137,18 @@ mod unshared {
 
     impl Mapped {
         pub(in crate::mpi::engine) fn base(&self) -> *mut u8 {
+            match *self {}
+        }
+
+        pub(in crate::mpi::engine) fn atomic(&self, _: usize) -> &AtomicU64 {
+            match *self {}
+        }
+
+        pub(in crate::mpi::engine) fn span(&self, _: usize, _: usize) -> Option<Span<'_>> {
+            match *self {}
+        }
+
+        pub(in crate::mpi::engine) fn write(&self, _: usize, _: &[u8]) {
             match *self {}
         }
     }
