@@ -4,19 +4,16 @@ use std::{thread, time::Instant};
 
 use hikyaku::{
     mpi::{
+        collectives::{Call, Collective},
         datatype::{Datatype, Kind},
-        engine::{Communicator, Options, Region},
+        engine::{Buffers, Communicator, Options, Region},
         error::{Error, ErrorClass},
         operation::{Operation, Predefined},
     },
     transport::WaitPolicy,
 };
 
-use super::support::{job, job_on};
-use hikyaku::mpi::{
-    collectives::{Call, Collective},
-    engine::Buffers,
-};
+use super::support::{EARLY, job, job_on};
 
 fn allreduce(comm: &Communicator, count: usize) -> Result<Vec<i64>, Error> {
     let (mut own, mut all) = (vec![1_i64; count], vec![0_i64; count]);
@@ -33,9 +30,7 @@ fn allreduce(comm: &Communicator, count: usize) -> Result<Vec<i64>, Error> {
 
 /// Enough collectives for a communicator to have memory.
 fn warm(comm: &Communicator) {
-    for _ in 0..8 {
-        comm.barrier().unwrap();
-    }
+    (0..EARLY).for_each(|_| comm.barrier().unwrap());
 }
 
 #[test]
