@@ -5,6 +5,7 @@
 extern crate alloc;
 
 mod cell;
+mod medium;
 pub mod models;
 mod right;
 pub mod segment;

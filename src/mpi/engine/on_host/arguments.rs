@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::board::SLOT;
+use super::medium::SLOT;
 use crate::mpi::{
     collectives::{Call, Collective as Kind, Region, Span as Elements},
     datatype::Datatype,

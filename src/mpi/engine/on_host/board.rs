@@ -7,24 +7,14 @@
 //!
 //! No reference to these bytes is ever made: numbers are atomic, bytes are copied.
 
-use core::{
-    fmt,
-    ops::Range,
-    sync::atomic::{Ordering, fence},
-};
+use core::{fmt, ops::Range};
 
-use crate::{mpi::engine::window::memory::Mapped, span::Span};
+use super::medium::{LINES, Mapped, Ordering, PAGE, SLOT, SLOTS, Span, fence};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Bytes that lie in a line.
 const ROOM: usize = LINE - 16;
-/// Lines of a rank. A broadcast's root is as many steps ahead of the others at most.
-const LINES: u64 = 16;
-/// Slots of a rank.
-const SLOTS: u64 = 4;
-/// Most bytes of a step.
-pub(super) const SLOT: usize = 64 << 10;
 
 /// For all ranks: how many have asked to be woken; why no rank goes on.
 const WAITING: usize = 0;
@@ -39,15 +29,15 @@ const FIRST_LINE: usize = 2 * LINE;
 
 /// What a rank has posted in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Posted {
+pub(crate) struct Posted {
     /// What this is a step of.
-    pub(super) mark: u32,
+    pub(crate) mark: u32,
     /// How many bytes there are.
-    pub(super) len: usize,
+    pub(crate) len: usize,
 }
 
 /// The memory as one rank sees it.
-pub(in crate::mpi::engine) struct Board {
+pub(crate) struct Board {
     memory: Mapped,
     rank: usize,
     size: usize,
@@ -67,17 +57,17 @@ impl fmt::Debug for Board {
 
 /// Where the first slot is.
 const fn slots(size: usize) -> usize {
-    (NUMBERS + size * STRIDE).next_multiple_of(4096)
+    (NUMBERS + size * STRIDE).next_multiple_of(PAGE)
 }
 
 impl Board {
     /// Bytes for so many ranks. A page takes memory when it is first used.
-    pub(super) const fn bytes(size: usize) -> usize {
+    pub(crate) const fn bytes(size: usize) -> usize {
         slots(size) + size * SLOTS as usize * SLOT
     }
 
     /// `memory` has [`bytes`](Self::bytes) bytes, which were all 0 when the first rank took it.
-    pub(super) fn new(memory: Mapped, rank: usize, size: usize) -> Self {
+    pub(crate) fn new(memory: Mapped, rank: usize, size: usize) -> Self {
         Self {
             memory,
             rank,
@@ -107,13 +97,13 @@ impl Board {
     // ---- steps
 
     /// The next step begins.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.step += 1;
     }
 
     /// Returns whether this rank may post so many bytes.
     #[inline]
-    pub(super) fn has_room(&mut self, len: usize) -> bool {
+    pub(crate) fn has_room(&mut self, len: usize) -> bool {
         let kept = if len <= ROOM { LINES } else { SLOTS };
         let free_from = self.step.saturating_sub(kept);
         self.done_by_all >= free_from || self.look_who_has_done() >= free_from
@@ -131,7 +121,7 @@ impl Board {
     }
 
     /// The rank that has not done with what this one would write over, if there is one.
-    pub(super) fn slowest(&self) -> Option<usize> {
+    pub(crate) fn slowest(&self) -> Option<usize> {
         let done = |rank: &usize| self.memory.atomic(Self::numbers(*rank) + DONE).load(Ordering::Relaxed);
         (0..self.size).filter(|rank| *rank != self.rank).min_by_key(done)
     }
@@ -142,14 +132,14 @@ impl Board {
     /// # Panics
     /// If it does not lie within the step's bytes, or these are more than [`SLOT`].
     #[inline]
-    pub(super) fn write(&self, len: usize, at: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, len: usize, at: usize, bytes: &[u8]) {
         assert!(len <= SLOT && at + bytes.len() <= len);
         self.memory.write(self.place(self.rank, len) + at, bytes);
     }
 
     /// Others may read what was written. Returns whether one of them wants to be [woken](Self::take_sleepers).
     #[inline]
-    pub(super) fn post(&self, posted: Posted) -> bool {
+    pub(crate) fn post(&self, posted: Posted) -> bool {
         let line = self.line(self.rank);
         let said = u64::from(posted.mark) << 32 | posted.len as u64;
         self.memory.atomic(line + 8).store(said, Ordering::Relaxed);
@@ -159,7 +149,7 @@ impl Board {
 
     /// What a rank has posted in this step, if it has.
     #[inline]
-    pub(super) fn posted(&self, rank: usize) -> Option<Posted> {
+    pub(crate) fn posted(&self, rank: usize) -> Option<Posted> {
         let line = self.line(rank);
         if self.memory.atomic(line).load(Ordering::Acquire) != self.step {
             return None;
@@ -176,7 +166,7 @@ impl Board {
     /// # Panics
     /// If it does not lie within these, or they are more than [`SLOT`].
     #[inline]
-    pub(super) fn read(&self, rank: usize, len: usize, part: Range<usize>) -> Span<'_> {
+    pub(crate) fn read(&self, rank: usize, len: usize, part: Range<usize>) -> Span<'_> {
         assert!(len <= SLOT && part.end <= len && rank < self.size);
         let span = self.memory.span(self.place(rank, len) + part.start, part.len());
         span.unwrap_or(Span::new(&[]))
@@ -184,13 +174,13 @@ impl Board {
 
     /// All ranks have posted in this step, so they have done with the one before.
     #[inline]
-    pub(super) fn all_have_posted(&mut self) {
+    pub(crate) fn all_have_posted(&mut self) {
         self.done_by_all = self.done_by_all.max(self.step - 1);
     }
 
     /// This rank has done with the step. Returns whether another one wants to be [woken](Self::take_sleepers).
     #[inline]
-    pub(super) fn end(&self) -> bool {
+    pub(crate) fn end(&self) -> bool {
         let done = self.memory.atomic(Self::numbers(self.rank) + DONE);
         done.store(self.step, Ordering::Release);
         self.wakes()
@@ -208,7 +198,7 @@ impl Board {
 
     /// From now on this rank wants to be woken when another one has posted, or has done with a step: it looks once more
     /// before it sleeps.
-    pub(super) fn sleep(&self) {
+    pub(crate) fn sleep(&self) {
         let asleep = self.memory.atomic(Self::numbers(self.rank) + ASLEEP);
         if asleep.swap(1, Ordering::Relaxed) == 0 {
             self.memory.atomic(WAITING).fetch_add(1, Ordering::Relaxed);
@@ -217,13 +207,13 @@ impl Board {
     }
 
     /// It does not any more.
-    pub(super) fn awake(&self) {
+    pub(crate) fn awake(&self) {
         self.take_sleeper(self.rank);
     }
 
     /// Ranks that want to be woken: each is told of once.
     #[cold]
-    pub(super) fn take_sleepers(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn take_sleepers(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.size).filter(|rank| *rank != self.rank && self.take_sleeper(*rank))
     }
 
@@ -239,14 +229,14 @@ impl Board {
     // ---- failures
 
     /// No rank goes on from here. The first reason stays; none is 0.
-    pub(super) fn give_up(&self, reason: u64) {
+    pub(crate) fn give_up(&self, reason: u64) {
         let broken = self.memory.atomic(BROKEN);
         let _ = broken.compare_exchange(0, reason, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Why no rank goes on, if that is so.
     #[inline]
-    pub(super) fn given_up(&self) -> Option<u64> {
+    pub(crate) fn given_up(&self) -> Option<u64> {
         let reason = self.memory.atomic(BROKEN).load(Ordering::Relaxed);
         (reason != 0).then_some(reason)
     }

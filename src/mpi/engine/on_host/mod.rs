@@ -7,7 +7,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `board.rs` | the memory, and who may write where |
+//! | `board.rs`, `medium.rs` | the memory, and which rank may write where |
 //! | `steps.rs` | a rank's part in a collective: posting, waiting, failing |
 //! | `arguments.rs` | which collectives go so, and their buffers |
 //! | `calls.rs`, `reductions.rs` | the collectives |
@@ -17,6 +17,7 @@
 mod arguments;
 mod board;
 mod calls;
+mod medium;
 mod reductions;
 mod run;
 mod state;

@@ -1,6 +1,9 @@
 //! One collective on a board: posting, waiting for the others, and what happens when they do not come.
 
-use super::board::{Board, Posted, SLOT};
+use super::{
+    board::{Board, Posted},
+    medium::SLOT,
+};
 use crate::{
     error::PeerError,
     helper::give_way,
