@@ -6,10 +6,11 @@
 //! substitute loom's and try all orders in which the two sides may run and see each other's writes.
 
 use alloc::{boxed::Box, collections::VecDeque};
-use core::{any::Any, fmt, mem, ptr, ptr::NonNull};
+use core::{fmt, mem, ptr, ptr::NonNull};
 
 use super::{
     cell::{self, CHUNK, Cell, Chunk, PIECE},
+    owner::Owner,
     primitives::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering, fence},
@@ -21,13 +22,21 @@ use super::{
 pub const ROOM: usize = 44;
 /// Most bytes of a long record: those lie in chunks beside the lines.
 pub const LONG: usize = 64 << 10;
-/// The numbers of chunks that long records use first, and when those are full: streams find more room there. Powers of
-/// two, or 0.
-pub(crate) type Levels = [u32; 2];
-/// Those between processes.
-pub(super) const LEVELS: Levels = [(16 << 10) / CHUNK as u32, (256 << 10) / CHUNK as u32];
+/// The numbers of chunks that long records use first, when those are full, and in streams. Powers of two, or 0.
+pub(crate) type Levels = [u32; 3];
+/// Those between processes. A stream is quickest where each line has left the consumer's caches before the producer
+/// writes it again.
+pub(super) const LEVELS: Levels = [chunks_in(16 << 10), chunks_in(256 << 10), chunks_in(2 << 20)];
 /// Those within a process.
-const OWN_LEVELS: Levels = [LEVELS[0], 0];
+const OWN_LEVELS: Levels = [LEVELS[0], 0, 0];
+/// The level of streams.
+const STREAM: usize = LEVELS.len() - 1;
+/// Bytes of long records after which they are a stream.
+const STREAM_BYTES: usize = 256 << 10;
+
+const fn chunks_in(bytes: usize) -> u32 {
+    (bytes / CHUNK) as u32
+}
 
 const _: () = assert!(LONG * 2 <= LEVELS[1] as usize * CHUNK);
 
@@ -196,7 +205,7 @@ struct Shared {
     chunks: NonNull<Cell<Chunk>>,
     levels: Levels,
     /// The owner of the memory in which they lie.
-    _owner: Box<dyn Any + Send + Sync>,
+    owner: Box<dyn Owner>,
 }
 
 // SAFETY: the owner of the memory can be dropped by any thread. A line is written by the producer alone while it is not
@@ -208,7 +217,7 @@ unsafe impl Sync for Shared {}
 
 /// The chunks of all levels.
 const fn count_of(levels: Levels) -> u32 {
-    levels[0] + levels[1]
+    levels[0] + levels[1] + levels[2]
 }
 
 impl Shared {
@@ -219,7 +228,7 @@ impl Shared {
         progress: NonNull<Progress>,
         (lines, mask): (NonNull<Line>, u32),
         (chunks, levels): (NonNull<Cell<Chunk>>, Levels),
-        owner: Box<dyn Any + Send + Sync>,
+        owner: Box<dyn Owner>,
     ) -> Self {
         Self {
             progress,
@@ -227,7 +236,7 @@ impl Shared {
             mask,
             chunks,
             levels,
-            _owner: owner,
+            owner,
         }
     }
 
@@ -262,6 +271,8 @@ struct Own {
 unsafe impl Send for Own {}
 // SAFETY: as above.
 unsafe impl Sync for Own {}
+
+impl Owner for Arc<Own> {}
 
 impl Drop for Own {
     fn drop(&mut self) {
@@ -312,7 +323,7 @@ pub(crate) struct Place {
     /// [`Place::CHUNKS`] bytes.
     pub(crate) chunks: NonNull<u8>,
     /// The owner of that memory.
-    pub(crate) owner: Box<dyn Any + Send + Sync>,
+    pub(crate) owner: Box<dyn Owner>,
 }
 
 #[cfg(all(feature = "shm", target_os = "linux"))]
@@ -359,6 +370,8 @@ pub struct Producer {
     /// Records that the consumer has taken, as far as is known.
     taken: u32,
     long: Places,
+    /// The records written at the last [`rest`](Self::rest).
+    rested: u32,
 }
 
 /// Where long records lie. Positions count chunks of the level, without an end.
@@ -371,6 +384,8 @@ struct Places {
     tail: u32,
     /// Of the records there that may not have been taken: the count of lines with them, and the position behind them.
     untaken: VecDeque<(u32, u32)>,
+    /// Bytes of records since it was last asked whether they are a stream.
+    carried: usize,
 }
 
 impl Places {
@@ -403,10 +418,10 @@ impl Places {
         is_freed
     }
 
-    /// Goes on in the next level, which nothing uses.
-    fn rise(&mut self) {
+    /// Goes on in another level, which nothing uses.
+    fn go_on_in(&mut self, level: usize) {
         *self = Self {
-            level: self.level + 1,
+            level,
             ..Self::default()
         };
     }
@@ -419,6 +434,7 @@ impl Producer {
             written: begin,
             taken: begin,
             long: Places::default(),
+            rested: begin,
         }
     }
 
@@ -465,6 +481,7 @@ impl Producer {
         let at = self.written;
         self.written = at.wrapping_add(1);
         self.long.untaken.push_back((self.written, self.long.head));
+        self.long.carried += data.len();
         let line = self.shared.line(at);
         let filled = &self.shared.progress().filled;
         let mut pieces = data.chunks(PIECE);
@@ -497,6 +514,12 @@ impl Producer {
     /// Finds a place for the bytes of a long record: its first chunk.
     fn find_chunks(&mut self, chunks: u32) -> Option<u32> {
         let levels = self.shared.levels;
+        if self.long.carried >= STREAM_BYTES && self.long.level < STREAM {
+            self.long.carried = 0;
+            if levels[STREAM] > 0 && self.shared.owner.lend(true) {
+                self.long.go_on_in(STREAM);
+            }
+        }
         loop {
             // (So that two of them always have room, wherever they begin.)
             let fits = 2 * chunks <= levels[self.long.level];
@@ -508,11 +531,43 @@ impl Producer {
                 self.long.free(self.taken)
             };
             if !is_freed {
-                if levels.get(self.long.level + 1).is_none_or(|next| 2 * chunks > *next) {
+                let next = self.long.level + 1;
+                let is_large = next < STREAM && 2 * chunks <= levels[next];
+                if !is_large || !self.shared.owner.lend(false) {
                     return None;
                 }
-                self.long.rise();
+                self.long.go_on_in(next);
             }
+        }
+    }
+
+    /// How many times more memory was taken.
+    #[cfg(test)]
+    pub(super) fn level(&self) -> usize {
+        self.long.level
+    }
+
+    /// From now on, this owner is asked for memory, together with the one before.
+    #[cfg(test)]
+    pub(super) fn put_owner(&mut self, owner: impl FnOnce(Box<dyn Owner>) -> Box<dyn Owner>) {
+        struct None;
+        impl Owner for None {}
+        let before = mem::replace(&mut self.shared.owner, Box::new(None));
+        self.shared.owner = owner(before);
+    }
+
+    /// Is called about once a second: if nothing was pushed since the last call, the memory of the higher levels goes back.
+    pub(crate) fn rest(&mut self) {
+        if self.rested != self.written || self.long.level == 0 {
+            self.rested = self.written;
+            return;
+        }
+        self.look_for_room();
+        if self.taken == self.written {
+            let lowest = self.shared.levels[0];
+            let len = (count_of(self.shared.levels) - lowest) as usize * CHUNK;
+            self.long.go_on_in(0);
+            self.shared.owner.take_back(self.shared.chunk(lowest).cast(), len);
         }
     }
 
@@ -651,7 +706,7 @@ impl Consumer {
     }
 
     /// Tells the producer how many records have been taken.
-    fn publish(&self) {
+    pub(crate) fn publish(&self) {
         self.shared.progress().taken.store(self.taken, Ordering::Release);
     }
 

@@ -4,9 +4,9 @@
 //! consumer reads it once; neither reads a counter of the other to pass a record on. The bytes of a longer record, up to
 //! [`LONG`], lie in chunks beside the lines, where the producer has found room; its line says where. (Bytes never lie in
 //! place of a flag, which they could look like.) Of more than 8 KB the consumer copies one piece while the producer copies
-//! the next. The flag of a line is the number of
-//! its record, so a line needs no clearing. The consumer publishes how far it is once a quarter of
-//! the ring, and the producer looks there only when the ring seems to be full.
+//! the next. The flag of a line is the number of its record, so a line needs no clearing. The consumer publishes how far
+//! it is once a quarter of the ring, and the producer looks there only when the ring seems to be full. Where bytes lie is
+//! the producer's choice alone: a stream walks through more memory, which its [owner](owner::Owner) lends and takes back.
 //!
 //! A consumer that is about to sleep says so ([`Consumer::set_asleep`]); a producer that finds it asleep
 //! ([`Producer::wakes`]) must wake it by other means.
@@ -15,6 +15,7 @@ mod cell;
 #[cfg(feature = "std")]
 mod exchange;
 mod lines;
+mod owner;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 
@@ -25,6 +26,8 @@ pub use self::exchange::Exchange;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::lines::Place;
 pub use self::lines::{Consumer, Front, LONG, Producer, ROOM, ring};
+#[cfg(all(feature = "shm", target_os = "linux"))]
+pub(crate) use self::owner::Owner;
 
 /// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {

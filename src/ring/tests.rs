@@ -1,7 +1,12 @@
-use std::{collections::VecDeque, thread, vec, vec::Vec};
+use core::{
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
+};
+use std::{collections::VecDeque, sync::Arc, thread, vec, vec::Vec};
 
 use super::{
     lines::{LEVELS, ring_from},
+    owner::Owner,
     *,
 };
 use crate::prng::Prng;
@@ -60,7 +65,7 @@ fn long_records_keep_their_bytes() {
     const STEPS: u32 = if cfg!(miri) { 60 } else { 20_000 };
     // (Miri takes minutes for the longest.)
     const MOST: usize = if cfg!(miri) { 9_000 } else { LONG };
-    for (lines, levels) in [(4, [256, 0]), (64, [64, 0]), (64, LEVELS)] {
+    for (lines, levels) in [(4, [256, 0, 0]), (64, [64, 0, 0]), (64, LEVELS)] {
         let (mut producer, mut consumer) = ring_from(lines, levels, u32::MAX - 50);
         let (mut model, mut rng, mut refused) = (VecDeque::new(), Prng::new(lines.into()), 0);
         for number in 0..STEPS {
@@ -103,9 +108,67 @@ fn room_for_long_records_comes_back() {
     }
 }
 
+/// An owner that counts.
+#[derive(Debug, Default)]
+struct Counting {
+    has_none: AtomicBool,
+    lent: AtomicU32,
+    back: AtomicUsize,
+}
+
+impl Owner for (Arc<Counting>, Box<dyn Owner>) {
+    fn lend(&self, is_for_stream: bool) -> bool {
+        let lends = !is_for_stream || !self.0.has_none.load(Relaxed);
+        self.0.lent.fetch_add(lends.into(), Relaxed);
+        lends
+    }
+
+    fn take_back(&self, _at: NonNull<u8>, len: usize) {
+        self.0.back.fetch_add(len, Relaxed);
+    }
+}
+
+/// A stream gets more room, if its owner has some, and gives it back when it was silent from one rest to the next and all
+/// was taken.
+#[test]
+fn a_stream_has_more_room_for_a_time() {
+    let (mut producer, mut consumer) = ring_from(64, LEVELS, 0);
+    let owner = Arc::new(Counting::default());
+    producer.put_owner(|memory| Box::new((Arc::clone(&owner), memory)));
+    let stream = |producer: &mut Producer, consumer: &mut Consumer, most: u32| {
+        for number in 0..300 {
+            assert!(producer.push(0, number, &[number as u8; 1_024]));
+            let record = pop(consumer).expect("it was pushed");
+            assert_eq!(record.data, [number as u8; 1_024]);
+            assert!(producer.level() <= most as usize);
+        }
+    };
+    owner.has_none.store(true, Relaxed);
+    stream(&mut producer, &mut consumer, 0);
+    owner.has_none.store(false, Relaxed);
+    stream(&mut producer, &mut consumer, 2);
+    assert_eq!((producer.level(), owner.lent.load(Relaxed)), (2, 1));
+
+    assert!(producer.push(0, 0, &[7; 1_024]));
+    producer.rest();
+    producer.rest();
+    assert_eq!(producer.level(), 2, "something has not been taken");
+    assert!(pop(&mut consumer).is_some());
+    consumer.publish();
+    producer.rest();
+    let beyond_first: u32 = LEVELS[1..].iter().sum();
+    assert_eq!(
+        (producer.level(), owner.back.load(Relaxed)),
+        (0, beyond_first as usize * 64)
+    );
+    stream(&mut producer, &mut consumer, 2);
+    producer.rest();
+    assert_eq!(producer.level(), 2, "it was used since the last rest");
+}
+
 #[test]
 fn a_record_that_is_too_long_is_refused() {
-    let (mut producer, mut consumer) = ring_from(4, [0; 2], 0);
+    let (mut producer, mut consumer) = ring_from(4, [0; 3], 0);
     assert!(!producer.push(0, 0, &[0; ROOM + 1]));
     assert!(pop(&mut consumer).is_none());
     let (mut producer, mut consumer) = ring_from(4, LEVELS, 0);
@@ -115,7 +178,7 @@ fn a_record_that_is_too_long_is_refused() {
 
 #[test]
 fn counts_that_begin_anew_change_nothing() {
-    let (mut producer, mut consumer) = ring_from(4, [0; 2], u32::MAX - 9);
+    let (mut producer, mut consumer) = ring_from(4, [0; 3], u32::MAX - 9);
     for number in 0..100 {
         assert!(producer.push(1, number, &[]), "{number}");
         assert_eq!(pop(&mut consumer).map(|record| record.number), Some(number));

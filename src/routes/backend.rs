@@ -1,6 +1,6 @@
 //! The backend of a process that reaches some peers through memory and the others over the network.
 
-use std::{collections::HashMap, fmt, io, net::SocketAddr, time::Duration};
+use std::{collections::HashMap, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{
     door::{Door, NotMet},
@@ -10,6 +10,7 @@ use super::{
     near::Near,
     pair::Pair,
     socket::{News, Sockets, Way},
+    streams::Streams,
 };
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Met, Neighbours, Notice, Received, Sent, Transmit, Wake},
@@ -84,11 +85,11 @@ impl Obstacles {
 }
 
 /// Opens what others of this host come to.
-fn open(name: u64, sockets: &mut Sockets) -> io::Result<Door> {
-    let door = Door::open(name, sockets)?;
+fn open(name: u64, sockets: &mut Sockets, streams: &Arc<Streams>) -> io::Result<Door> {
+    let door = Door::open(name, sockets, streams)?;
     sockets.hang_bell(name)?;
     // Where this works, it is expected to work later.
-    Pair::create()?;
+    Pair::create(streams)?;
     Ok(door)
 }
 
@@ -100,11 +101,11 @@ impl Routed {
     /// The system gives no descriptor. If memory `is_forced`: memory cannot be had.
     pub(crate) fn new(mut network: Box<dyn Backend>, process: u32, is_forced: bool) -> io::Result<Self> {
         let mut sockets = Sockets::new(network.as_fd())?;
-        let name = random();
+        let (name, streams) = (random(), Arc::default());
         let (mut own, mut door, mut obstacles) = (None, None, Obstacles::default());
         let opened = Identity::own(process, name).and_then(|identity| {
             own = Some(identity);
-            open(name, &mut sockets)
+            open(name, &mut sockets, &streams)
         });
         match opened {
             Ok(opened) => door = Some(opened),
@@ -122,7 +123,7 @@ impl Routed {
             host: HashMap::new(),
             names: HashMap::new(),
             uncalled: 0,
-            links: Links::new(sockets),
+            links: Links::new(sockets, streams),
             own_link: network
                 .neighbours()
                 .map_or_else(Vec::new, |neighbours| neighbours.link_address()),

@@ -15,6 +15,7 @@ use std::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener, UnixStream},
     },
+    sync::Arc,
 };
 
 use rustix::{
@@ -25,6 +26,7 @@ use rustix::{
 use super::{
     pair::{LAYOUT, Pair},
     socket::Sockets,
+    streams::Streams,
 };
 use crate::{
     reliability::Obstacle,
@@ -47,6 +49,7 @@ pub(super) struct Door {
     listener: UnixListener,
     name: u64,
     callers: VecDeque<UnixStream>,
+    streams: Arc<Streams>,
 }
 
 /// Why a call came to nothing.
@@ -75,7 +78,7 @@ fn path(name: u64) -> String {
 
 impl Door {
     /// Listens under this name, which `sockets` watches.
-    pub(super) fn open(name: u64, sockets: &Sockets) -> io::Result<Self> {
+    pub(super) fn open(name: u64, sockets: &Sockets, streams: &Arc<Streams>) -> io::Result<Self> {
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(path(name))?)?;
         listener.set_nonblocking(true)?;
         sockets.watch(&listener)?;
@@ -83,6 +86,7 @@ impl Door {
             listener,
             name,
             callers: VecDeque::new(),
+            streams: Arc::clone(streams),
         })
     }
 
@@ -99,7 +103,7 @@ impl Door {
         if Credentials::of(&socket)?.check().is_err() {
             return Ok(Err(NotMet::Refused(Some(Obstacle::User))));
         }
-        let (pair, memory) = Pair::create()?;
+        let (pair, memory) = Pair::create(&self.streams)?;
         let mut hello = handshake::message();
         Version::ours(LAYOUT).put(&mut hello);
         hello[NAME..NAME + 8].copy_from_slice(&self.name.to_le_bytes());
@@ -129,13 +133,30 @@ impl Door {
             match has_said_all(&caller) {
                 Some(true) => {
                     sockets.forget(&caller);
-                    met.extend(let_in(caller));
+                    met.extend(self.let_in(caller));
                 }
                 Some(false) => self.callers.push_back(caller),
                 None => {}
             }
         }
         met
+    }
+
+    /// Takes the memory of a caller whose hello is there.
+    fn let_in(&self, caller: UnixStream) -> Option<Caller> {
+        let (hello, descriptors) = handshake::receive(&caller).ok()?;
+        let number = |at: usize| hello[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        let pair = match &descriptors[..] {
+            _ if Version::read(&hello)? != Version::ours(LAYOUT) => Err(Obstacle::Release),
+            [memory] => Pair::take(memory, &self.streams).map_err(|_| Obstacle::Memory),
+            _ => Err(Obstacle::Memory),
+        };
+        Some(Caller {
+            name: number(NAME),
+            secret: number(SECRET),
+            pair,
+            socket: caller,
+        })
     }
 }
 
@@ -160,21 +181,4 @@ fn has_said_all(caller: &UnixStream) -> Option<bool> {
         Err(Errno::AGAIN | Errno::INTR) => Some(false),
         Err(_) => None,
     }
-}
-
-/// Takes the memory of a caller whose hello is there.
-fn let_in(caller: UnixStream) -> Option<Caller> {
-    let (hello, descriptors) = handshake::receive(&caller).ok()?;
-    let number = |at: usize| hello[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
-    let pair = match &descriptors[..] {
-        _ if Version::read(&hello)? != Version::ours(LAYOUT) => Err(Obstacle::Release),
-        [memory] => Pair::take(memory).map_err(|_| Obstacle::Memory),
-        _ => Err(Obstacle::Memory),
-    };
-    Some(Caller {
-        name: number(NAME),
-        secret: number(SECRET),
-        pair,
-        socket: caller,
-    })
 }

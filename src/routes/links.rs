@@ -1,10 +1,11 @@
 //! The processes that this one shares memory with, as a backend sees them: sending, receiving, sleeping, and their ends.
 
-use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
+use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{
     pair::{Inward, Outward, Pushed},
     socket::{Ended, News, Sockets, Way},
+    streams::Streams,
 };
 use crate::{
     backends::{BackendStats, Data, Notice, Received, Refusals, Sent, Transmit},
@@ -75,6 +76,8 @@ pub(super) struct Links {
     empty: u32,
     refusals: Refusals,
     rested: Instant,
+    /// The rings of short messages, which the packet layer has.
+    streams: Arc<Streams>,
     stats: BackendStats,
 }
 
@@ -82,8 +85,8 @@ pub(super) struct Links {
 pub(super) type Ends = (Outward, Inward);
 
 impl Links {
-    /// None yet. `sockets`: what wakes beside them is among these.
-    pub(super) fn new(sockets: Sockets) -> Self {
+    /// None yet. `sockets`: what wakes beside them is among these. `streams`: what their rings of short messages have.
+    pub(super) fn new(sockets: Sockets, streams: Arc<Streams>) -> Self {
         Self {
             links: Vec::new(),
             places: HashMap::new(),
@@ -97,6 +100,7 @@ impl Links {
             empty: 0,
             refusals: Refusals::default(),
             rested: Instant::ZERO,
+            streams,
             stats: BackendStats::default(),
         }
     }
@@ -409,7 +413,7 @@ impl Links {
 
     /// When [`rest`](Self::rest) has something to do.
     pub(super) fn next_rest(&self) -> Option<Instant> {
-        let is_large = self.links.iter().any(|link| link.outward.is_large());
+        let is_large = self.streams.have_grown() || self.links.iter().any(|link| link.outward.is_large());
         is_large.then(|| self.rested + REST)
     }
 

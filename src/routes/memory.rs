@@ -77,10 +77,10 @@ impl MemoryBackend {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
         };
-        let sockets = Sockets::new(None)?;
+        let (sockets, streams) = (Sockets::new(None)?, Arc::default());
         Ok(Self {
-            door: Door::open(name, &sockets)?,
-            links: Links::new(sockets),
+            door: Door::open(name, &sockets, &streams)?,
+            links: Links::new(sockets, streams),
             address: address_of(name),
             received: 0,
             looked: Instant::ZERO,

@@ -24,6 +24,7 @@ mod pair;
 #[cfg(feature = "mpi")]
 mod passing;
 mod socket;
+mod streams;
 #[cfg(test)]
 mod tests;
 

@@ -5,7 +5,7 @@
 //!           and how far its ring of short messages is written and read
 //! 4096      two rings of short messages, 64 lines each
 //! 12288     two rings of packets of 2 KB, two of 64 KB, two of 2 MB
-//! ...       bytes of short messages that are longer than a line: for each direction 16 KB, and 256 KB for streams
+//! ...       bytes of short messages that are longer than a line: for each direction 16 KB, 256 KB, and 2 MB for streams
 //! ```
 //!
 //! Of these rings each direction uses one at a time. It begins with the smallest, so that a pair takes 16 KB; a packet
@@ -24,6 +24,7 @@ use std::{
     sync::Arc,
 };
 
+use super::streams::{Holder, Lender, Streams};
 use crate::{
     backends::Data,
     ring,
@@ -31,7 +32,7 @@ use crate::{
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 4;
+pub(super) const LAYOUT: u32 = 5;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;
@@ -74,7 +75,7 @@ fn place(role: Role, level: usize) -> Place {
 }
 
 /// The place of a ring of short messages: that in which `role` writes.
-fn lines(memory: &Arc<Segment>, role: Role) -> ring::Place {
+fn lines(memory: &Segment, role: Role, owner: impl ring::Owner + 'static) -> ring::Place {
     let side = role as usize;
     let at = |offset: usize| {
         let place = memory.base().wrapping_add(offset);
@@ -85,7 +86,7 @@ fn lines(memory: &Arc<Segment>, role: Role) -> ring::Place {
         lines: at(PAGE + side * LINES as usize * LINE),
         count: LINES,
         chunks: at(CHUNKS + side * ring::Place::CHUNKS),
-        owner: Box::new(Arc::clone(memory)),
+        owner: Box::new(owner),
     }
 }
 
@@ -100,9 +101,9 @@ pub(super) struct Pair {
 
 impl Pair {
     /// Makes a memory, with the descriptor for the other side.
-    pub(super) fn create() -> io::Result<(Self, OwnedFd)> {
+    pub(super) fn create(streams: &Arc<Streams>) -> io::Result<(Self, OwnedFd)> {
         let (memory, fd) = Segment::create("hikyaku", LEN, Access::Write)?;
-        Ok((Self::new(memory, Role::Maker)?, fd))
+        Ok((Self::new(memory, Role::Maker, streams)?, fd))
     }
 
     /// This side has made the memory.
@@ -111,12 +112,12 @@ impl Pair {
     }
 
     /// Takes the memory that the other side has made.
-    pub(super) fn take(fd: &OwnedFd) -> io::Result<Self> {
+    pub(super) fn take(fd: &OwnedFd, streams: &Arc<Streams>) -> io::Result<Self> {
         use std::os::fd::AsFd;
-        Self::new(Segment::map(fd.as_fd(), LEN, Access::Write)?, Role::Guest)
+        Self::new(Segment::map(fd.as_fd(), LEN, Access::Write)?, Role::Guest, streams)
     }
 
-    fn new(memory: Segment, role: Role) -> io::Result<Self> {
+    fn new(memory: Segment, role: Role, streams: &Arc<Streams>) -> io::Result<Self> {
         memory.leave_out_of_dumps_and_children()?;
         let memory = Arc::new(memory);
         let other = match role {
@@ -125,7 +126,12 @@ impl Pair {
         };
         // SAFETY: the places lie in the memory, begin at cache lines, do not overlap each other or the rings of packets,
         // and each ring has one end here. (There is one `Pair` for a mapping.)
-        let short = unsafe { (lines(&memory, role).producer(), lines(&memory, other).consumer()) };
+        let short = unsafe {
+            (
+                lines(&memory, role, Lender::new(&memory, streams)).producer(),
+                lines(&memory, other, Holder(Arc::clone(&memory))).consumer(),
+            )
+        };
         let producer = |level| Producer::new(Arc::clone(&memory), place(role, level));
         let consumer = |level| Consumer::new(Arc::clone(&memory), place(other, level));
         Ok(Self {

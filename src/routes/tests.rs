@@ -1,16 +1,19 @@
 //! Two processes' ends in one process: what they say to each other, and what a broken one can do.
 
-use std::{collections::VecDeque, io::IoSlice, net::SocketAddr, os::fd::AsFd, thread, time::Duration};
+use std::{
+    collections::VecDeque, io::IoSlice, net::SocketAddr, os::fd::AsFd, ptr::NonNull, sync::Arc, thread, time::Duration,
+};
 
 use super::{
     backend::Routed,
     pair::{LONGEST, Pair},
+    streams::{Lender, Streams},
 };
 use crate::{
     backends::{self, Backend, BindOptions, Data, Neighbours, Notice, Sent, Transmit, Wake},
     prng::Prng,
     reliability::Obstacle,
-    ring::{LONG, Meet, Side},
+    ring::{LONG, Meet, Owner, Side},
     shm::{Access, Segment, without_shared_memory},
     time::Instant,
 };
@@ -19,8 +22,29 @@ const LATE: Duration = Duration::from_secs(20);
 
 /// Both sides of a memory.
 fn both() -> (Pair, Pair) {
-    let (maker, fd) = Pair::create().unwrap();
-    (maker, Pair::take(&fd).unwrap())
+    let (maker, fd) = Pair::create(&Arc::default()).unwrap();
+    (maker, Pair::take(&fd, &Arc::default()).unwrap())
+}
+
+/// A process shares the large rings of its host with the others, and has one at least.
+#[test]
+fn streams_have_their_share() {
+    let streams = Arc::<Streams>::default();
+    let (memory, _) = Segment::create("test", 4096, Access::Write).unwrap();
+    let memory = Arc::new(memory);
+    let lenders = |count: usize| Vec::from_iter((0..count).map(|_| Lender::new(&memory, &streams)));
+    let served = |lenders: &[Lender]| lenders.iter().filter(|lender| lender.lend(true)).count();
+    for (rings, share) in [(7, 7), (31, 2), (255, 1)] {
+        let lenders = lenders(rings);
+        assert!(lenders[0].lend(false) && streams.have_grown());
+        assert_eq!(served(&lenders), share, "{rings} rings");
+        lenders
+            .iter()
+            .for_each(|lender| lender.take_back(NonNull::new(memory.base()).unwrap(), 0));
+        assert!(!streams.have_grown());
+        assert_eq!(served(&lenders[rings - 1..]), 1);
+    }
+    assert!(!streams.have_grown(), "those that end give all back");
 }
 
 fn pattern(rng: &mut Prng, len: usize) -> Vec<u8> {
@@ -101,10 +125,10 @@ fn a_process_that_scribbles_does_no_harm() {
     let mut corrupt = 0;
     for seed in 0..300 {
         let mut rng = Prng::new(seed);
-        let (mut maker, fd) = Pair::create().unwrap();
+        let (mut maker, fd) = Pair::create(&Arc::default()).unwrap();
         let len = rustix::fs::fstat(&fd).unwrap().st_size as usize;
         let memory = Segment::map(fd.as_fd(), len, Access::Write).unwrap();
-        let mut guest = Pair::take(&fd).unwrap();
+        let mut guest = Pair::take(&fd, &Arc::default()).unwrap();
         let (mut into, mut room) = ([0; LONGEST], vec![0; LONG]);
         for _ in 0..200 {
             let data = pattern(&mut rng, 700);
@@ -136,6 +160,7 @@ fn a_process_that_scribbles_does_no_harm() {
                     short.take();
                 }
             }
+            maker.short.0.rest();
             let rested = maker.outward.rest().is_ok() && guest.inward.arm().is_ok();
             if !sent || taken.is_err() || !rested {
                 corrupt += 1;

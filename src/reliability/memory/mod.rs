@@ -588,6 +588,7 @@ impl MemoryLayer {
     /// A burst is one packet.
     pub(super) fn poll_transmit(&mut self, now: Instant, burst: &mut Burst) -> bool {
         self.now = self.now.max(now);
+        self.rest();
         self.end_burst();
         if !self.blocked.is_empty() {
             self.unblock();

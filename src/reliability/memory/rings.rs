@@ -5,6 +5,7 @@ use alloc::{boxed::Box, vec::Vec};
 use crate::{
     id::PeerId,
     ring::{Consumer, Meet, Producer, Side},
+    time::Instant,
 };
 
 /// The rings that come in, and where to get them.
@@ -17,6 +18,8 @@ pub(super) struct Rings {
     next: usize,
     /// Room for a message that becomes a packet.
     pub(super) scratch: Vec<u8>,
+    /// When silent ones were last looked for.
+    pub(super) rested: Instant,
 }
 
 #[derive(Debug)]
@@ -92,6 +95,11 @@ impl Rings {
         let is_meant = |inward: &&mut Inward| peer.is_none_or(|peer| inward.peer.0 == peer);
         let mut inward = self.inward.iter_mut().rev().filter(is_meant);
         inward.find(|inward| inward.ring.has_record())
+    }
+
+    /// Tells the other sides what has been taken.
+    pub(super) fn publish(&self) {
+        self.inward.iter().for_each(|inward| inward.ring.publish());
     }
 
     /// Says to the other sides that this one is about to sleep, or awake.

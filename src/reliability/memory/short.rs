@@ -5,6 +5,7 @@
 //! keep the order of both ways, and both take the same credit.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::MemoryLayer;
 #[cfg(feature = "mpi")]
@@ -12,7 +13,7 @@ use crate::ring::ROOM;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
-    ring::{Front, Meet, Side},
+    ring::{Front, Meet, Producer, Side},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Fragment, Kind, Packet, Seq, Token},
 };
@@ -25,6 +26,9 @@ const PART: usize = 32 << 10;
 /// Credit of received messages, in bytes, that becomes free together. It is little beside
 /// [`Config::unexpected_bytes`](crate::Config::unexpected_bytes).
 const ACCEPTED: u32 = 2 << 10;
+
+/// A ring that was silent so long gives memory back.
+const REST: Duration = Duration::from_secs(1);
 
 /// Which messages in a ring are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,6 +273,22 @@ impl MemoryLayer {
     /// Delivers everything in the rings; or in that of one peer, which sends nothing more.
     pub(crate) fn deliver_rings<S: Sink + ?Sized>(&mut self, of: Option<u32>, sink: &mut S) {
         while self.deliver_short(self.now, of, sink) {}
+    }
+
+    /// Gives the memory of silent rings back, once a [`REST`].
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        if self.now >= self.rings.rested + REST {
+            self.rest_all();
+        }
+    }
+
+    #[cold]
+    fn rest_all(&mut self) {
+        self.rings.rested = self.now;
+        self.rings.publish();
+        let producers = self.peers.iter_mut().filter_map(|p| p.outward.as_mut());
+        producers.for_each(Producer::rest);
     }
 
     /// Says to the other sides that this one is about to sleep, or awake.

@@ -136,7 +136,7 @@ macro_rules! models {
             /// though the second one of each is copied while its consumer reads the first one.
             pub fn lines_carry_long_records() {
                 check(|| {
-                    let (mut producer, mut consumer) = lines::ring_from(4, [4, 0], 0);
+                    let (mut producer, mut consumer) = lines::ring_from(4, [4, 0, 0], 0);
                     let writer = thread::spawn(move || {
                         for number in 1..=3 {
                             while !producer.push(u64::from(number), number, &[number as u8; 100]) {
@@ -165,7 +165,7 @@ macro_rules! models {
             /// Short records come whole and in order, and no line is written to before it is free.
             pub fn lines_carry_records() {
                 check(|| {
-                    let (mut producer, mut consumer) = lines::ring_from(4, [0; 2], 0);
+                    let (mut producer, mut consumer) = lines::ring_from(4, [0; 3], 0);
                     let writer = thread::spawn(move || {
                         for number in 1..=5 {
                             while !producer.push(u64::from(number), number, &[7; 8]) {
@@ -189,7 +189,7 @@ macro_rules! models {
             /// A consumer of short records that sleeps is woken up.
             pub fn lines_wake_their_reader() {
                 check(|| {
-                    let (mut producer, mut consumer) = lines::ring_from(4, [0; 2], 0);
+                    let (mut producer, mut consumer) = lines::ring_from(4, [0; 3], 0);
                     let bell = Arc::new(Descriptor::default());
                     let ours = Arc::clone(&bell);
                     let writer = thread::spawn(move || {

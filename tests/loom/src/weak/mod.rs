@@ -38,6 +38,8 @@ pub(crate) mod board;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;
+#[path = "../../../../src/ring/owner.rs"]
+pub(crate) mod owner;
 #[warn(unsafe_code)]
 #[path = "../../../../src/sync/lock.rs"]
 pub(crate) mod lock;

@@ -1,0 +1,17 @@
+//! The owner of the memory in which a ring lies.
+
+use core::ptr::NonNull;
+
+/// The owner of the memory in which a ring lies.
+pub(crate) trait Owner: Send + Sync {
+    /// Lets the producer go on in more memory: that for a stream, or less. It has it until [`take_back`](Self::take_back).
+    fn lend(&self, is_for_stream: bool) -> bool {
+        let _ = is_for_stream;
+        true
+    }
+
+    /// The producer uses none of the memory that was lent any more, for now: `len` bytes there.
+    fn take_back(&self, at: NonNull<u8>, len: usize) {
+        let _ = (at, len);
+    }
+}
