@@ -50,9 +50,11 @@ pub use self::{
     message::Message,
 };
 use crate::{
-    error::{AddPeerError, SendError},
+    error::{AddPeerError, AddRailError, SendError},
     prefetch::Locate,
-    reliability::{Burst, Event, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, Route, SendToken, Target},
+    reliability::{
+        Burst, Event, Layer, Limits, LostMessages, Outgoing, Path, Payload, PeerId, Route, SendToken, Target,
+    },
     span::Span,
     time::Instant,
     wire::Seq,
@@ -153,6 +155,14 @@ impl Messenger {
     /// There are too many, or one with this address exists.
     pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.layer.add_peer(address, processor)
+    }
+
+    /// Adds a rail to a peer: see [`Endpoint::add_rail`](crate::reliability::Endpoint::add_rail).
+    ///
+    /// # Errors
+    /// There is no such peer, it has this path already, or it can have no more.
+    pub fn add_rail(&mut self, now: Instant, peer: PeerId, path: impl Into<Path>) -> Result<u8, AddRailError> {
+        self.layer.add_rail(now, peer, path.into())
     }
 
     /// Queues a message; nothing is transmitted before the next [`poll_transmit`](Self::poll_transmit). The token
@@ -357,9 +367,10 @@ impl Messenger {
 impl Messenger {
     /// Handles datagrams of `stride` bytes each (the last may be shorter) from `source`.
     #[inline]
-    pub fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+    pub fn handle_datagrams(&mut self, now: Instant, path: impl Into<Path>, data: &mut [u8], stride: usize) {
         self.finish();
-        self.layer.handle_datagrams(now, source, data, stride, &mut self.inbox);
+        self.layer
+            .handle_datagrams(now, path.into(), data, stride, &mut self.inbox);
         self.apply_releases();
     }
 
@@ -375,9 +386,9 @@ impl Messenger {
     /// Like [`handle_datagrams`](Self::handle_datagrams), but a single message that becomes ready may stay where it is:
     /// see [`is_in_place`](Self::is_in_place).
     #[inline]
-    pub fn handle_datagrams_in_place(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+    pub fn handle_datagrams_in_place(&mut self, now: Instant, path: impl Into<Path>, data: &mut [u8], stride: usize) {
         self.inbox.lend(data.len() <= stride);
-        self.handle_datagrams(now, source, data, stride);
+        self.handle_datagrams(now, path, data, stride);
         self.inbox.lend(false);
     }
 

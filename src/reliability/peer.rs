@@ -6,6 +6,7 @@ use super::{
     credit::{INITIAL_CREDIT, MESSAGE_COST},
     flow::NONE,
     packet_builder::Format,
+    path::MAX_RAILS,
 };
 use crate::{
     config::MIN_DATAGRAM,
@@ -100,6 +101,11 @@ pub(crate) struct Peer {
     pub(crate) watched: bool,
     /// It receives at another port than it sends from.
     pub(crate) split_ports: bool,
+    /// It is reached, or reaches us, by several paths: see `endpoint/rails.rs`.
+    pub(crate) has_rails: bool,
+    /// The rail for small messages, and the port of the first rail.
+    pub(crate) primary: u8,
+    pub(crate) port: u8,
     /// The lower half of the features that it has named.
     pub(crate) features: u16,
 }
@@ -177,6 +183,9 @@ impl Peer {
             mtu_found: false,
             watched: false,
             split_ports: false,
+            has_rails: false,
+            primary: 0,
+            port: 0,
             features: 0,
         }
     }
@@ -201,6 +210,7 @@ impl Peer {
         self.format = format;
         self.blocked = false;
         self.mtu_found = false;
+        self.primary = 0;
         self.features = 0;
     }
 
@@ -280,6 +290,17 @@ impl Peer {
     #[inline]
     pub(crate) fn settles(&self) -> bool {
         self.features().contains(Features::SETTLE)
+    }
+
+    /// Packets may belong to flows of this rail.
+    #[cold]
+    pub(crate) fn allows_rail(&self, rail: u8) -> bool {
+        usize::from(rail) < MAX_RAILS && self.uses_rails()
+    }
+
+    /// Several rails are agreed with it.
+    pub(crate) fn uses_rails(&self) -> bool {
+        self.features().contains(Features::RAILS.union(Features::SETTLE))
     }
 
     /// Takes over the parameters in the peer's opening.

@@ -5,9 +5,9 @@
 use super::{Endpoint, later};
 use crate::{
     reliability::{
-        Burst, Outgoing, PeerId,
+        Burst, Outgoing, Path, PeerId,
         credit::MESSAGE_COST,
-        flow::{Following, fits_record},
+        flow::{FlowKey, Following, fits_record},
         timers::Timer,
     },
     time::Instant,
@@ -31,7 +31,7 @@ impl Endpoint {
         data: &[u8],
         burst: &mut Burst,
     ) -> bool {
-        let Some(flow_index) = self.find_flow(peer.0, channel) else {
+        let Some(flow_index) = self.find_flow(peer.0, FlowKey::of_channel(channel)) else {
             return false;
         };
         let flow = &mut self.flows[flow_index as usize];
@@ -42,6 +42,7 @@ impl Endpoint {
         let p = &mut self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
+            || p.primary != 0
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
@@ -56,7 +57,7 @@ impl Endpoint {
             active.busy = true;
             self.busy += 1;
         }
-        burst.begin(p.address);
+        burst.begin(Path::new(p.address, p.port));
         let at = now + self.times.rto(flow, p);
         let following = Following {
             config: &self.config,
@@ -88,10 +89,10 @@ impl Endpoint {
     #[inline]
     pub(super) fn fill_lone(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
-        if active.probe.is_due() {
+        let flow = &mut self.flows[active.flow as usize];
+        if active.probe.is_due() || flow.rail != 0 {
             return false;
         }
-        let flow = &mut self.flows[active.flow as usize];
         let first = active.send.is_quiet(flow);
         let following = Following {
             config: &self.config,

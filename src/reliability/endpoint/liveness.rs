@@ -17,7 +17,7 @@ use super::{Endpoint, suspects::REFUSED_FOR};
 use crate::{
     error::PeerError,
     reliability::{
-        flow::NONE,
+        flow::{FlowKey, NONE},
         peer::{Phase, token_of},
         timers::Timer,
     },
@@ -57,6 +57,8 @@ impl Endpoint {
         match (self.peers[peer as usize].phase, quote) {
             (Phase::Down, _) | (_, Quote::Other) => self.stats.refusals_ignored += 1,
             (Phase::New, _) if self.config.late_peers => {}
+            // It can be reached elsewhere.
+            _ if self.has_other_rail(peer, 0) => self.stats.refusals_ignored += 1,
             // It may have gone as soon as it had our goodbye; all data was acknowledged before.
             (Phase::Goodbye, Quote::Ours) => self.end_session(peer, PeerError::Closed),
             (_, Quote::Ours) => self.suspect(peer),
@@ -75,7 +77,7 @@ impl Endpoint {
             base.session == p.remote_token() && (p.is_bound() || opens) && {
                 // Packets without a number have the next one, or none.
                 let flow = self
-                    .find_flow(peer, base.channel)
+                    .find_flow(peer, FlowKey::of(&base))
                     .map(|flow| &self.flows[flow as usize]);
                 flow.is_some_and(|flow| {
                     let next = flow.send_next();
@@ -140,7 +142,7 @@ impl Endpoint {
 
     /// Asks the peer for a sign of life.
     pub(super) fn ask(&mut self, peer: u32) -> u32 {
-        let flow = self.flow_for(peer, 0);
+        let flow = self.flow_for(peer, self.home_of(peer, 0));
         let index = self.activate(flow);
         self.actives[index as usize].send.ask();
         self.mark_ready(index);

@@ -154,7 +154,8 @@ impl Endpoint {
             deadlines.stop(Timer::Reorder);
         }
         let send = &self.actives[index as usize].send;
-        if send.has_lost() || (progress && send.has_queued()) {
+        let has_rails = self.peers[self.flows[flow as usize].peer as usize].has_rails;
+        if send.has_lost() || (progress && (send.has_queued() || has_rails)) {
             self.mark_ready(index);
         }
         self.update_busy(flow);

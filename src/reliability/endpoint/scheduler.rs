@@ -102,8 +102,7 @@ impl Endpoint {
     /// Writes the packets that a flow may send now. Returns whether there may be more.
     fn serve(&mut self, index: u32, burst: &mut Burst) -> bool {
         let flow = self.actives[index as usize].flow;
-        let peer = self.flows[flow as usize].peer;
-        burst.begin(self.peers[peer as usize].address);
+        burst.begin(self.path_of(flow));
         let more = self.fill(index, burst);
         self.reschedule(index);
         more && !burst.is_empty()
@@ -128,8 +127,7 @@ impl Endpoint {
         if !waits || !owes {
             return false;
         }
-        let peer = self.flows[active.flow as usize].peer;
-        burst.begin(self.peers[peer as usize].address);
+        burst.begin(self.path_of(active.flow));
         if self.actives[index as usize].receive.owes_settled() {
             self.write_settled(index, burst);
         } else {
@@ -192,6 +190,10 @@ impl Endpoint {
 
     /// Resends and new data.
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
+        let has_rails = self.peers[self.flows[self.actives[index as usize].flow as usize].peer as usize].has_rails;
+        if has_rails {
+            self.draw(index);
+        }
         let mut lane = self.lane(index);
         let first = lane.is_quiet();
         let Filled { more, too_large } = lane.fill(burst);
@@ -204,6 +206,9 @@ impl Endpoint {
         if let Some(again) = too_large {
             self.cut_anew(index, again);
         }
+        if has_rails {
+            self.spread(index, burst);
+        }
         more
     }
 
@@ -213,6 +218,10 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
+        let mtu = match flow.rail {
+            0 => peer.mtu,
+            rail => self.rails.mtu(flow.peer, rail),
+        };
         let overhead = peer.format.overhead();
         Lane {
             config: &self.config,
@@ -232,7 +241,7 @@ impl Endpoint {
             }),
             sealing: self.sealing.as_deref_mut(),
             overhead,
-            room: usize::from(peer.mtu) - overhead,
+            room: usize::from(mtu) - overhead,
             window: active.send.window().min(peer.window),
             send: &mut active.send,
             flow,
@@ -321,6 +330,7 @@ impl Endpoint {
 
     /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
     fn write_ack(&mut self, index: u32, burst: &mut Burst) {
+        self.reply_by(index, burst);
         let window = self.window_for(self.flows[self.actives[index as usize].flow as usize].peer);
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
@@ -333,7 +343,7 @@ impl Endpoint {
             session: peer.remote_token(),
             sequence: flow.send_next(),
             acknowledgement: flow.expected(),
-            rail: 0,
+            rail: flow.rail,
             message: Seq(0),
         };
         let mut flags = Flags::empty();
@@ -385,7 +395,10 @@ impl Endpoint {
         };
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
-        let header = self.control_base(Kind::Probe, peer.remote_token(), peer.processor, number);
+        let header = Base {
+            rail: flow.rail,
+            ..self.control_base(Kind::Probe, peer.remote_token(), peer.processor, number)
+        };
         let checksum = peer.checksums();
         let patience = self.times.initial_rto.max(2 * self.rto(index));
         self.actives[index as usize]
@@ -414,7 +427,7 @@ impl Endpoint {
         }
         self.peers[peer as usize].phase = Phase::Goodbye;
         let to = self.peers[peer as usize].processor;
-        let flow = self.flow_for(peer, 0);
+        let flow = self.flow_for(peer, self.home_of(peer, 0));
         let active = self.activate(flow);
         self.actives[active as usize].send.push_goodbye(to);
         self.update_busy(flow);

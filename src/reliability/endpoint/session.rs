@@ -17,8 +17,8 @@ use crate::{
     error::{DropReason, PeerError},
     events::event,
     reliability::{
-        Event, PeerId,
-        flow::{NONE, first_sequence},
+        Event, Path, PeerId,
+        flow::{FlowKey, NONE, first_sequence},
         packet_builder::Format,
         peer::{Phase, Place, index_of, is_of_session},
     },
@@ -103,7 +103,8 @@ impl Endpoint {
                     }
                     return Err(DropReason::TooManyPeers);
                 };
-                self.peers[peer as usize].place = Place::Stranger;
+                let p = &mut self.peers[peer as usize];
+                (p.place, p.port) = (Place::Stranger, self.port);
                 self.vacancies.came(peer);
                 self.begin_session(peer, &open);
                 return Ok(Some(peer));
@@ -151,7 +152,7 @@ impl Endpoint {
             }
             flow = self.flows[flow as usize].next;
         }
-        let flow = self.flow_for(peer, 0);
+        let flow = self.flow_for(peer, FlowKey::FIRST);
         let index = self.activate(flow);
         self.acknowledge_now(index);
         Ok(())
@@ -170,7 +171,7 @@ impl Endpoint {
         self.stats.sessions_opened += 1;
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get_mut(flow as usize) {
-            state.expect_from(first_sequence(open.epoch, open.token.secret, state.channel));
+            state.expect_from(first_sequence(open.epoch, open.token.secret, state.key()));
             if let Some(active) = self.actives.get_mut(state.active as usize) {
                 active.receive.begin(state);
             }
@@ -229,10 +230,11 @@ impl Endpoint {
                 peer: PeerId(peer),
                 session: p.session,
             });
-            if let Some(flow) = self.find_flow(peer, 0) {
+            if let Some(flow) = self.find_flow(peer, FlowKey::FIRST) {
                 let active = self.activate(flow);
                 self.search_mtu(active);
             }
+            self.prove_rails(peer);
         }
         Ok(())
     }
@@ -269,14 +271,20 @@ impl Endpoint {
     }
 
     /// The peer has said goodbye, and everything before it has arrived.
-    pub(super) fn peer_said_goodbye(&mut self, peer: u32, channel: u8) {
+    pub(super) fn peer_said_goodbye(&mut self, peer: u32, source: SocketAddr, base: &Base) {
         let p = &self.peers[peer as usize];
-        if let Some(flow) = self.find_flow(peer, channel) {
+        let key = FlowKey::of(base);
+        let to = if p.has_rails {
+            self.back_to(peer, source)
+        } else {
+            Path::new(p.address, p.port)
+        };
+        if let Some(flow) = self.find_flow(peer, key) {
             let state = &self.flows[flow as usize];
             let last = Control::LastAck {
-                to: p.address,
+                to,
                 session: p.remote_token(),
-                channel,
+                key,
                 sequence: state.send_next(),
                 acknowledgement: state.expected(),
                 checksum: p.checksums(),
@@ -310,6 +318,9 @@ impl Endpoint {
         let session = p.session;
         let blocked = p.blocked;
         p.reset(Phase::Down, mtu, tokens, self.format);
+        self.forget_rails(peer);
+        #[cfg(feature = "tracing")]
+        let p = &self.peers[peer as usize];
         if error == PeerError::Closed {
             event!(INFO, processor = self.processor, peer, address = %p.address, session, "session closed");
         } else {
@@ -334,9 +345,10 @@ impl Endpoint {
     /// Releases everything that a flow has queued or in flight, and the flow.
     fn abandon(&mut self, flow: u32) {
         let index = self.flows[flow as usize].active;
+        let has_rails = self.peers[self.flows[flow as usize].peer as usize].has_rails;
         if index != NONE {
             let send = &mut self.actives[index as usize].send;
-            if send.has_shared() {
+            if send.has_shared() || has_rails {
                 self.sources.forget_tokens(flow);
             }
             send.abandon(&self.flows[flow as usize], &mut self.sources);
@@ -365,7 +377,7 @@ impl Endpoint {
         let budget = &mut self.challenges[usize::from(self.peer_by_address(to).is_none())];
         if budget.take(self.now, self.config.challenges_per_second) {
             self.push_control(Control::Challenge {
-                to,
+                to: Path::new(to, self.port),
                 session: open.token,
                 cookie: self.key.cookie(self.now, to, begun, open),
             });
@@ -392,6 +404,7 @@ impl Endpoint {
     fn push_reset(&mut self, to: SocketAddr, session: Token, refused: Option<Refusal>) {
         let budget = &mut self.resets[usize::from(self.peer_by_address(to).is_none())];
         if budget.take(self.now, self.config.resets_per_second) {
+            let to = Path::new(to, self.port);
             self.push_control(Control::Reset { to, session, refused });
         } else {
             self.stats.answers_dropped += 1;

@@ -62,6 +62,7 @@ struct Source {
     whole: Whole,
     token: Option<SendToken>,
     flow: u32,
+    striped: bool,
 }
 
 /// The source, if any, that became free with its last reference.
@@ -73,6 +74,8 @@ pub(crate) enum Freed {
     Block,
     /// A shared message of this flow, to be reported if its token is still wanted.
     Shared(u32, Option<SendToken>),
+    /// The same, if it goes by several flows, none of which counts it.
+    Striped(u32, Option<SendToken>),
 }
 
 /// All sources of an endpoint.
@@ -98,6 +101,7 @@ impl Sources {
         source.whole = whole;
         source.token = token;
         source.flow = flow;
+        source.striped = false;
         id
     }
 
@@ -110,6 +114,7 @@ impl Sources {
             whole: Whole::default(),
             token: None,
             flow: NONE,
+            striped: false,
         });
         (self.slots.len() - 1) as SourceId
     }
@@ -219,6 +224,14 @@ impl Sources {
         }
     }
 
+    /// From now on no flow counts it among its messages by reference. Returns the one that has, if one has.
+    pub(crate) fn stripe(&mut self, id: SourceId) -> Option<u32> {
+        let source = &mut self.slots[id as usize];
+        let counted = source.token.is_some() && !source.striped;
+        source.striped = true;
+        counted.then_some(source.flow)
+    }
+
     /// The backend now refers to it.
     pub(crate) fn hold(&mut self, id: SourceId) {
         self.slots[id as usize].held += 1;
@@ -251,7 +264,12 @@ impl Sources {
             return self.keep_block(id);
         }
         source.data = Data::Free;
-        Freed::Shared(source.flow, source.token.take())
+        let (flow, token) = (source.flow, source.token.take());
+        if source.striped {
+            Freed::Striped(flow, token)
+        } else {
+            Freed::Shared(flow, token)
+        }
     }
 
     #[cold]

@@ -147,7 +147,8 @@ impl Lane<'_> {
     fn may_be_passed(&self, plan: &Plan) -> bool {
         let queue = &self.send.queue;
         let long = |next: &Queued| {
-            matches!(next.form, Form::Whole | Form::Placed) && next.end - next.at >= self.peer.mtu.into()
+            matches!(next.form, Form::Whole | Form::Placed)
+                && (next.end - next.at) as usize >= self.overhead + self.room
         };
         queue.get(self.passed + 1).is_some_and(long)
             && match plan.record.form {

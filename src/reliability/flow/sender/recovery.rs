@@ -295,12 +295,16 @@ impl Sender {
                 whole.copied
             }
         };
-        if let Freed::Shared(_, Some(token)) = sources.release(source) {
-            self.shared_messages -= 1;
-            events.push_back(Event::Sent { peer, token });
-            return true;
-        }
-        copied
+        let token = match sources.release(source) {
+            Freed::Shared(_, Some(token)) => {
+                self.shared_messages -= 1;
+                token
+            }
+            Freed::Striped(_, Some(token)) => token,
+            _ => return copied,
+        };
+        events.push_back(Event::Sent { peer, token });
+        true
     }
 
     /// `seq` is in flight no more; it is to be sent again.

@@ -44,7 +44,7 @@ impl Lane<'_> {
             let size = plan.size();
             let is_first = burst.is_empty();
             let common = if is_first {
-                self.peer.mtu.into()
+                self.overhead + self.room
             } else {
                 burst.segment_size()
             };
@@ -108,7 +108,7 @@ impl Lane<'_> {
             session: self.peer.remote_token(),
             sequence: plan.seq,
             acknowledgement: self.flow.expected,
-            rail: 0,
+            rail: self.flow.rail,
             message: record.message,
         };
         let mut header = Builder::new(burst.header(), &base);
