@@ -22,6 +22,7 @@ pub mod bootstrap {
     /// The address of a process.
     pub mod address {
         pub use crate::bootstrap::address::*;
+        pub use crate::bootstrap::interfaces::*;
     }
 
     /// Messages of PMI.

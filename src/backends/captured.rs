@@ -17,6 +17,8 @@ use crate::{forward_backend, time::Instant};
 pub struct Captured<B, W> {
     inner: B,
     tape: Tape<W>,
+    /// The addresses of the ports.
+    local: Vec<SocketAddr>,
     /// The burst being sent, in one piece.
     scratch: Vec<u8>,
 }
@@ -27,12 +29,20 @@ struct Tape<W> {
     datagrams: u64,
 }
 
+/// Where a burst was seen.
+struct Seen {
+    port: u8,
+    /// From and to.
+    path: [SocketAddr; 2],
+}
+
 impl<W: Write> Tape<W> {
     /// Writes `data` as datagrams of `stride` bytes, the last one shorter.
-    fn burst(&mut self, now: Instant, path: [SocketAddr; 2], data: &[u8], stride: usize, comment: Option<&str>) {
+    fn burst(&mut self, now: Instant, seen: &Seen, data: &[u8], stride: usize, comment: Option<&str>) {
         let Ok(writer) = &mut self.writer else { return };
         for datagram in data.chunks(stride.max(1)) {
-            if let Err(error) = writer.datagram(now, path[0], path[1], datagram, comment) {
+            let [from, to] = seen.path;
+            if let Err(error) = writer.datagram_on(seen.port.into(), now, from, to, datagram, comment) {
                 self.writer = Err(error);
                 return;
             }
@@ -50,13 +60,23 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
         Ok(Self::with_writer(inner, Writer::new(to)?))
     }
 
-    /// Like [`new`](Self::new), with a writer that has been set up, for example with an epoch.
+    /// Like [`new`](Self::new), with a writer that has been set up, for example with an epoch. Of a backend with several
+    /// ports, each is an interface of the capture, named by its address.
     #[must_use]
-    pub fn with_writer(inner: B, writer: Writer<W>) -> Self {
+    pub fn with_writer(inner: B, mut writer: Writer<W>) -> Self {
+        let further = inner.ports().iter().skip(1);
+        let added = further
+            .map(|port| port.local_addr().ip().to_string())
+            .try_for_each(|name| writer.add_interface(&name));
+        let mut local: Vec<SocketAddr> = inner.ports().iter().map(|port| port.local_addr()).collect();
+        if local.is_empty() {
+            local.push(inner.local_addr());
+        }
         Self {
+            local,
             inner,
             tape: Tape {
-                writer: Ok(writer),
+                writer: added.map(|()| writer),
                 datagrams: 0,
             },
             scratch: Vec::new(),
@@ -93,7 +113,7 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
 
 impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
     forward_backend!(self => self.inner; name, capabilities, local_addr, received, wait, stats, poll_notices, as_fd,
-        next_deadline, neighbours);
+        next_deadline, ports, neighbours);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         let sent = self.inner.transmit(now, transmit)?;
@@ -105,22 +125,25 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
         // A dropped datagram that is too large for the interface may be too large for UDP too, and never was a
         // datagram.
         let written = sent == Sent::All || transmit.segment_size <= self.inner.capabilities().max_datagram;
+        // Nor did one for a port that does not exist.
+        let written = written && usize::from(transmit.port) < self.local.len();
         if written && self.tape.writer.is_ok() {
             self.scratch.clear();
             transmit
                 .slices
                 .iter()
                 .for_each(|slice| self.scratch.extend_from_slice(slice));
-            let path = [self.inner.local_addr(), transmit.destination];
+            let port = transmit.port;
+            let path = [self.local[usize::from(port)], transmit.destination];
+            let seen = Seen { port, path };
             self.tape
-                .burst(now, path, &self.scratch, transmit.segment_size, comment);
+                .burst(now, &seen, &self.scratch, transmit.segment_size, comment);
         }
         Ok(sent)
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
         let filled = self.inner.receive(now, budget)?;
-        let local = self.inner.local_addr();
         for index in 0..filled {
             let received = self.inner.received(index);
             let data = match &received.data {
@@ -131,8 +154,11 @@ impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
                     &self.scratch
                 }
             };
-            self.tape
-                .burst(now, [received.source, local], data, received.stride, None);
+            let seen = Seen {
+                port: received.port,
+                path: [received.source, self.local[usize::from(received.port)]],
+            };
+            self.tape.burst(now, &seen, data, received.stride, None);
         }
         Ok(filled)
     }

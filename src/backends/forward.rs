@@ -15,7 +15,7 @@
 ///
 /// impl<B: Backend> Backend for Mute<B> {
 ///     forward_backend!(self => self.0; name, capabilities, local_addr, receive, received, wait, stats, poll_notices,
-///         as_fd, next_deadline, neighbours);
+///         as_fd, next_deadline, ports, neighbours);
 ///
 ///     fn transmit(&mut self, _: Instant, _: &Transmit<'_>) -> std::io::Result<Sent> {
 ///         Ok(Sent::All)
@@ -27,7 +27,7 @@
 macro_rules! forward_backend {
     ($self:ident => $inner:expr) => {
         $crate::forward_backend!($self => $inner; name, capabilities, local_addr, transmit, receive,
-            received, wait, stats, poll_notices, as_fd, next_deadline, neighbours);
+            received, wait, stats, poll_notices, as_fd, next_deadline, ports, neighbours);
     };
     ($self:ident => $inner:expr; $($method:ident),+ $(,)?) => {
         $($crate::forward_backend!(@ $method $self $inner);)+
@@ -89,6 +89,11 @@ macro_rules! forward_backend {
     (@ poll_notices $self:ident $inner:expr) => {
         fn poll_notices(&mut $self, each: &mut dyn FnMut($crate::backends::Notice<'_>)) {
             $inner.poll_notices(each);
+        }
+    };
+    (@ ports $self:ident $inner:expr) => {
+        fn ports(&$self) -> &[::std::boxed::Box<dyn $crate::backends::Backend>] {
+            $inner.ports()
         }
     };
     (@ neighbours $self:ident $inner:expr) => {

@@ -13,6 +13,8 @@ pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 pub mod pcapng;
+#[cfg(all(feature = "udp", target_os = "linux"))]
+pub mod ports;
 #[cfg(any(
     feature = "loopback",
     feature = "poller",
@@ -31,6 +33,7 @@ pub mod udp;
 use std::{
     fmt,
     io::{self, IoSlice},
+    iter::Sum,
     net::SocketAddr,
     os::fd::BorrowedFd,
     time::Duration,
@@ -41,7 +44,7 @@ pub(crate) use self::refusals::Refusals;
 pub use self::{
     captured::Captured,
     impaired::{Impaired, Impairments},
-    registry::{BindError, BindOptions, Place, available, bind, has_own_addresses},
+    registry::{BindError, BindOptions, Place, available, bind, has_own_addresses, has_ports},
 };
 pub use crate::span::Span;
 use crate::{forward_backend, time::Instant};
@@ -235,27 +238,39 @@ pub struct BackendStats {
     pub segmentation_refused: u64,
 }
 
+/// Hands all counters of [`BackendStats`] to a macro.
+macro_rules! with_counters {
+    ($macro:ident) => {
+        $macro! {
+            datagrams_sent, bytes_sent, datagrams_received, bytes_received, transmit_calls, receive_calls, dropped, busy,
+            segmentation_refused
+        }
+    };
+}
+
 impl BackendStats {
     /// All counters, by name.
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
-        macro_rules! fields {
-            ($($field:ident,)*) => {{
-                let Self { $($field,)* } = *self;
-                [$((stringify!($field), $field),)*]
+        macro_rules! named {
+            ($($field:ident),*) => {{
+                let Self { $($field),* } = *self;
+                [$((stringify!($field), $field)),*]
             }};
         }
-        let fields = fields! {
-            datagrams_sent,
-            bytes_sent,
-            datagrams_received,
-            bytes_received,
-            transmit_calls,
-            receive_calls,
-            dropped,
-            busy,
-            segmentation_refused,
-        };
-        fields.into_iter()
+        with_counters!(named).into_iter()
+    }
+}
+
+impl Sum for BackendStats {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| {
+            macro_rules! added {
+                ($($field:ident),*) => {
+                    Self { $($field: a.$field + b.$field),* }
+                };
+            }
+            with_counters!(added)
+        })
     }
 }
 
@@ -458,6 +473,11 @@ pub trait Backend: Send {
     /// backend that delays datagrams); `None`: never.
     fn next_deadline(&self) -> Option<Instant> {
         None
+    }
+
+    /// The ports of a backend that has several, in the order of their numbers; none if it is one itself.
+    fn ports(&self) -> &[Box<dyn Backend>] {
+        &[]
     }
 
     /// The neighbours of the backend, if peers need to know more of each other than their addresses.

@@ -1,7 +1,7 @@
 //! Writes pcapng files that Wireshark reads: UDP datagrams, with made-up IP headers.
 //!
-//! The format: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>. One section, one interface of raw
-//! IP packets, nanosecond timestamps; all in little-endian order.
+//! The format: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-03.html>. One section, interfaces of
+//! raw IP packets, one for each port of a backend, nanosecond timestamps; all in little-endian order.
 
 use std::{
     io::{self, Write},
@@ -24,6 +24,8 @@ pub struct Writer<W> {
     block: Vec<u8>,
     /// Nanoseconds from 1970 to the origin of the instants.
     epoch: u64,
+    /// Number of interfaces.
+    interfaces: u32,
 }
 
 impl<W: Write> Writer<W> {
@@ -36,6 +38,7 @@ impl<W: Write> Writer<W> {
             to,
             block: Vec::new(),
             epoch: 0,
+            interfaces: 0,
         };
         this.start_block(0x0a0d_0d0a);
         this.block.extend(0x1a2b_3c4d_u32.to_le_bytes());
@@ -46,15 +49,29 @@ impl<W: Write> Writer<W> {
         this.end_options();
         this.finish_block()?;
 
-        this.start_block(1);
-        this.block.extend(LINKTYPE_RAW.to_le_bytes());
-        this.block.extend(0_u16.to_le_bytes());
-        this.block.extend(0_u32.to_le_bytes()); // no limit of the captured length
-        this.option(2, b"hikyaku"); // if_name
-        this.option(9, &[9]); // if_tsresol: 10^-9 s
-        this.end_options();
-        this.finish_block()?;
+        this.add_interface("hikyaku")?;
         Ok(this)
+    }
+
+    /// Adds an interface, under the next number; the one that exists from the start has number 0.
+    ///
+    /// # Errors
+    /// Those of the writer below.
+    ///
+    /// # Panics
+    /// If `name` has more than 65,535 bytes.
+    pub fn add_interface(&mut self, name: &str) -> io::Result<()> {
+        assert!(name.len() <= usize::from(u16::MAX), "an option has 16 bits of length");
+        self.start_block(1);
+        self.block.extend(LINKTYPE_RAW.to_le_bytes());
+        self.block.extend(0_u16.to_le_bytes());
+        self.block.extend(0_u32.to_le_bytes()); // no limit of the captured length
+        self.option(2, name.as_bytes()); // if_name
+        self.option(9, &[9]); // if_tsresol: 10^-9 s
+        self.end_options();
+        self.finish_block()?;
+        self.interfaces += 1;
+        Ok(())
     }
 
     /// From now on, instants count from `nanos` ns after 1970 instead of from 1970 itself.
@@ -62,12 +79,10 @@ impl<W: Write> Writer<W> {
         self.epoch = nanos;
     }
 
-    /// Writes one datagram, with `comment` shown beside it. Uses IPv4 if both addresses are IPv4, else IPv6 (with IPv4
-    /// addresses mapped).
+    /// Writes one datagram of interface 0: see [`datagram_on`](Self::datagram_on).
     ///
     /// # Errors
-    /// Those of the writer below; [`io::ErrorKind::InvalidInput`] for more than 65,507 bytes, or for a comment of more
-    /// than 65,535.
+    /// See there.
     pub fn datagram(
         &mut self,
         now: Instant,
@@ -76,12 +91,33 @@ impl<W: Write> Writer<W> {
         data: &[u8],
         comment: Option<&str>,
     ) -> io::Result<()> {
+        self.datagram_on(0, now, source, destination, data, comment)
+    }
+
+    /// Writes one datagram that was seen on the interface of this number, with `comment` shown beside it. Uses IPv4 if
+    /// both addresses are IPv4, else IPv6 (with IPv4 addresses mapped).
+    ///
+    /// # Errors
+    /// Those of the writer below; [`io::ErrorKind::InvalidInput`] for more than 65,507 bytes, for a comment of more
+    /// than 65,535, or if there is no such interface.
+    pub fn datagram_on(
+        &mut self,
+        interface: u32,
+        now: Instant,
+        source: SocketAddr,
+        destination: SocketAddr,
+        data: &[u8],
+        comment: Option<&str>,
+    ) -> io::Result<()> {
+        if interface >= self.interfaces {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         if data.len() > LARGEST || comment.is_some_and(|comment| comment.len() > usize::from(u16::MAX)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let time = self.epoch.saturating_add(now.as_nanos());
         self.start_block(6);
-        self.block.extend(0_u32.to_le_bytes()); // the interface
+        self.block.extend(interface.to_le_bytes());
         self.block.extend(((time >> 32) as u32).to_le_bytes());
         self.block.extend((time as u32).to_le_bytes());
         let lengths_at = self.block.len();
@@ -224,6 +260,7 @@ pub(crate) mod tests {
         pub(crate) destination: SocketAddr,
         pub(crate) data: Vec<u8>,
         pub(crate) comment: Option<String>,
+        pub(crate) interface: usize,
     }
 
     fn u16_at(data: &[u8], at: usize) -> usize {
@@ -307,7 +344,9 @@ pub(crate) mod tests {
                 }
                 6 => {
                     let captured = u32_at(body, 12);
-                    assert_eq!((u32_at(body, 0), u32_at(body, 16)), (0, captured));
+                    let interface = u32_at(body, 0);
+                    assert!(interface < kinds.iter().filter(|&&kind| kind == 1).count());
+                    assert_eq!(u32_at(body, 16), captured);
                     let (source, destination, data) = parse_packet(&body[20..20 + captured]);
                     let comment = options(&body[20 + captured.next_multiple_of(4)..])
                         .into_iter()
@@ -319,6 +358,7 @@ pub(crate) mod tests {
                         destination,
                         data,
                         comment,
+                        interface,
                     });
                 }
                 other => panic!("block type {other:#x}"),
@@ -335,6 +375,9 @@ pub(crate) mod tests {
         let mut expected = Vec::new();
         let mut writer = Writer::new(Vec::new()).unwrap();
         writer.set_epoch(1_800_000_000_000_000_000);
+        for name in ["port 1", "port 2"] {
+            writer.add_interface(name).unwrap();
+        }
         let pairs = [("127.0.0.1:1", "10.1.2.3:65535"), ("[::1]:4791", "[fd00::ff]:9")];
         for (source, destination) in pairs {
             for (at, len) in [0, 1, 2, 3, 4, 1471, 65_507].into_iter().enumerate() {
@@ -344,17 +387,19 @@ pub(crate) mod tests {
                     destination: destination.parse().unwrap(),
                     data: (0..len).map(|at: usize| (at * 7) as u8).collect(),
                     comment: (at % 2 == 1).then(|| "x".repeat(at)),
+                    interface: at % 3,
                 };
                 let Packet {
                     source,
                     destination,
                     data,
                     comment,
+                    interface,
                     ..
                 } = &packet;
-                let now = Instant::from_nanos(at as u64);
+                let (now, interface) = (Instant::from_nanos(at as u64), *interface as u32);
                 writer
-                    .datagram(now, *source, *destination, data, comment.as_deref())
+                    .datagram_on(interface, now, *source, *destination, data, comment.as_deref())
                     .unwrap();
                 expected.push(packet);
             }
@@ -417,6 +462,10 @@ pub(crate) mod tests {
         let addr = "1.2.3.4:5".parse().unwrap();
         let error = writer
             .datagram(Instant::ZERO, addr, addr, &[0; 65_508], None)
+            .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        let error = writer
+            .datagram_on(1, Instant::ZERO, addr, addr, b"on no interface", None)
             .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(parse(&writer.into_inner()).is_empty());

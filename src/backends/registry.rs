@@ -37,6 +37,9 @@ pub struct BindOptions {
     pub send_buffer: Option<usize>,
     /// Use one port to send and another to receive.
     pub separate_send_socket: bool,
+    /// The addresses of further ports, one for each further network interface. The backend `udp` opens a socket at each:
+    /// see `UdpBackend::bind_ports`.
+    pub ports: Vec<SocketAddr>,
     /// The device behind the backend `dpdk`: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … `None`: the
     /// one that the environment names.
     pub device: Option<String>,
@@ -55,6 +58,7 @@ impl Default for BindOptions {
             receive_buffer: None,
             send_buffer: None,
             separate_send_socket: false,
+            ports: Vec::new(),
             device: None,
             place: Place::default(),
             environment: Environment::of_process(),
@@ -228,14 +232,18 @@ const KNOWN: [Known; 5] = [
         open: Open::Backend(|addr, options| {
             use super::udp::{UdpBackend, UdpOptions};
             let defaults = UdpOptions::default();
-            let options = UdpOptions {
+            let settings = UdpOptions {
                 max_datagram: options.max_datagram,
                 receive_buffer: options.receive_buffer.unwrap_or(defaults.receive_buffer),
                 send_buffer: options.send_buffer.unwrap_or(defaults.send_buffer),
                 separate_send_socket: options.separate_send_socket,
                 ..defaults
             };
-            Ok(Box::new(UdpBackend::bind_with(addr, &options)?))
+            if options.ports.is_empty() {
+                return Ok(Box::new(UdpBackend::bind_with(addr, &settings)?));
+            }
+            let addresses = [&[addr][..], &options.ports].concat();
+            Ok(Box::new(UdpBackend::bind_ports(&addresses, &settings)?))
         }),
         #[cfg(not(all(feature = "udp", target_os = "linux")))]
         open: Open::Absent,
@@ -255,6 +263,12 @@ pub fn available() -> impl Iterator<Item = &'static str> {
 #[must_use]
 pub fn has_own_addresses(name: &str) -> bool {
     name == "dpdk"
+}
+
+/// Returns whether this backend opens several ports ([`BindOptions::ports`]).
+#[must_use]
+pub fn has_ports(name: &str) -> bool {
+    name == "udp"
 }
 
 /// Opens the backend called `name` at `addr`; port 0 picks a free one.

@@ -1,36 +1,25 @@
-//! Which address and port of this host a process uses.
+//! Which addresses and ports of this host a process uses.
 //!
-//! One setting decides: [`HIKYAKU_IFACE`](super::environment::names::IFACE), the name of an interface, an address of
-//! this host, or a network in CIDR notation that contains one of its addresses. Without it: loopback if all ranks are
-//! on this host, else the address by which the launcher knows this host, else the source address of the default route.
+//! One setting decides: [`HIKYAKU_IFACE`](super::environment::names::IFACE), a list whose items are the name of an
+//! interface, an address of this host, or a network in CIDR notation that contains one of its addresses. The first is
+//! the one at which peers find the process, the others are further rails. Without it: loopback if all ranks are on this
+//! host, else the address by which the launcher knows this host, else the source address of the default route; and
+//! further rails on all interfaces that are [fit](super::interfaces::Unfit) for it.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
 };
 
-use nix::{ifaddrs::getifaddrs, net::if_::InterfaceFlags};
-
-use super::environment::names;
-
-/// One address of a network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// Its name, for instance `eth0`.
-    pub name: String,
-    /// The address.
-    pub address: IpAddr,
-}
-
-impl fmt::Display for Interface {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.address)
-    }
-}
+use super::{
+    environment::names,
+    interfaces::{Interface, bits, in_network},
+};
 
 /// No address of this host could be chosen.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AddressError {
+    /// The item of the setting that fits nothing.
     wanted: Option<String>,
     reason: &'static str,
     interfaces: Vec<Interface>,
@@ -59,31 +48,13 @@ crate::debug_as_display!(AddressError);
 
 impl std::error::Error for AddressError {}
 
-/// The addresses of this host's interfaces that are up. Link-local IPv6 addresses are left out: they mean nothing
-/// without the link.
-#[must_use]
-pub fn interfaces() -> Vec<Interface> {
-    let Ok(all) = getifaddrs() else { return Vec::new() };
-    let up = all.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
-    up.filter_map(|interface| {
-        let storage = interface.address?;
-        let address = match (storage.as_sockaddr_in(), storage.as_sockaddr_in6()) {
-            (Some(v4), _) => IpAddr::V4(v4.ip()),
-            (_, Some(v6)) if !v6.ip().is_unicast_link_local() => IpAddr::V6(v6.ip()),
-            _ => return None,
-        };
-        Some(Interface {
-            name: interface.interface_name,
-            address,
-        })
-    })
-    .collect()
-}
+/// Most addresses of a process: a value of a launcher's store holds no more of IPv6.
+pub const MAX_ADDRESSES: usize = 6;
 
 /// The inputs of the choice.
 #[derive(Clone, Debug, Default)]
 pub struct Wish<'a> {
-    /// The setting: name, CIDR or address.
+    /// The setting: names, networks or addresses, separated by commas.
     pub interface: Option<&'a str>,
     /// Whether all ranks are on this host.
     pub all_local: bool,
@@ -91,42 +62,182 @@ pub struct Wish<'a> {
     pub known_as: Option<IpAddr>,
 }
 
+/// Why an address was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// An item of the setting means it.
+    Named(String),
+    /// All ranks are on this host.
+    AllLocal,
+    /// The launcher knows this host by it.
+    KnownAs,
+    /// The default route begins there.
+    Route,
+    /// It is the first that is not loopback.
+    First,
+    /// Its interface is up, and carried by no device that an interface before it uses.
+    Further,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Named(item) => return write!(f, "{}={item}", names::IFACE),
+            Self::AllLocal => "all ranks are on this host",
+            Self::KnownAs => "the launcher knows this host by it",
+            Self::Route => "the default route begins there",
+            Self::First => "the first that is not loopback",
+            Self::Further => "another way out of this host",
+        })
+    }
+}
+
+/// An address that was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The address.
+    pub address: IpAddr,
+    /// The name of its interface; empty if none has it (127.0.0.2, for instance).
+    pub interface: String,
+    /// Bits of the address that are the network.
+    pub prefix: u8,
+    /// The reason.
+    pub why: Why,
+}
+
+/// The addresses of a process, and the interfaces that it does not use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The first is the one at which peers find the process.
+    pub chosen: Vec<Chosen>,
+    /// The name of each interface that is not used, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+impl Choice {
+    /// Adds an address, unless its interface is there already.
+    fn add(&mut self, address: IpAddr, why: Why, interfaces: &[Interface]) {
+        let interface = interfaces.iter().find(|interface| interface.address == address);
+        let name = interface.map_or("", |interface| &*interface.name);
+        let is_same = |chosen: &Chosen| chosen.address == address || !name.is_empty() && chosen.interface == name;
+        if self.chosen.iter().any(is_same) {
+            let again = match &why {
+                Why::Named(item) => format!("{item} names it again: it counts once"),
+                _ => return,
+            };
+            return self.left_out.push((name.to_owned(), again));
+        }
+        if self.chosen.len() == MAX_ADDRESSES {
+            let why = format!("a process has at most {MAX_ADDRESSES} addresses");
+            return self.left_out.push((name.to_owned(), why));
+        }
+        self.chosen.push(Chosen {
+            address,
+            interface: name.to_owned(),
+            prefix: interface.map_or_else(|| bits(address).1 as u8, |interface| interface.prefix),
+            why,
+        });
+    }
+
+    /// Adds all interfaces that are fit for it.
+    fn add_all(&mut self, interfaces: &[Interface]) {
+        let mut sorted: Vec<&Interface> = interfaces.iter().collect();
+        // Of the addresses of an interface, IPv4 first; interfaces stay in the system's order.
+        sorted.sort_by_key(|interface| {
+            let place = interfaces.iter().position(|other| other.name == interface.name);
+            (place, interface.address.is_ipv6())
+        });
+        sorted.dedup_by_key(|interface| &interface.name);
+        let is_chosen = |choice: &Self, name: &str| choice.chosen.iter().any(|chosen| chosen.interface == name);
+        let first = sorted.iter().filter(|interface| is_chosen(self, &interface.name));
+        let mut used: Vec<&str> = first.flat_map(|interface| interface.devices()).collect();
+        for interface in sorted {
+            let shared = interface.devices().find(|device| used.contains(device));
+            if is_chosen(self, &interface.name) {
+            } else if let Some(unfit) = interface.unfit {
+                self.left_out.push((interface.name.clone(), unfit.to_string()));
+            } else if let Some(device) = shared {
+                let why = format!("another one uses the device {device}");
+                self.left_out.push((interface.name.clone(), why));
+            } else {
+                used.extend(interface.devices());
+                self.add(interface.address, Why::Further, interfaces);
+            }
+        }
+    }
+}
+
 /// Chooses among `interfaces`; `route` gives the source address of the default route.
 ///
 /// # Errors
-/// The setting fits no interface, or there is none to choose from. The error lists the interfaces.
+/// An item of the setting fits no interface, or there is none to choose from. The error lists the interfaces.
 pub fn choose(
     wish: &Wish<'_>,
     interfaces: &[Interface],
     route: impl FnOnce() -> Option<IpAddr>,
-) -> Result<IpAddr, AddressError> {
-    let fail = |reason| AddressError {
-        wanted: wish.interface.map(str::to_owned),
+) -> Result<Choice, AddressError> {
+    let fail = |wanted: Option<&str>, reason| AddressError {
+        wanted: wanted.map(str::to_owned),
         reason,
         interfaces: interfaces.to_vec(),
     };
-    if let Some(wanted) = wish.interface {
-        return named(wanted.trim(), interfaces).map_err(fail);
+    let mut choice = Choice {
+        chosen: Vec::new(),
+        left_out: Vec::new(),
+    };
+    if let Some(setting) = wish.interface {
+        for item in setting.split(',').map(str::trim) {
+            let address = named(item, interfaces).map_err(|reason| fail(Some(item), reason))?;
+            choice.add(address, Why::Named(item.to_owned()), interfaces);
+        }
+        return Ok(choice);
     }
     if wish.all_local {
-        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        choice.add(IpAddr::V4(Ipv4Addr::LOCALHOST), Why::AllLocal, interfaces);
+        return Ok(choice);
     }
     let has = |address: &IpAddr| interfaces.iter().any(|interface| interface.address == *address);
-    wish.known_as
-        .filter(has)
-        .or_else(route)
+    let known = wish.known_as.filter(has).map(|address| (address, Why::KnownAs));
+    let (address, why) = known
+        .or_else(|| Some((route()?, Why::Route)))
         .or_else(|| {
-            let others = interfaces.iter().map(|interface| interface.address);
-            others.into_iter().find(|address| !address.is_loopback())
+            let mut others = interfaces.iter().map(|interface| interface.address);
+            Some((others.find(|address| !address.is_loopback())?, Why::First))
         })
-        .ok_or_else(|| fail("ranks are on several hosts, and no interface leads to them"))
+        .ok_or_else(|| fail(None, "ranks are on several hosts, and no interface leads to them"))?;
+    choice.add(address, why, interfaces);
+    // A process that its peers find at loopback has no peers elsewhere.
+    if !address.is_loopback() {
+        choice.add_all(interfaces);
+    }
+    Ok(choice)
 }
 
-/// The name of the interface that has this address; empty if none has (127.0.0.2, for instance).
-#[cfg(feature = "tracing")]
-pub(super) fn name_of(address: IpAddr, interfaces: &[Interface]) -> &str {
-    let found = interfaces.iter().find(|interface| interface.address == address);
-    found.map_or("", |interface| &interface.name)
+/// Pairs the addresses of a process, `own`, with those of a peer, each of which is used once: those of one network first,
+/// the others in their order, if both are of the same family. The first ones belong together in any case. Returns the
+/// pairs as indices of `own` and `theirs`; both sides find the same ones.
+#[must_use]
+pub fn pairs(own: &[Chosen], theirs: &[IpAddr]) -> Vec<(usize, usize)> {
+    let mut pairs = vec![(0, 0)];
+    let is_own = |address: &IpAddr| own.iter().any(|chosen| chosen.address == *address);
+    let fits = |own: &Chosen, other: &IpAddr, in_one_network: bool| match in_one_network {
+        true => in_network(*other, own.address, own.prefix.into()),
+        false => own.address.is_ipv4() == other.is_ipv4(),
+    };
+    for in_one_network in [true, false] {
+        for (port, chosen) in own.iter().enumerate() {
+            let is_free = |at: usize, pairs: &[(usize, usize)]| pairs.iter().all(|&(_, other)| other != at);
+            if pairs.iter().any(|&(other, _)| other == port) {
+                continue;
+            }
+            // Two hosts that both call themselves so do not reach each other by it.
+            let is_possible = |address: &IpAddr| !is_own(address) && fits(chosen, address, in_one_network);
+            let mut candidates = theirs.iter().enumerate();
+            let found = candidates.find(|(at, address)| is_free(*at, &pairs) && is_possible(address));
+            pairs.extend(found.map(|(at, _)| (port, at)));
+        }
+    }
+    pairs
 }
 
 /// The address that the setting means; IPv4 first, if an interface has both.
@@ -154,20 +265,6 @@ fn named(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, &'static str>
     }
     candidates.sort_by_key(IpAddr::is_ipv6);
     candidates.first().copied().ok_or("no interface fits")
-}
-
-/// The address as a number, and how many bits it has.
-fn bits(address: IpAddr) -> (u128, u32) {
-    match address {
-        IpAddr::V4(v4) => (u128::from(v4.to_bits()), 32),
-        IpAddr::V6(v6) => (v6.to_bits(), 128),
-    }
-}
-
-fn in_network(address: IpAddr, network: IpAddr, length: u32) -> bool {
-    let ((address, width), (network, other)) = (bits(address), bits(network));
-    // A shift by the full width is undefined.
-    width == other && (address ^ network).checked_shr(width - length).unwrap_or(0) == 0
 }
 
 /// The source address of the default route. Sends nothing.
@@ -214,30 +311,156 @@ pub fn port(base: u16, local_rank: u32) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::interfaces::{Unfit, interfaces},
+        *,
+    };
 
     fn host() -> Vec<Interface> {
-        let of = |(name, address): (&str, &str)| Interface {
-            name: name.into(),
-            address: address.parse().unwrap(),
+        let of = |(name, address, unfit, carrier): (&str, &str, Option<Unfit>, &str)| {
+            let (address, prefix) = address.split_once('/').unwrap();
+            Interface {
+                name: name.into(),
+                address: address.parse().unwrap(),
+                prefix: prefix.parse().unwrap(),
+                carriers: carrier.split_whitespace().map(str::to_owned).collect(),
+                unfit,
+            }
         };
         [
-            ("lo", "127.0.0.1"),
-            ("lo", "::1"),
-            ("docker0", "172.17.0.1"),
-            ("eth0", "fd00::2"),
-            ("eth0", "10.1.2.3"),
+            ("lo", "127.0.0.1/8", Some(Unfit::Loopback), ""),
+            ("lo", "::1/128", Some(Unfit::Loopback), ""),
+            ("docker0", "172.17.0.1/16", Some(Unfit::VirtualBridge), ""),
+            ("eth0", "fd00::2/64", None, ""),
+            ("eth0", "10.1.2.3/16", None, ""),
+            ("eth1", "10.2.2.3/16", None, ""),
+            ("eth1.7", "10.7.2.3/16", None, "eth1"),
+            ("bond0", "10.3.2.3/16", None, "eth2 eth3"),
+            ("eth2", "10.4.2.3/16", Some(Unfit::InBond), ""),
+            ("eth4", "fd04::3/64", None, ""),
         ]
         .map(of)
         .to_vec()
     }
 
-    fn wanted(interface: &str) -> Result<IpAddr, AddressError> {
+    fn chosen(setting: &str) -> Result<Choice, AddressError> {
         let wish = Wish {
-            interface: Some(interface),
+            interface: Some(setting),
             ..Wish::default()
         };
         choose(&wish, &host(), || None)
+    }
+
+    fn wanted(setting: &str) -> Result<IpAddr, AddressError> {
+        Ok(chosen(setting)?.chosen[0].address)
+    }
+
+    fn addresses(choice: &Choice) -> Vec<String> {
+        choice.chosen.iter().map(|chosen| chosen.address.to_string()).collect()
+    }
+
+    #[test]
+    fn a_list_is_taken_as_it_stands() {
+        let choice = chosen("eth1, 10.1.0.0/16,docker0,fd04::3").unwrap();
+        assert_eq!(addresses(&choice), ["10.2.2.3", "10.1.2.3", "172.17.0.1", "fd04::3"]);
+        assert_eq!(choice.chosen[1].interface, "eth0");
+        assert_eq!(choice.chosen[1].why.to_string(), "HIKYAKU_IFACE=10.1.0.0/16");
+        assert!(choice.left_out.is_empty());
+    }
+
+    #[test]
+    fn an_interface_that_is_named_twice_counts_once() {
+        let choice = chosen("eth0,eth1,eth0,fd00::2").unwrap();
+        assert_eq!(addresses(&choice), ["10.1.2.3", "10.2.2.3"]);
+        let said: Vec<_> = choice
+            .left_out
+            .iter()
+            .map(|(name, why)| format!("{name}: {why}"))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "eth0: eth0 names it again: it counts once",
+                "eth0: fd00::2 names it again: it counts once"
+            ]
+        );
+    }
+
+    #[test]
+    fn one_bad_item_is_named() {
+        let said = chosen("eth0,eth9").unwrap_err().to_string();
+        assert!(
+            said.starts_with("HIKYAKU_IFACE=eth9: no interface fits; this host has lo"),
+            "{said}"
+        );
+        assert!(chosen("eth0,").is_err());
+    }
+
+    #[test]
+    fn all_ways_out_of_the_host_are_rails() {
+        let wish = Wish {
+            known_as: Some("10.2.2.3".parse().unwrap()),
+            ..Wish::default()
+        };
+        let choice = choose(&wish, &host(), || None).unwrap();
+        assert_eq!(addresses(&choice), ["10.2.2.3", "10.1.2.3", "10.3.2.3", "fd04::3"]);
+        let left_out = [
+            ("lo", "loopback"),
+            ("docker0", "a bridge without a device of this machine"),
+            ("eth1.7", "another one uses the device eth1"),
+            ("eth2", "a member of a bond"),
+        ];
+        let left_out = left_out.map(|(name, why)| (name.to_owned(), why.to_owned()));
+        assert_eq!(choice.left_out, left_out);
+    }
+
+    #[test]
+    fn a_process_has_a_limited_number_of_addresses() {
+        let many: Vec<Interface> = (0..20)
+            .map(|number| Interface {
+                name: format!("eth{number}"),
+                address: Ipv4Addr::new(10, number, 0, 1).into(),
+                prefix: 16,
+                carriers: Vec::new(),
+                unfit: None,
+            })
+            .collect();
+        let choice = choose(&Wish::default(), &many, || None).unwrap();
+        assert_eq!(
+            (choice.chosen.len(), choice.left_out.len()),
+            (MAX_ADDRESSES, 20 - MAX_ADDRESSES)
+        );
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_a_pair() {
+        let own = |texts: &[&str]| -> Vec<Chosen> {
+            let of = |text: &&str| {
+                let (address, prefix) = text.split_once('/').unwrap();
+                Chosen {
+                    address: address.parse().unwrap(),
+                    interface: String::new(),
+                    prefix: prefix.parse().unwrap(),
+                    why: Why::Further,
+                }
+            };
+            texts.iter().map(of).collect()
+        };
+        let pairs_of = |own_texts: &[&str], theirs: &[&str]| {
+            let theirs: Vec<IpAddr> = theirs.iter().map(|text| text.parse().unwrap()).collect();
+            pairs(&own(own_texts), &theirs)
+        };
+        let own = ["10.0.0.1/24", "10.1.0.1/24", "10.2.0.1/24", "fd00::1/64"];
+        assert_eq!(pairs_of(&own, &["10.0.0.2"]), [(0, 0)]);
+        let theirs = ["10.0.0.2", "fd00::2", "10.2.0.2", "10.1.0.2"];
+        assert_eq!(pairs_of(&own, &theirs), [(0, 0), (1, 3), (2, 2), (3, 1)]);
+        // Two interfaces of each in one network.
+        let own = ["10.0.0.1/24", "10.0.0.3/24"];
+        assert_eq!(pairs_of(&own, &["10.0.0.2", "10.0.0.4"]), [(0, 0), (1, 1)]);
+        // Through routers, in their order; families do not mix; an address of this host is none of the peer.
+        let own = ["10.0.0.1/24", "10.1.0.1/24", "172.17.0.1/16", "fd00::1/64"];
+        let theirs = ["192.168.0.2", "172.17.0.1", "fd09::1", "192.168.1.2"];
+        assert_eq!(pairs_of(&own, &theirs), [(0, 0), (1, 3), (3, 2)]);
     }
 
     #[test]
@@ -253,7 +476,7 @@ mod tests {
 
     #[test]
     fn an_error_lists_what_there_is() {
-        for setting in ["eth7", "10.2.0.0/16", "10.1.2.4", "10.1.0.0/33", "a/b", "10.0.0.0/"] {
+        for setting in ["eth7", "10.9.0.0/16", "10.1.2.4", "10.1.0.0/33", "a/b", "10.0.0.0/"] {
             let said = wanted(setting).unwrap_err().to_string();
             assert!(said.starts_with(&format!("HIKYAKU_IFACE={setting}: ")), "{said}");
             assert!(
@@ -271,7 +494,8 @@ mod tests {
                 all_local,
                 known_as: known_as.parse().ok(),
             };
-            choose(&wish, &host(), || route?.parse().ok()).unwrap().to_string()
+            let choice = choose(&wish, &host(), || route?.parse().ok()).unwrap();
+            choice.chosen[0].address.to_string()
         };
         assert_eq!(choice(true, "10.1.2.3", Some("10.1.2.3")), "127.0.0.1");
         assert_eq!(choice(false, "172.17.0.1", Some("10.1.2.3")), "172.17.0.1");

@@ -34,7 +34,7 @@ impl Environment {
     pub(super) fn wanted(&self) -> Result<Option<Launcher>, Cause> {
         self.parse(
             names::BOOTSTRAP,
-            "hikyaku, pmi1, pmi2, pmix, slurm, rendezvous or alone",
+            "hikyaku, pmi1, pmi2, pmix, slurm, torch, rendezvous or alone",
         )
     }
 

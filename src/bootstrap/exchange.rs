@@ -7,6 +7,9 @@ pub const MAX_KEY: usize = 32;
 /// Longest value, in bytes: PMI's 1,024 characters hold their hexadecimal form.
 pub const MAX_VALUE: usize = 511;
 
+/// Most processes of a job that spawns some: number of the last one, plus 1.
+pub const MAX_PROCESSES: u32 = 1 << 12;
+
 /// The store that all processes of a job share, as a launcher offers it.
 pub(super) trait Exchange: Send {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError>;
@@ -17,10 +20,32 @@ pub(super) trait Exchange: Send {
         (0..size).map(|rank| self.get(rank, key)).collect()
     }
     fn finalize(&mut self) -> Result<(), BootstrapError>;
+    /// How processes are spawned, if the launcher can.
+    fn spawner(&mut self) -> Option<&mut dyn Spawner> {
+        None
+    }
     /// Where failed ranks are reported, if the job goes on without them.
     fn news(&self) -> Option<&News> {
         None
     }
     /// Tells the launcher to end the job.
     fn abort(&mut self, code: u8, message: &str);
+}
+
+/// Programs to start in the middle of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The program and its arguments; not empty.
+    pub command: Vec<String>,
+    /// Number of processes, at least 1.
+    pub processes: u32,
+}
+
+/// A launcher that can start more processes in the middle of a job.
+pub(super) trait Spawner {
+    /// Starts `programs` as a world of its own, and gives the number of its first process in the job when they have met
+    /// in a fence. They are told `by`, a word.
+    fn spawn(&mut self, programs: &[Program], by: &str) -> Result<u32, BootstrapError>;
+    /// The value that a process of any world has put.
+    fn get_of(&mut self, process: u32, key: &str) -> Result<Vec<u8>, BootstrapError>;
 }

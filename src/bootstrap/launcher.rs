@@ -16,18 +16,21 @@ pub enum Launcher {
     Pmix,
     /// Slurm without PMI.
     Slurm,
+    /// torchrun, and what sets the same variables.
+    Torch,
     /// No launcher: rank 0 is the meeting point.
     Rendezvous,
     /// Nothing: a world of one.
     Alone,
 }
 
-const LAUNCHERS: [(&str, Launcher); 7] = [
+const LAUNCHERS: [(&str, Launcher); 8] = [
     ("hikyaku", Launcher::Hikyaku),
     ("pmi1", Launcher::Pmi1),
     ("pmi2", Launcher::Pmi2),
     ("pmix", Launcher::Pmix),
     ("slurm", Launcher::Slurm),
+    ("torch", Launcher::Torch),
     ("rendezvous", Launcher::Rendezvous),
     ("alone", Launcher::Alone),
 ];

@@ -12,6 +12,7 @@
 //! | Slurm's `srun --mpi=pmi2` | `PMI_FD` and `SLURM_STEP_ID` | PMI-2 |
 //! | none: a rendezvous | `HIKYAKU_RENDEZVOUS` | PMI-1 over TCP; rank 0 is the server |
 //! | Slurm's `srun` alone | `SLURM_STEP_ID` | the same, at an address made of Slurm's variables |
+//! | torchrun | `RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` | the same, at the port after `MASTER_PORT` |
 //! | nothing | none of the above | a world of one |
 //!
 //! `HIKYAKU_BOOTSTRAP` chooses by name instead. Every wait ends after `HIKYAKU_BOOTSTRAP_TIMEOUT` seconds (60), and
@@ -44,6 +45,7 @@ mod error;
 mod exchange;
 mod failures;
 mod identity;
+pub(crate) mod interfaces;
 mod key;
 mod launcher;
 pub(crate) mod message;
@@ -59,7 +61,7 @@ mod world;
 pub use address::AddressError;
 pub use environment::Environment;
 pub use error::{BootstrapError, Cause};
-pub use exchange::{MAX_KEY, MAX_VALUE};
+pub use exchange::{MAX_KEY, MAX_PROCESSES, MAX_VALUE, Program};
 pub use failures::{Failures, FailuresEnd};
 pub use key::JobKey;
 pub use launcher::Launcher;
@@ -89,6 +91,11 @@ fn recognise(environment: &Environment) -> Result<Launcher, BootstrapError> {
         if in_slurm { Launcher::Pmi2 } else { Launcher::Pmi1 }
     } else if in_slurm {
         Launcher::Slurm
+    } else if ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"]
+        .into_iter()
+        .all(set)
+    {
+        Launcher::Torch
     } else {
         not_alone(environment)?;
         Launcher::Alone
@@ -145,7 +152,7 @@ pub fn discover(environment: &Environment) -> Result<World, BootstrapError> {
             (Box::new(pmi), Identity { local, ..identity })
         }
         Launcher::Pmix => pmix::join(environment, timeout)?,
-        Launcher::Slurm | Launcher::Rendezvous => rendezvous::join(launcher, environment, timeout)?,
+        Launcher::Slurm | Launcher::Torch | Launcher::Rendezvous => rendezvous::join(launcher, environment, timeout)?,
         Launcher::Alone => alone::join(),
     };
     World::new(launcher, exchange, identity, environment)
@@ -180,6 +187,15 @@ mod tests {
             recognised(&[&ours[..], &[("HIKYAKU_BOOTSTRAP", "alone")]].concat()),
             Launcher::Alone
         );
+        let torch = [
+            ("RANK", "0"),
+            ("WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "a"),
+            ("MASTER_PORT", "1"),
+        ];
+        assert_eq!(recognised(&torch), Launcher::Torch);
+        assert_eq!(recognised(&torch[..3]), Launcher::Alone);
+        assert_eq!(recognised(&[&torch[..], &pmix[..]].concat()), Launcher::Pmix);
         // A batch script is one process, although Slurm tells it the number of tasks.
         assert_eq!(
             recognised(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]),

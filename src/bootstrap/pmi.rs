@@ -10,6 +10,7 @@ use super::{
     descriptor,
     environment::{Environment, names},
     error::{BootstrapError, Cause},
+    exchange::{Program, Spawner},
     message::{Message, NOTHING, Version, from_hex, key_of, to_hex},
     news::News,
 };
@@ -43,6 +44,9 @@ const TWO: Vocabulary = Vocabulary {
 /// Time-out of a fence in a job where others may compute for long before they come, and the launcher reports those that
 /// never will.
 const WHOLE_JOB: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Longest word of a program to spawn, in bytes: its hexadecimal form fits into a line.
+const MAX_WORD: usize = 1900;
 
 pub(super) struct Pmi {
     launcher: Launcher,
@@ -168,7 +172,7 @@ impl Pmi {
         Self { news, ..self }
     }
 
-    fn with_rank(mut self, rank: u32) -> Self {
+    pub(super) fn with_rank(mut self, rank: u32) -> Self {
         self.rank = rank;
         self
     }
@@ -377,6 +381,10 @@ impl Exchange for Pmi {
         Ok(all)
     }
 
+    fn spawner(&mut self) -> Option<&mut dyn Spawner> {
+        (self.launcher == Launcher::Hikyaku).then_some(self)
+    }
+
     fn finalize(&mut self) -> Result<(), BootstrapError> {
         let [request, answer] = self.vocabulary().finalize;
         self.ask("finalizing", &Message::new(request), answer).map(drop)
@@ -395,6 +403,38 @@ impl Exchange for Pmi {
         };
         // This process ends, whether the message could be sent or not.
         let _ = self.channel.send(self.version, &request, Deadline::after(self.timeout));
+    }
+}
+
+impl Spawner for Pmi {
+    fn spawn(&mut self, programs: &[Program], by: &str) -> Result<u32, BootstrapError> {
+        let doing = "spawning processes";
+        for (app, program) in programs.iter().enumerate() {
+            for word in &program.command {
+                if word.len() > MAX_WORD {
+                    let cause = Cause::Argument(format!("an argument has more than {MAX_WORD} bytes"));
+                    return Err(BootstrapError::new(self.launcher, doing, cause));
+                }
+                let request = Message::new("spawn_word")
+                    .with("app", app)
+                    .with("word", to_hex(word.as_bytes()));
+                self.ask(doing, &request, "spawn_word_result")?;
+            }
+        }
+        let counts: Vec<String> = programs.iter().map(|program| program.processes.to_string()).collect();
+        let request = Message::new("spawn").with("counts", counts.join(",")).with("by", by);
+        let answer = self.ask(doing, &request, "spawn_result")?;
+        answer
+            .number("first")
+            .ok_or_else(|| self.unexpected(doing, "the number of a process".into(), &answer))
+    }
+
+    fn get_of(&mut self, process: u32, key: &str) -> Result<Vec<u8>, BootstrapError> {
+        let doing = format!("getting '{key}' of process {process}");
+        let request = Message::new("get_of").with("process", process).with("key", key);
+        let answer = self.ask(&doing, &request, "get_of_result")?;
+        let value = answer.get("value").and_then(from_hex);
+        value.ok_or_else(|| self.unexpected(&doing, "a value in hexadecimal digits".into(), &answer))
     }
 }
 

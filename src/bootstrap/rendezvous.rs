@@ -53,12 +53,15 @@ pub(super) fn join_run(environment: &Environment, timeout: Duration) -> Result<J
         connect(&address, timeout)
             .map_err(|cause| BootstrapError::new(launcher, format!("connecting to the launcher at {address}"), cause))
     };
-    let pmi = enter(launcher, &connect, &ticket, identity.rank, timeout)?;
+    // The launcher numbers processes through all worlds of a job.
+    let first: u32 = environment.parse(names::FIRST, "a number").map_err(fail)?.unwrap_or(0);
+    let process = first.saturating_add(identity.rank);
+    let pmi = enter(launcher, &connect, &ticket, process, timeout)?.with_rank(identity.rank);
     let goes_on = environment.get(names::ON_FAILURE) == Some(CONTINUE);
     let news = goes_on.then_some(News {
         address,
         ticket,
-        rank: identity.rank,
+        rank: process,
         timeout,
     });
     Ok((Box::new(pmi.with_news(news)), identity))
@@ -76,6 +79,7 @@ struct Meeting {
 pub(super) fn join(launcher: Launcher, environment: &Environment, timeout: Duration) -> Result<Joined, BootstrapError> {
     let meeting = match launcher {
         Launcher::Slurm => slurm(environment),
+        Launcher::Torch => torch(environment),
         _ => told(environment),
     };
     let meeting = meeting.map_err(|cause| BootstrapError::new(launcher, "the environment", cause))?;
@@ -97,7 +101,7 @@ pub(super) fn join(launcher: Launcher, environment: &Environment, timeout: Durat
     }
 }
 
-/// The meeting point that the user has set.
+/// The meeting point that the user has set. In a pod of an indexed job of Kubernetes, its index is the rank.
 fn told(environment: &Environment) -> Result<Meeting, Cause> {
     let number = |name| environment.require::<u32>(name, "a number");
     Ok(Meeting {
@@ -105,9 +109,47 @@ fn told(environment: &Environment) -> Result<Meeting, Cause> {
         // Without a key, any process that reaches the port can take part until all ranks are there.
         ticket: environment.get(names::JOB_KEY).unwrap_or("open").to_owned(),
         identity: Identity {
-            rank: number(names::RANK)?,
+            rank: match environment.parse::<u32>("JOB_COMPLETION_INDEX", "a number")? {
+                Some(index) if environment.get(names::RANK).is_none() => index,
+                _ => number(names::RANK)?,
+            },
             size: number(names::SIZE)?,
             local: pmi::local(environment),
+            app: 0,
+            job_key: None,
+        },
+    })
+}
+
+/// The meeting point of PyTorch's processes, but for the port: at theirs they have a server of their own.
+fn torch(environment: &Environment) -> Result<Meeting, Cause> {
+    let number = |name| environment.require::<u32>(name, "a number");
+    let host: String = environment.require("MASTER_ADDR", "the host of rank 0")?;
+    let port = match environment.parse::<u16>(names::PORT_BASE, "a port, 0 to 65535")? {
+        Some(port) if port != 0 => port,
+        _ => {
+            let theirs: u16 = environment.require("MASTER_PORT", "a port, 1 to 65534")?;
+            theirs.checked_add(1).ok_or_else(|| Cause::Variable {
+                name: "MASTER_PORT".to_owned(),
+                value: environment.get("MASTER_PORT").map(str::to_owned),
+                expected: "a port, 1 to 65534",
+            })?
+        }
+    };
+    let ticket = environment
+        .get(names::JOB_KEY)
+        .or_else(|| environment.get("TORCHELASTIC_RUN_ID"));
+    let local = [
+        environment.parse("LOCAL_RANK", "a number")?,
+        environment.parse("LOCAL_WORLD_SIZE", "a number")?,
+    ];
+    Ok(Meeting {
+        address: format!("{host}:{port}"),
+        ticket: ticket.unwrap_or("open").to_owned(),
+        identity: Identity {
+            rank: number("RANK")?,
+            size: number("WORLD_SIZE")?,
+            local: local[0].zip(local[1]),
             app: 0,
             job_key: None,
         },
@@ -344,6 +386,51 @@ mod tests {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
         );
         discover(&variables.into_iter().collect())
+    }
+
+    /// Joins as three processes with these variables; they must see each other.
+    fn three_meet(variables: impl Fn(u32) -> Vec<(&'static str, String)>) {
+        let join = |rank| {
+            let owned = |(name, value): (&str, String)| (name.to_owned(), value);
+            let environment: Environment = variables(rank).into_iter().map(owned).collect();
+            thread::spawn(move || {
+                let mut world = discover(&environment).unwrap();
+                assert_eq!((world.rank(), world.size()), (rank, 3));
+                world.put("number", &[rank as u8]).unwrap();
+                world.fence().unwrap();
+                assert_eq!(world.get_all("number").unwrap(), [[0], [1], [2]]);
+                world.finalize().unwrap();
+            })
+        };
+        let ranks: Vec<_> = (0..3).rev().map(join).collect();
+        ranks.into_iter().for_each(|rank| rank.join().unwrap());
+    }
+
+    #[test]
+    fn three_meet_as_processes_of_torchrun() {
+        let port = free_port();
+        three_meet(|rank| {
+            vec![
+                ("RANK", rank.to_string()),
+                ("WORLD_SIZE", "3".to_owned()),
+                ("LOCAL_RANK", rank.to_string()),
+                ("LOCAL_WORLD_SIZE", "3".to_owned()),
+                ("MASTER_ADDR", "localhost".to_owned()),
+                ("MASTER_PORT", (port - 1).to_string()),
+            ]
+        });
+    }
+
+    #[test]
+    fn three_meet_as_pods_of_an_indexed_job() {
+        let port = free_port();
+        three_meet(|rank| {
+            vec![
+                ("JOB_COMPLETION_INDEX", rank.to_string()),
+                (names::SIZE, "3".to_owned()),
+                (names::RENDEZVOUS, format!("localhost:{port}")),
+            ]
+        });
     }
 
     fn free_port() -> u16 {

@@ -4,6 +4,7 @@ use std::{
     fmt,
     net::{IpAddr, SocketAddr},
     process,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use nix::unistd::{SysconfVar, sysconf};
@@ -11,12 +12,15 @@ use rustix::system::uname;
 
 use super::{
     Exchange, JobKey, Launcher, MAX_KEY, MAX_VALUE,
-    address::{self, Wish},
+    address::{self, Choice, Wish},
     environment::{Environment, names},
     error::{BootstrapError, Cause},
+    exchange::Program,
     failures::Failures,
     identity::Identity,
+    interfaces::interfaces,
 };
+#[cfg(feature = "tracing")]
 use crate::events::event;
 
 /// Keys of this room begin with a dot, which keys of callers must not.
@@ -29,7 +33,10 @@ const JOB_KEY: &str = ".key";
 /// and ends the job. Dropping a `World` does not finalize.
 pub struct World {
     launcher: Launcher,
-    exchange: Box<dyn Exchange>,
+    exchange: Mutex<Box<dyn Exchange>>,
+    /// The number of the first process of this world in the job.
+    first: u32,
+    spawned_by: Option<String>,
     rank: u32,
     size: u32,
     local_rank: u32,
@@ -53,10 +60,13 @@ impl World {
         let known_as = environment.parse(names::HOST_ADDRESS, "an IP address");
         let given = environment.parse(names::JOB_KEY, "32 hexadecimal digits");
         let job_key = identity.job_key.or(given.map_err(fail)?);
+        let first: Option<u32> = environment.parse(names::FIRST, "a number").map_err(fail)?;
         let (local, job_key) = agree(launcher, exchange.as_mut(), &identity, job_key)?;
         Ok(Self {
             launcher,
-            exchange,
+            exchange: Mutex::new(exchange),
+            first: first.filter(|_| launcher == Launcher::Hikyaku).unwrap_or(0),
+            spawned_by: spawned_by(launcher, environment),
             rank: identity.rank,
             size: identity.size,
             local_rank: local.0,
@@ -73,6 +83,19 @@ impl World {
     #[must_use]
     pub const fn launcher(&self) -> Launcher {
         self.launcher
+    }
+
+    /// The number of this world's first process in the job: 0, unless processes of the job have
+    /// [spawned](Self::spawn) it.
+    #[must_use]
+    pub const fn first_process(&self) -> u32 {
+        self.first
+    }
+
+    /// What the processes that have [spawned](Self::spawn) this world tell it; `None`: it was not spawned.
+    #[must_use]
+    pub fn spawned_by(&self) -> Option<&str> {
+        self.spawned_by.as_deref()
     }
 
     /// The number of this process, from 0.
@@ -118,27 +141,45 @@ impl World {
         f64::from(self.local_size) / processors.unwrap_or(1).max(1) as f64
     }
 
-    /// The address of this host that the process should bind and publish. `HIKYAKU_IFACE` chooses it: the name of an
-    /// interface, an address of this host, or a network in CIDR notation that contains one of its addresses. Without
-    /// it: loopback if all ranks are on this host, else the address by which the launcher knows this host, else the
-    /// source address of the default route.
+    /// The address of this host that the process should bind and publish: the first one that `HIKYAKU_IFACE` chooses,
+    /// which is a list of names of interfaces, addresses of this host, and networks in CIDR notation that contain one
+    /// of its addresses. Without it: loopback if all ranks are on this host, else the address by which the launcher
+    /// knows this host, else the source address of the default route.
     ///
     /// # Errors
-    /// `HIKYAKU_IFACE` fits no interface; the error lists the interfaces.
+    /// An item of `HIKYAKU_IFACE` fits no interface; the error lists the interfaces.
     pub fn address(&self) -> Result<IpAddr, BootstrapError> {
+        Ok(self.choose()?.chosen[0].address)
+    }
+
+    /// [`address`](Self::address), and those of further interfaces by which other hosts can be reached: the others that
+    /// `HIKYAKU_IFACE` names, or else all interfaces that are up, unless all ranks are on this host. Not among them are
+    /// loopback, bridges between containers or virtual machines, members of bonds and bridges, tunnels, and what another
+    /// one's device carries.
+    ///
+    /// # Errors
+    /// As `address`.
+    pub(crate) fn choose(&self) -> Result<Choice, BootstrapError> {
         let wish = Wish {
             interface: self.interface.as_deref(),
-            all_local: self.local_size == self.size,
+            // A spawned world also talks to processes on other hosts, if the job has some.
+            all_local: self.local_size == self.size && (self.spawned_by.is_none() || self.known_as.is_none()),
             known_as: self.known_as,
         };
-        let interfaces = address::interfaces();
-        let address = address::choose(&wish, &interfaces, address::default_route)
+        let choice = address::choose(&wish, &interfaces(), address::default_route)
             .map_err(|error| BootstrapError::new(self.launcher, "choosing an address", error))?;
-        event!(
-            INFO, rank = self.rank, interface = address::name_of(address, &interfaces), %address,
-            "address chosen"
-        );
-        Ok(address)
+        #[cfg(feature = "tracing")]
+        for chosen in &choice.chosen {
+            event!(
+                INFO, rank = self.rank, interface = chosen.interface, address = %chosen.address, why = %chosen.why,
+                "address chosen"
+            );
+        }
+        #[cfg(feature = "tracing")]
+        for (interface, why) in &choice.left_out {
+            event!(DEBUG, rank = self.rank, interface, why, "interface left out");
+        }
+        Ok(choice)
     }
 
     /// [`address`](Self::address) with the port `HIKYAKU_PORT_BASE` + local rank, or port 0 (any) if that is not set.
@@ -146,15 +187,22 @@ impl World {
     /// # Errors
     /// As `address`; or the port is above 65,535.
     pub fn bind_address(&self) -> Result<SocketAddr, BootstrapError> {
-        let port = address::port(self.port_base, self.local_rank).ok_or_else(|| {
+        Ok(SocketAddr::new(self.address()?, self.port()?))
+    }
+
+    /// The port of [`bind_address`](Self::bind_address), at all addresses of this process.
+    ///
+    /// # Errors
+    /// It would be above 65,535.
+    pub(crate) fn port(&self) -> Result<u16, BootstrapError> {
+        address::port(self.port_base, self.local_rank).ok_or_else(|| {
             let (base, local_rank) = (self.port_base, self.local_rank);
             let cause = Cause::Argument(format!(
                 "{}={base} leaves no port for local rank {local_rank}",
                 names::PORT_BASE
             ));
             BootstrapError::new(self.launcher, "choosing a port", cause)
-        })?;
-        Ok(SocketAddr::new(self.address()?, port))
+        })
     }
 
     /// Puts a value that the other processes can get after the next [`fence`](Self::fence). Each key can be put once.
@@ -175,7 +223,7 @@ impl World {
                 "the value of '{key}' has {length} bytes, more than {MAX_VALUE}"
             )));
         }
-        self.exchange.put(key, value)
+        self.exchange_mut().put(key, value)
     }
 
     /// Waits until all processes are here. Values that were put before can be got afterwards.
@@ -183,7 +231,7 @@ impl World {
     /// # Errors
     /// A process does not come within the time-out, or the launcher ends.
     pub fn fence(&mut self) -> Result<(), BootstrapError> {
-        self.exchange.fence()
+        self.exchange_mut().fence()
     }
 
     /// The value that `rank` has put under `key` before the last fence.
@@ -194,7 +242,7 @@ impl World {
         if rank >= self.size {
             return Err(self.argument(format!("there is no rank {rank} in a job of {}", self.size)));
         }
-        get(self.launcher, self.exchange.as_mut(), rank, key)
+        get(self.launcher, self.exchange_mut(), rank, key)
     }
 
     /// The values of all ranks under `key`, in rank order.
@@ -202,7 +250,8 @@ impl World {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_all(&mut self, key: &str) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        let all = self.exchange.get_all(self.size, key)?;
+        let size = self.size;
+        let all = self.exchange_mut().get_all(size, key)?;
         let value = |(rank, value): (u32, Option<Vec<u8>>)| value.ok_or_else(|| no_such_key(self.launcher, rank, key));
         (0..).zip(all).map(value).collect()
     }
@@ -211,7 +260,7 @@ impl World {
     /// and all but the first one have no time-out.
     #[must_use]
     pub fn goes_on_after_failures(&self) -> bool {
-        self.exchange.news().is_some()
+        self.lock().news().is_some()
     }
 
     /// The ranks that fail while this process runs, beginning with those that have failed before; `None` if the job
@@ -220,12 +269,58 @@ impl World {
     /// # Errors
     /// The launcher cannot be reached.
     pub fn failures(&self) -> Result<Option<Failures>, BootstrapError> {
-        self.exchange.news().map(Failures::listen).transpose()
+        let news = self.lock().news().cloned();
+        news.as_ref().map(Failures::listen).transpose()
+    }
+
+    /// Starts `programs` as a world of their own (MPI 11.8), and waits until its processes have met in a
+    /// [`fence`](Self::fence). Gives the number of the first of them in the job; the others follow. They are told `by`
+    /// ([`spawned_by`](Self::spawned_by)), a word without blanks.
+    ///
+    /// # Errors
+    /// The launcher is not `hikyaku run`, which alone can do it; a program cannot be started; the processes do not come
+    /// within the time-out.
+    pub fn spawn(&self, programs: &[Program], by: &str) -> Result<u32, BootstrapError> {
+        let doing = "spawning processes";
+        let none = programs.is_empty() || programs.iter().any(|program| program.command.is_empty());
+        if none || programs.iter().any(|program| program.processes == 0) {
+            let cause = Cause::Argument("there is no program, or one with no word or no process".into());
+            return Err(BootstrapError::new(self.launcher, doing, cause));
+        }
+        match self.lock().spawner() {
+            Some(spawner) => spawner.spawn(programs, by),
+            None => Err(self.cannot_spawn(doing)),
+        }
+    }
+
+    /// The value that a process of any world of the job has put under `key` before the last fence of its world.
+    ///
+    /// # Errors
+    /// There is none, or the launcher is not `hikyaku run`.
+    pub fn get_of(&self, process: u32, key: &str) -> Result<Vec<u8>, BootstrapError> {
+        match self.lock().spawner() {
+            Some(spawner) => spawner.get_of(process, key),
+            None => Err(self.cannot_spawn("asking for a process of another world")),
+        }
+    }
+
+    fn cannot_spawn(&self, doing: &str) -> BootstrapError {
+        let cause = Cause::Argument("only jobs that `hikyaku run` has started can spawn processes".into());
+        BootstrapError::new(self.launcher, doing, cause)
+    }
+
+    fn exchange_mut(&mut self) -> &mut dyn Exchange {
+        let exchange = self.exchange.get_mut();
+        exchange.unwrap_or_else(PoisonError::into_inner).as_mut()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Box<dyn Exchange>> {
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the whole job: tells the launcher, which ends the other processes, and exits with `code` (0 to 255).
     pub fn abort(mut self, code: u8, message: &str) -> ! {
-        self.exchange.abort(code, message);
+        self.exchange_mut().abort(code, message);
         process::exit(i32::from(code))
     }
 
@@ -234,7 +329,7 @@ impl World {
     /// # Errors
     /// The launcher does not answer.
     pub fn finalize(mut self) -> Result<(), BootstrapError> {
-        self.exchange.finalize()
+        self.exchange_mut().finalize()
     }
 
     fn argument(&self, what: String) -> BootstrapError {
@@ -252,6 +347,12 @@ impl fmt::Debug for World {
             .field("local_size", &self.local_size)
             .finish_non_exhaustive()
     }
+}
+
+/// What `hikyaku run` has been told by the processes that spawn this world.
+fn spawned_by(launcher: Launcher, environment: &Environment) -> Option<String> {
+    let told = environment.get(names::SPAWNED_BY).map(str::to_owned);
+    told.filter(|_| launcher == Launcher::Hikyaku)
 }
 
 fn get(launcher: Launcher, exchange: &mut dyn Exchange, rank: u32, key: &str) -> Result<Vec<u8>, BootstrapError> {

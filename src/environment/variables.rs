@@ -218,7 +218,8 @@ pub const VARIABLES: &[Variable] = &[
     of(Algorithms, "HIKYAKU_NEIGHBOR_ALLTOALL",
         "the algorithm of MPI_Neighbor_alltoall, _alltoallv and _alltoallw", ALGORITHM),
 
-    of(Job, "HIKYAKU_IFACE", "the network interface", "a name, an address, or a network: 10.1.0.0/16").or(NONE),
+    of(Job, "HIKYAKU_IFACE",
+        "the network interfaces", "names, addresses, or networks: eth0,10.1.0.0/16").or(NONE),
     of(Job, "HIKYAKU_PORT_BASE",
         "the first UDP port; each process adds its local rank", "a port; 0: any free ones").or("0"),
     of(Job, "HIKYAKU_BOOTSTRAP",
@@ -231,6 +232,8 @@ pub const VARIABLES: &[Variable] = &[
     of(Rank, "HIKYAKU_LOCAL_RANK", "the number of this process on this host", "a number from 0"),
     of(Rank, "HIKYAKU_LOCAL_SIZE", "the number of processes of the job on this host", "a number from 1"),
     of(Rank, "HIKYAKU_APP", "the number of this process's program in the job", "a number from 0"),
+    of(Rank, "HIKYAKU_FIRST", "the number in the job of a spawned world's first process", "a number from 0"),
+    of(Rank, "HIKYAKU_SPAWNED_BY", "the processes that have spawned this world", "set by hikyaku run"),
     of(Rank, "HIKYAKU_ON_FAILURE", "the job goes on without failed ranks", "continue"),
     of(Rank, "HIKYAKU_JOB_KEY", "the secret of the job", "32 hexadecimal digits"),
     of(Rank, "HIKYAKU_HOST_ADDRESS", "the address of this host as other hosts of the job reach it", "an IP address"),

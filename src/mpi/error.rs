@@ -31,6 +31,8 @@ pub enum Detail {
     None,
     /// The cause, or a remedy.
     Text(&'static str),
+    /// The name of an argument that is wrong by itself.
+    Argument(&'static str),
     /// A rank that the communicator does not have.
     Rank {
         /// The rank as given.
@@ -196,6 +198,7 @@ impl core::fmt::Display for Error {
         match &self.detail {
             Detail::None => Ok(()),
             Detail::Text(text) => write!(f, ": {text}"),
+            Detail::Argument(name) => write!(f, ": argument {name}"),
             Detail::Rank { rank, size } => write!(f, ": rank {rank}, and the communicator has {size} ranks"),
             Detail::Value {
                 argument,

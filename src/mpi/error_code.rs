@@ -149,23 +149,25 @@ impl ErrorCodes {
     /// Removes a class (`MPI_Remove_error_class`).
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` if it has not been added, or has codes.
+    /// `MPI_ERR_ARG` if it has not been added, or has codes or a text.
     pub fn remove_class(&mut self, class: i32) -> Result<(), Error> {
         let codes = self.added.values().filter(|(of, _)| *of == class).count();
-        if codes != 1 || !self.added.contains_key(&class) {
-            return Err(wrong("MPI_Remove_error_class"));
+        match self.added.get(&class) {
+            Some((_, text)) if codes == 1 && text.is_empty() => {
+                self.added.remove(&class);
+                Ok(())
+            }
+            _ => Err(wrong("MPI_Remove_error_class")),
         }
-        self.added.remove(&class);
-        Ok(())
     }
 
     /// Removes a code (`MPI_Remove_error_code`).
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` if it has not been added, or is a class.
+    /// `MPI_ERR_ARG` if it has not been added, is a class, or has a text.
     pub fn remove_code(&mut self, code: i32) -> Result<(), Error> {
         match self.added.get(&code) {
-            Some((class, _)) if *class != code => {
+            Some((class, text)) if *class != code && text.is_empty() => {
                 self.added.remove(&code);
                 Ok(())
             }
@@ -242,7 +244,12 @@ mod tests {
         );
         assert!(codes.remove_class(class).is_err(), "it has a code");
         assert!(codes.remove_code(class).is_err() && codes.remove_class(code).is_err());
+        assert!(codes.remove_code(code).is_err(), "it has a text");
+        codes.set_text(code, "").unwrap();
         codes.remove_code(code).unwrap();
+        codes.set_text(class, "heat").unwrap();
+        assert!(codes.remove_class(class).is_err(), "it has a text");
+        codes.set_text(class, "").unwrap();
         codes.remove_class(class).unwrap();
         assert_eq!((codes.class(code), codes.class(class)), (None, None));
         assert!(codes.remove_code(code).is_err());

@@ -104,9 +104,14 @@ impl Group {
     /// Processes 0 to `size` − 1; empty if `size` is negative.
     #[must_use]
     pub const fn world(size: Rank) -> Self {
+        Self::range(0, size)
+    }
+
+    /// Processes `first` to `first` + `size` − 1; empty if `size` is negative.
+    pub(crate) const fn range(first: u32, size: Rank) -> Self {
         Self(Members::Range(Piece {
             start: 0,
-            first: 0,
+            first,
             stride: 1,
             len: if size < 0 { 0 } else { size as u32 },
         }))
@@ -186,6 +191,14 @@ impl Group {
                 (rank >= 0 && index < piece.len).then(|| piece.first + index)
             }
             _ => self.find_process(rank),
+        }
+    }
+
+    /// The first process and the number of them, if each rank has the next one.
+    pub(super) fn row(&self) -> Option<(u32, u32)> {
+        match &self.0 {
+            Members::Range(piece) if piece.stride == 1 && piece.start == 0 => Some((piece.first, piece.len)),
+            _ => None,
         }
     }
 

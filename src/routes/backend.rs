@@ -359,6 +359,10 @@ impl Backend for Routed {
         self.network.poll_notices(each);
     }
 
+    fn ports(&self) -> &[Box<dyn Backend>] {
+        self.network.ports()
+    }
+
     fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
         Some(self)
     }

@@ -9,6 +9,8 @@ mod lock;
 mod pins;
 #[cfg(feature = "mpi")]
 mod sleepers;
+#[cfg(all(test, feature = "mpi"))]
+mod tests;
 
 /// Atomics, locks and reference counts.
 pub(crate) use std::sync as primitives;

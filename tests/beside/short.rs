@@ -1,7 +1,7 @@
 //! Short messages by rings, among others that go as packets.
 #![expect(unsafe_code, reason = "MPI's engine takes pointers")]
 
-use hikyaku::mpi::engine::{ANY_SOURCE, ANY_TAG, Communicator, Mode};
+use hikyaku::mpi::engine::{ANY_SOURCE, ANY_TAG, Communicator, Mode, Request};
 
 use crate::support::{byte, job, pattern};
 
@@ -88,6 +88,111 @@ fn a_receiver_that_sleeps_is_woken_and_nothing_is_lost_at_the_end() {
             } else {
                 assert_eq!(receive(&world, 4, other, turn), turn.to_ne_bytes());
             }
+        }
+    });
+}
+
+/// Numbers that look random, the same each time.
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Posts a receive of up to 64 bytes at `place`.
+///
+/// # Safety
+/// Until the request has ended, nothing else uses the place.
+unsafe fn post(world: &Communicator, place: &mut [u8; 64], from: i32, tag: i32) -> Request {
+    // SAFETY: the caller's contract.
+    unsafe { world.ireceive(place.as_mut_ptr(), 64, &byte(), from, tag) }.unwrap()
+}
+
+/// Receives that are posted one by one and together, tested, waited for, cancelled and given up, between calls of other
+/// kinds: each gets the message that it should, and none stays behind.
+#[test]
+fn requests_get_their_messages_whatever_is_called_between() {
+    job(2, |world| {
+        let other = world.rank() ^ 1;
+        let (mut rng, mut own) = (Draws(7), Draws(8));
+        for round in 0..400_u64 {
+            // Both ranks draw the same.
+            let (posts, kind, from_any) = (1 + rng.below(3), rng.below(6), rng.below(5) == 0);
+            if world.rank() == 0 {
+                for number in 0..posts {
+                    send(&world, &(round * 10 + number).to_ne_bytes(), other, 5);
+                }
+            } else {
+                let mut places = [[0; 64]; 4];
+                let source = if from_any { ANY_SOURCE } else { other };
+                let (spare, used) = places.split_at_mut(1);
+                // SAFETY: the places are not touched before the requests have ended.
+                let vain = (kind == 0).then(|| unsafe { post(&world, &mut spare[0], other, 77) });
+                let used = used[..posts as usize].iter_mut();
+                // SAFETY: as above.
+                let mut requests: Vec<_> = used.map(|place| unsafe { post(&world, place, source, 5) }).collect();
+                match kind {
+                    // Something that looks at all requests, and at the network.
+                    1 => assert!(world.engine().requests() >= posts as usize),
+                    2 => world.engine().progress().unwrap(),
+                    // The last one first.
+                    3 => requests.reverse(),
+                    4 => {
+                        let _ = world.iprobe(other, 6).unwrap();
+                    }
+                    _ => {}
+                }
+                for mut request in requests {
+                    let status = loop {
+                        if own.below(2) == 0 {
+                            break request.wait_mut().unwrap();
+                        }
+                        if let Some(status) = request.test().unwrap() {
+                            break status;
+                        }
+                    };
+                    assert_eq!((status.source, status.tag, status.len), (other, 5, 8));
+                }
+                if let Some(vain) = vain {
+                    vain.cancel();
+                    assert!(vain.wait().unwrap().cancelled);
+                }
+                for (number, place) in (0..posts).zip(&places[1..]) {
+                    assert_eq!(place[..8], (round * 10 + number).to_ne_bytes());
+                }
+                assert_eq!(world.engine().requests(), 0);
+            }
+            if world.rank() == 1 {
+                send(&world, &[], other, 6);
+            } else {
+                receive(&world, 0, other, 6);
+            }
+        }
+    });
+}
+
+/// A posted receive whose message is too long reports it, and the one after it goes on.
+#[test]
+fn a_posted_receive_that_is_too_short_says_so() {
+    job(2, |world| {
+        let other = world.rank() ^ 1;
+        if world.rank() == 0 {
+            send(&world, &[1; 40], other, 1);
+            send(&world, &[2; 4], other, 1);
+        } else {
+            let mut place = [0_u8; 8];
+            for is_well in [false, true] {
+                // SAFETY: nothing else uses the place until the request has ended.
+                let request = unsafe { world.ireceive(place.as_mut_ptr(), 8, &byte(), other, 1) }.unwrap();
+                assert_eq!(request.wait().is_ok(), is_well);
+            }
+            assert_eq!(place[0], 2);
         }
     });
 }

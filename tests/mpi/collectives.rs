@@ -133,3 +133,29 @@ fn communicators_are_split_and_do_not_mix() {
         assert_eq!(sums, [15, of_half, of_half]);
     });
 }
+
+/// MPI wants one order; programs have come to rely on less.
+#[test]
+fn a_collective_that_was_begun_does_not_match_a_blocking_one() {
+    job(3, |comm| {
+        let (own, mut all) = ([i64::from(comm.rank())], [0_i64]);
+        let (datatype, sum) = (i64s(), Operation::predefined(Predefined::Sum));
+        let buffers = Buffers {
+            input: Region::Plain(own.as_ptr().cast_mut().cast(), &datatype),
+            output: Region::Plain(all.as_mut_ptr().cast(), &datatype),
+        };
+        let call = Call::of(Collective::Allreduce).with_count(1);
+        // SAFETY: both are borrowed until it has ended.
+        let begin = || unsafe { comm.collective("MPI_Iallreduce", &call, &buffers, Some(&sum), None) }.unwrap();
+        let request = if comm.rank() == 1 {
+            let request = begin();
+            comm.barrier().unwrap();
+            request
+        } else {
+            comm.barrier().unwrap();
+            begin()
+        };
+        request.wait().unwrap();
+        assert_eq!(all, [3]);
+    });
+}

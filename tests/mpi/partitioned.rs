@@ -77,6 +77,33 @@ fn threads_make_partitions_ready_and_both_sides_cut_as_they_like() {
 }
 
 #[test]
+fn partitions_without_bytes_arrive_when_they_are_sent() {
+    job(2, |comm| {
+        let mut room = [];
+        if comm.rank() == 0 {
+            // SAFETY: there is no memory.
+            let sending = unsafe { sender(&comm, &room, 3, 1, 4) };
+            for _ in 0..3 {
+                comm.barrier().unwrap();
+                let request = sending.start().unwrap();
+                sending.ready_range(0..3).unwrap();
+                request.wait().unwrap();
+            }
+        } else {
+            // SAFETY: there is no memory.
+            let receiving = unsafe { receiver(&comm, &mut room, 3, 0, 4) };
+            for _ in 0..3 {
+                let request = receiving.start().unwrap();
+                assert!((0..3).all(|partition| !receiving.arrived(partition).unwrap()));
+                comm.barrier().unwrap();
+                request.wait().unwrap();
+                assert!((0..3).all(|partition| receiving.arrived(partition).unwrap()));
+            }
+        }
+    });
+}
+
+#[test]
 fn a_partition_arrives_before_the_others_are_ready() {
     for len in [10_000, 400_000] {
         job(2, |comm| {

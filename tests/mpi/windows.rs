@@ -632,6 +632,12 @@ fn misuse_is_an_error_that_names_the_call() {
                 class(window.accumulate(&doubles, &at(1, 0, 1, &odd), &and)),
                 ErrorClass::Op
             );
+            // No elements are of no kind.
+            let none = Operands {
+                count: 0,
+                ..operands(&room, &odd)
+            };
+            assert_eq!(window.accumulate(&none, &at(1, 0, 0, &odd), &and), Ok(()));
             let user = Operation::user(true, |_, _, _, _| {});
             assert_eq!(
                 class(window.accumulate(&origin, &at(1, 0, 1, &long), &user)),
@@ -739,6 +745,17 @@ fn memory_of_the_caller() {
         let mut memory = pattern(5_000, comm.rank() as usize);
         // SAFETY: `memory` lives until the window is freed, and is accessed between fences only.
         let window = unsafe { Window::create(&comm, memory.as_mut_ptr(), 5_000, 1) }.unwrap();
+        let own = window.shared_query(comm.rank()).unwrap();
+        assert_eq!(own, (memory.as_mut_ptr(), 5_000, 1));
+        assert_eq!(
+            window.shared_query(1 - comm.rank()).unwrap(),
+            (std::ptr::null_mut(), 0, 1)
+        );
+        assert_eq!(
+            window.shared_query(PROC_NULL),
+            window.shared_query(0),
+            "the first that is not empty"
+        );
         window.fence().unwrap();
         let mut back = vec![0; 5_000];
         get(&window, &mut back, 1 - comm.rank(), 0).unwrap();

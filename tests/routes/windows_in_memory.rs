@@ -293,9 +293,14 @@ fn operations_and_loads_meet_in_a_shared_window() {
 }
 
 #[test]
-fn only_shared_windows_are_asked_where_they_are() {
+fn all_windows_but_dynamic_ones_are_asked_where_they_are() {
     job(2, |world| {
         let window = Window::allocate(&world, 8, 1).unwrap();
+        let (base, len, unit) = window.shared_query(0).unwrap();
+        // A window that is allocated lies in memory of all ranks of the host.
+        assert_eq!((base.is_null(), len, unit), (false, 8, 1));
+        window.free().unwrap();
+        let window = Window::create_dynamic(&world).unwrap();
         assert_eq!(window.shared_query(0).unwrap_err().class(), ErrorClass::RmaFlavor);
         window.free().unwrap();
     });

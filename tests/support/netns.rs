@@ -67,21 +67,30 @@ impl Veth {
         let id = unique_name();
         let a = Namespace::new(format!("{id}-a"), 1);
         let b = Namespace::new(format!("{id}-b"), 2);
-        // Made inside the namespaces: the names cannot clash with the host's, and go when the namespaces go.
-        ip(&format!(
-            "link add {INTERFACE} mtu {mtu} netns {} type veth peer name {INTERFACE} mtu {mtu} netns {}",
-            a.name, b.name
-        ));
-        for end in [&a, &b] {
+        let veth = Self { a, b };
+        veth.add_pair(INTERFACE, mtu);
+        for end in [&veth.a, &veth.b] {
             ip(&format!("-n {} link set lo up", end.name));
-            ip(&format!("-n {} link set {INTERFACE} up", end.name));
-        }
-        // The kernel looks at carriers once a second, and IPv6 is silent until it has.
-        for end in [&a, &b] {
-            end.wait_until_up();
             end.add_addresses();
         }
-        Some(Self { a, b })
+        Some(veth)
+    }
+
+    /// Adds a pair: at both ends an interface of this name that is up, without addresses.
+    pub(crate) fn add_pair(&self, interface: &str, mtu: u32) {
+        let Self { a, b } = self;
+        // Made inside the namespaces: the names cannot clash with the host's, and go when the namespaces go.
+        ip(&format!(
+            "link add {interface} mtu {mtu} netns {} type veth peer name {interface} mtu {mtu} netns {}",
+            a.name, b.name
+        ));
+        for end in [a, b] {
+            ip(&format!("-n {} link set {interface} up", end.name));
+        }
+        // The kernel looks at carriers once a second, and IPv6 is silent until it has.
+        for end in [a, b] {
+            end.wait_until_up(interface);
+        }
     }
 }
 
@@ -113,11 +122,11 @@ impl Namespace {
         ip(&format!("-n {name} address add {ipv6}/64 dev {INTERFACE} nodad"));
     }
 
-    fn wait_until_up(&self) {
+    fn wait_until_up(&self, interface: &str) {
         let deadline = now() + CONFIGURE_LIMIT;
-        let state = format!("/sys/class/net/{INTERFACE}/operstate");
+        let state = format!("/sys/class/net/{interface}/operstate");
         while self.exec("cat", &[&state], CONFIGURE_LIMIT).trim() != "up" {
-            assert!(now() < deadline, "{INTERFACE} of {} does not come up", self.name);
+            assert!(now() < deadline, "{interface} of {} does not come up", self.name);
             pause();
         }
     }
@@ -268,7 +277,7 @@ impl Routed {
         ip(&format!("-n {} link set lo up", b.name));
         ip(&format!("-n {} link set veth1 up", router.name));
         ip(&format!("-n {} link set {INTERFACE} up", b.name));
-        b.wait_until_up();
+        b.wait_until_up(INTERFACE);
         b.ipv4 = Ipv4Addr::new(10, 78, 0, 2).into();
         b.ipv6 = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 2).into();
         b.add_addresses();
@@ -507,7 +516,7 @@ fn remove(name: &str) {
     }
 }
 
-fn ip(line: &str) {
+pub(crate) fn ip(line: &str) {
     let mut command = Command::new("ip");
     command.args(line.split_whitespace());
     run(command, "");

@@ -62,7 +62,17 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "backends",
-        &["environment", "time", "prng", "id", "shm", "span", "sync", "table"],
+        &[
+            "environment",
+            "time",
+            "prng",
+            "id",
+            "shm",
+            "span",
+            "sync",
+            "table",
+            "events",
+        ],
     ),
     // Re-exports; no room uses it.
     ("internals", &["prefetch", "bootstrap", "prng"]),
@@ -396,7 +406,7 @@ fn names_a_part(line: &str) -> bool {
 const PACKAGES: [(&str, &[&str]); 10] = [
     (".", &["src/", "examples/", "CHANGELOG.md"]),
     ("crates/bench", &["src/", "build.rs"]),
-    ("crates/capi", &["src/"]),
+    ("crates/capi", &["src/", "include/"]),
     ("crates/capi/abi", &["src/", "build.rs"]),
     ("crates/capi/mpich", &["src/", "build.rs"]),
     ("crates/cli", &["src/"]),

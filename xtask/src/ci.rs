@@ -5,7 +5,7 @@ use crate::{
     shell::{self, Cmd},
     soak,
     steps::Steps,
-    toolchains,
+    suites, toolchains,
 };
 
 /// A test binary whose `#[ignore]`d tests run here.
@@ -62,6 +62,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
         Some(why) => steps.skip("attacks, short form", &why),
     }
     launchers(steps)?;
+    suites::short(steps)?;
     dpdk(steps)?;
     fuzz::run(steps, &[])?;
     callgrind::run(steps, false)
@@ -152,14 +153,17 @@ pub(crate) fn dpdk(steps: &mut Steps) -> Result<(), String> {
 }
 
 /// (launcher, tools, only as root): tests in `crates/cli/tests/launchers`.
-const LAUNCHERS: [(&str, &[&str], bool); 3] = [
+const LAUNCHERS: [(&str, &[&str], bool); 4] = [
     ("mpich", &["mpiexec.hydra"], false),
     ("open_mpi", &["mpirun.openmpi"], false),
     ("slurm", &["srun", "slurmctld", "slurmd", "munged"], true),
+    ("pods", &["unshare"], true),
 ];
 
 /// Processes under the launchers of others, and what of our own takes long.
 pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
+    let library = Cmd::parse("cargo build -p hikyaku-capi-abi").limit_s(600);
+    steps.run("launchers: library for C", &library)?;
     for (name, tools, needs_root) in LAUNCHERS {
         let obstacle = if needs_root && !shell::is_root() {
             Some("needs root".to_owned())

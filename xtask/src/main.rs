@@ -12,6 +12,7 @@ mod ci;
 mod fuzz;
 mod goodput;
 mod guest;
+mod install;
 mod lines;
 mod no_std;
 mod packages;
@@ -19,6 +20,7 @@ mod setup;
 mod shell;
 mod soak;
 mod steps;
+mod suites;
 mod toolchains;
 
 use std::process::ExitCode;
@@ -45,9 +47,16 @@ cargo xtask <chore>
                             --docs writes the tables into docs/measured/benchmarks.md
   bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE]
                             programs that compute and communicate, over DPDK, kernel UDP, and Open MPI's TCP
+  install --prefix DIR      the command, the C libraries, header, compilers' wrappers, manual pages and completions
+  mpi-suites [--dev] [NAME…]
+                            programs of others over the C libraries and over MPICH's wheel: sources from Debian and
+                            PyPI, built, run, and their results compared; all, or those named. With --dev, our
+                            libraries are built as tests have them
   soak [--minutes N] [--seed S]
                             whole simulated jobs, and the protocol alone, with fresh seeds (from S on) until one
                             fails or N minutes (10) are over
+  mpi4py [--dev] [--ranks N,N] [mpich|abi|control]...
+                            mpi4py's own tests over our libraries and over MPICH's wheel (from PyPI; half an hour)
   model                     every state of two endpoints within larger bounds than `cargo test` has (15 minutes)
   msrv                      compile everything with the oldest Rust that is promised
   loom                      rings and wake-ups in every order of threads, and mistakes that must be found
@@ -82,6 +91,9 @@ fn main() -> ExitCode {
         ("veth-goodput", _) => goodput::run(&args),
         ("bench-dpdk", _) => bench_dpdk::run(&args),
         ("bench-mpi", _) => bench_mpi::run(&args),
+        ("mpi4py", _) => suites::mpi4py::run(&args),
+        ("install", _) => install::run(&args),
+        ("mpi-suites", _) => suites::run(&args),
         ("msrv", []) => toolchains::msrv(&mut steps),
         ("loom", []) => toolchains::loom(&mut steps),
         ("miri", []) => toolchains::miri(&mut steps),

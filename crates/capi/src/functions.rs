@@ -24,9 +24,12 @@ macro_rules! export {
         $crate::attributes!($abi);
         $crate::infos!($abi);
         $crate::error_codes!($abi);
+        $crate::fortran!($abi);
         $crate::generalized!($abi);
         $crate::external32!($abi);
         $crate::sessions!($abi);
+        $crate::spawning!($abi);
+        $crate::removed!($abi);
         $crate::missing_calls!($abi);
     };
 }
@@ -68,14 +71,14 @@ macro_rules! collective {
         $crate::function!($abi, $width, $blocking, $module::$body, $arguments, (), ($crate::calls::Then::Wait));
         $crate::function!(
             $abi, $width, $immediate, $module::$body, $arguments,
-            (request: $crate::border::InOut<::std::sync::Mutex<$crate::objects::Request>>),
+            (request: $crate::border::InOut<$crate::objects::RequestObject>),
             ($crate::calls::Then::Begin(request))
         );
         $crate::function!(
             $abi, $width, $persistent, $module::$body, $arguments,
             (
                 _info: $crate::objects::Info,
-                request: $crate::border::InOut<::std::sync::Mutex<$crate::objects::Request>>
+                request: $crate::border::InOut<$crate::objects::RequestObject>
             ),
             ($crate::calls::Then::Plan(request))
         );

@@ -5,7 +5,7 @@ use std::{
     process,
     sync::{
         Arc, Mutex, Once, OnceLock,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     thread::{self, ThreadId},
 };
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Joined {
     /// `None` after the end.
-    job: Mutex<Option<Job>>,
+    job: Mutex<Option<Arc<Job>>>,
     pub(crate) engine: Arc<Engine>,
     world: Arc<Communicator>,
     own: Arc<Communicator>,
@@ -67,6 +67,7 @@ pub(crate) fn join() -> Result<&'static Joined, Failure> {
     if let Some(joined) = JOINED.get() {
         return Ok(joined);
     }
+    watch_forks();
     let job = Job::join(&Environment::of_process()).map_err(|error| {
         eprintln!("hikyaku: {error}");
         Failure::text(ErrorClass::Other, "the job could not be joined, as printed")
@@ -79,7 +80,7 @@ pub(crate) fn join() -> Result<&'static Joined, Failure> {
     };
     let joined = Joined {
         app_number: job.launched().app_number(),
-        job: Mutex::new(Some(job)),
+        job: Mutex::new(Some(Arc::new(job))),
         world: named(engine::Communicator::world(&engine), "MPI_COMM_WORLD"),
         own: named(engine::Communicator::own(&engine), "MPI_COMM_SELF"),
         engine,
@@ -87,9 +88,30 @@ pub(crate) fn join() -> Result<&'static Joined, Failure> {
     Ok(JOINED.get_or_init(|| joined))
 }
 
+/// This process is a child of `fork`: the job is its parent's.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Has MPI be over in children of `fork`.
+fn watch_forks() {
+    extern "C" fn in_child() {
+        IS_CHILD.store(true, Ordering::Release);
+        if is_running() {
+            PHASE.store(AFTER, Ordering::Release);
+        }
+    }
+    // SAFETY: the function stays, since the library is never unloaded, and only writes to atomics. Registering fails only
+    // without memory.
+    let _ = unsafe { nix::libc::pthread_atfork(None, None, Some(in_child)) };
+}
+
 /// The part of this process, if it has joined.
 pub(crate) fn joined() -> Option<&'static Joined> {
     JOINED.get()
+}
+
+/// The part of this process in its job, until it leaves.
+pub(crate) fn job() -> Option<Arc<Job>> {
+    JOINED.get().and_then(|joined| lock(&joined.job).clone())
 }
 
 /// Begins MPI (`MPI_Init_thread`), with this level of threads.
@@ -120,7 +142,7 @@ pub(crate) fn end() -> Result<(), Failure> {
     // A failed callback does not keep MPI from ending.
     let _ = joined.own.attributes.clear(&Handle(0x102));
     for communicator in [&joined.world, &joined.own] {
-        lock(&communicator.buffered).messages.resize(0);
+        lock(&communicator.buffered.messages).resize(0);
     }
     // A session that goes on keeps the job.
     let ended = if SESSIONS.load(Ordering::Acquire) == 0 {
@@ -177,10 +199,13 @@ fn leave_at_exit() {
 
 /// Says goodbye to the job, unless this process has done so.
 fn leave(joined: &Joined) -> Result<(), Failure> {
-    if lock(&joined.job).is_none() {
+    if IS_CHILD.load(Ordering::Acquire) || lock(&joined.job).is_none() {
         return Ok(());
     }
-    let ended = Job::finalize(&joined.world.comm, LINGER, || lock(&joined.job).take());
+    let ended = Job::finalize(&joined.world.comm, LINGER, || {
+        // A thread that spawns processes meanwhile breaks the rules of the end, and has it.
+        lock(&joined.job).take().and_then(Arc::into_inner)
+    });
     ended.map_err(|error| {
         eprintln!("hikyaku: {error}");
         Failure::text(ErrorClass::Other, "the end has failed, as printed")
@@ -189,7 +214,10 @@ fn leave(joined: &Joined) -> Result<(), Failure> {
 
 /// Ends the job at once (`MPI_Abort`).
 pub(crate) fn abort(code: i32, reason: &str) -> ! {
-    if let Some(job) = JOINED.get().and_then(|joined| lock(&joined.job).take()) {
+    let is_child = IS_CHILD.load(Ordering::Acquire);
+    let joined = JOINED.get().filter(|_| !is_child);
+    let job = joined.and_then(|joined| lock(&joined.job).take());
+    if let Some(job) = job.and_then(Arc::into_inner) {
         job.abort(code, reason);
     }
     process::exit(i32::from(u8::try_from(code).unwrap_or(1).max(1)))

@@ -41,7 +41,8 @@ const NEEDS: [(&str, &str); 14] = [
 ];
 
 /// First words of commands besides ours and `cargo`; they are not run.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
+    "torchrun",
     "mpirun",
     "mpiexec",
     "srun",

@@ -109,6 +109,7 @@ examples! {
     simple
     sizes ["3000", "30"]
     sor ["20"]
+    spawn
     structs
     structured
     wait_guard

@@ -237,8 +237,9 @@ fn all_examples_are_simulated() {
     let by_hand = ["ft", "halo", "lost", "osu", "scaling", "simple", "sizes"];
     // Programs of `hikyaku-papers`, which simulates them itself.
     let elsewhere = ["othello", "sor"];
-    // A simulated rank is one thread and has no helper, which is what the first two are about, and no memory in common.
-    let not = ["matched_probe", "progress", "shared"];
+    // A simulated rank is one thread and has no helper, which is what the first two are about, no memory in common with
+    // others, and no launcher that starts processes.
+    let not = ["matched_probe", "progress", "shared", "spawn"];
 
     let directory = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")).unwrap();
     let there: BTreeSet<String> = directory

@@ -10,14 +10,15 @@ const RUN: u32 = 4;
 /// Watches the results of receive calls.
 ///
 /// Receiving with GRO costs a single datagram a few per cent (recvmsg instead of recvfrom), and a call that only says
-/// "nothing there" delays the handling of the datagram before it. Both save much when there is a backlog.
+/// "nothing there" delays the handling of the datagram before it. Both save much when there is a backlog. A datagram
+/// that is there at once after the caller has sent is an answer and no backlog.
 #[derive(Debug, Default)]
 pub(super) struct Bulk {
     score: u8,
     /// Calls that found something since the last call that found nothing.
     run: u32,
-    /// One of these calls found several datagrams.
-    coalesced: bool,
+    /// Datagrams found since the caller last sent, or a call found nothing.
+    unanswered: usize,
 }
 
 /// A change of GRO.
@@ -35,22 +36,25 @@ impl Bulk {
     /// A call found `datagrams`.
     pub(super) fn found(&mut self, datagrams: usize) -> Advice {
         self.run = self.run.saturating_add(1);
-        self.coalesced |= datagrams > 1;
-        if datagrams > 1 || self.run > 1 {
+        self.unanswered = self.unanswered.saturating_add(datagrams);
+        if self.unanswered > 1 {
             self.score = (self.score + 1).min(MOST);
         }
         if self.score >= ON { Advice::On } else { Advice::Keep }
     }
 
+    /// The caller sent something.
+    pub(super) fn sent(&mut self) {
+        if self.unanswered == 1 {
+            self.score = self.score.saturating_sub(1);
+        }
+        self.unanswered = 0;
+    }
+
     /// A call found nothing, or the caller slept.
     pub(super) fn empty(&mut self) -> Advice {
-        let lone = self.run == 1 && !self.coalesced;
+        self.sent();
         self.run = 0;
-        self.coalesced = false;
-        if !lone {
-            return Advice::Keep;
-        }
-        self.score = self.score.saturating_sub(1);
         if self.score == 0 { Advice::Off } else { Advice::Keep }
     }
 
@@ -66,26 +70,28 @@ mod tests {
 
     #[test]
     fn ping_pong_never_turns_gro_on_and_turns_it_off() {
-        let mut bulk = Bulk::default();
-        for _ in 0..100 {
-            assert_eq!(bulk.found(1), Advice::Keep);
-            assert!(!bulk.more());
+        // How soon an answer is there: after some calls that find nothing, or at once.
+        for empty_calls in [2, 0] {
+            let mut bulk = Bulk::default();
+            let exchange = |bulk: &mut Bulk| {
+                let on = bulk.found(1);
+                bulk.sent();
+                // A run of answers makes the backend look for more, in vain.
+                let vain = usize::from(bulk.more());
+                let off = (0..empty_calls.max(vain)).map(|_| bulk.empty()).last();
+                (on, off.unwrap_or(Advice::Keep))
+            };
+            for _ in 0..100 {
+                assert_eq!(exchange(&mut bulk).0, Advice::Keep);
+            }
+            while bulk.found(64) != Advice::On {}
             bulk.empty();
-            bulk.empty();
+            let rounds = 1 + (0..100).take_while(|_| exchange(&mut bulk).1 != Advice::Off).count();
+            assert!(
+                rounds <= usize::from(MOST) + RUN as usize,
+                "{rounds} single datagrams until GRO went off"
+            );
         }
-        while bulk.found(64) != Advice::On {}
-        let mut rounds = 1;
-        bulk.empty();
-        while {
-            bulk.found(1);
-            bulk.empty() != Advice::Off
-        } {
-            rounds += 1;
-        }
-        assert!(
-            rounds <= usize::from(MOST),
-            "{rounds} single datagrams until GRO went off"
-        );
     }
 
     #[test]
@@ -94,5 +100,21 @@ mod tests {
         let calls = (1..100).find(|_| bulk.found(1) == Advice::On).unwrap();
         assert_eq!(calls, usize::from(ON) + 1);
         assert!(bulk.more());
+    }
+
+    #[test]
+    fn a_backlog_both_ways_turns_gro_on() {
+        let mut bulk = Bulk::default();
+        // The caller sends after each receive, which takes one datagram, or several once they come in a run.
+        let receives = (1..100).find(|_| {
+            let advice = if bulk.more() {
+                (0..4).map(|_| bulk.found(1)).last()
+            } else {
+                Some(bulk.found(1))
+            };
+            bulk.sent();
+            advice == Some(Advice::On)
+        });
+        assert!(receives.unwrap() < 10);
     }
 }

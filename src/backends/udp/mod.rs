@@ -8,7 +8,12 @@ mod bulk;
 mod socket;
 mod sys;
 
-use std::{io, net::SocketAddr, os::fd::BorrowedFd, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::BorrowedFd,
+    time::Duration,
+};
 
 pub use self::socket::{Gro, UdpOptions};
 use self::{
@@ -18,6 +23,7 @@ use self::{
 };
 use super::{
     Backend, BackendStats, Capabilities, Data, Notice, Received, Sent, Transmit, Wake,
+    ports::Ports,
     refusals::{QUOTE, Refusals},
 };
 use crate::time::Instant;
@@ -122,6 +128,31 @@ impl UdpBackend {
             this.turn_gro(true);
         }
         Ok(this)
+    }
+
+    /// Opens a socket at each of the addresses, which are those of different interfaces of this host, and makes one
+    /// backend of them: the sockets are its ports. Each but the first keeps to
+    /// [its own interface](UdpOptions::own_interface); the first does so if it shares its network with another.
+    ///
+    /// # Errors
+    /// As [`bind_with`](Self::bind_with), and there are 1 to 256 addresses, none of them the wildcard if there are
+    /// several.
+    pub fn bind_ports(addresses: &[SocketAddr], options: &UdpOptions) -> io::Result<Ports> {
+        if addresses.len() > 1 && addresses.iter().any(|address| address.ip().is_unspecified()) {
+            let why = "the wildcard is the address of no port: each of several ports has its interface";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
+        let mut ports: Vec<Box<dyn Backend>> = Vec::new();
+        for (number, &address) in addresses.iter().enumerate() {
+            let own_interface = options.own_interface || number > 0 || socket::is_shared(ips[0], &ips[1..]);
+            let options = UdpOptions {
+                own_interface,
+                ..options.clone()
+            };
+            ports.push(Box::new(Self::bind_with(address, &options)?));
+        }
+        Ports::new(ports)
     }
 
     /// The source address of this backend's datagrams: that of [`Backend::local_addr`] unless
@@ -376,6 +407,7 @@ impl Backend for UdpBackend {
         if transmit.len == 0 {
             return Ok(Sent::All);
         }
+        self.bulk.sent();
         let limit = if transmit.dont_fragment {
             self.max_datagram
         } else {

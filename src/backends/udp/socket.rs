@@ -8,7 +8,7 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::sys;
+use super::sys::{self, Interface};
 
 /// Use of generic receive offload, by which the kernel hands over several datagrams of one source at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,10 @@ pub struct UdpOptions {
     /// Send from a second socket with a port of its own, so that one socket only sends and one only receives. Datagrams
     /// then come from a port at which this backend does not receive. Default false.
     pub separate_send_socket: bool,
+    /// Send by the interface that has the socket's address, whatever the routes say, as each of several ports must:
+    /// routes know the network that two interfaces share by one of them only. Peers that only another interface reaches
+    /// cannot be reached then. Default false.
+    pub own_interface: bool,
 }
 
 impl Default for UdpOptions {
@@ -52,6 +56,7 @@ impl Default for UdpOptions {
             gro: Gro::default(),
             max_datagram: None,
             separate_send_socket: false,
+            own_interface: false,
         }
     }
 }
@@ -107,6 +112,9 @@ impl UdpSocket {
             (libc::SOL_IPV6, libc::IPV6_RECVERR)
         };
         sys::set_option(this.fd(), level, name, 1)?;
+        if options.own_interface {
+            this.keep_to_own_interface()?;
+        }
         Ok(this)
     }
 
@@ -116,6 +124,19 @@ impl UdpSocket {
 
     pub(super) fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Sends by the interface that has the local address. (`SO_BINDTODEVICE` would also refuse what comes to this address
+    /// by another interface, as it does where a host answers for all its addresses on each.)
+    fn keep_to_own_interface(&self) -> io::Result<()> {
+        let interfaces = sys::interfaces(self.fd())?;
+        let owner = owner(&interfaces, self.local.ip()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let (level, name) = if self.local.is_ipv4() {
+            (libc::SOL_IP, libc::IP_UNICAST_IF)
+        } else {
+            (libc::SOL_IPV6, libc::IPV6_UNICAST_IF)
+        };
+        sys::set_option(self.fd(), level, name, owner.index.to_be().cast_signed())
     }
 
     /// Forbids or allows fragmentation.
@@ -171,15 +192,20 @@ fn set_buffer(fd: BorrowedFd<'_>, force: i32, polite: i32, size: usize) -> io::R
 /// MTU of the interface that owns `ip`; for a wildcard, the smallest MTU of the interfaces that are not loopback.
 fn interface_mtu(fd: BorrowedFd<'_>, ip: IpAddr) -> Option<usize> {
     let interfaces = sys::interfaces(fd).ok()?;
-    let up = || interfaces.iter().filter(|interface| interface.up);
     if ip.is_unspecified() {
+        let up = || interfaces.iter().filter(|interface| interface.up);
         let out = up()
             .filter(|interface| !interface.loopback)
             .map(|interface| interface.mtu)
             .min();
         return out.or_else(|| up().map(|interface| interface.mtu).min());
     }
-    let owner = up().find(|interface| interface.addr == ip);
+    owner(&interfaces, ip).map(|interface| interface.mtu)
+}
+
+/// The interface that is up and has this address.
+fn owner(interfaces: &[Interface], ip: IpAddr) -> Option<&Interface> {
+    let up = || interfaces.iter().filter(|interface| interface.up);
     // All of 127.0.0.0/8 is local, though only one address is listed.
     let network = || {
         up().find(|interface| {
@@ -188,7 +214,18 @@ fn interface_mtu(fd: BorrowedFd<'_>, ip: IpAddr) -> Option<usize> {
                 .is_some_and(|mask| same_network(interface.addr, ip, mask))
         })
     };
-    owner.or_else(network).map(|interface| interface.mtu)
+    up().find(|interface| interface.addr == ip).or_else(network)
+}
+
+/// Returns whether `ip` is in one network with another of these addresses of this host, so that the routes use one
+/// interface for both.
+pub(super) fn is_shared(ip: IpAddr, others: &[IpAddr]) -> bool {
+    let probe = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP));
+    let Ok(interfaces) = probe.and_then(|socket| sys::interfaces(socket.as_fd())) else {
+        return false;
+    };
+    let mask = owner(&interfaces, ip).and_then(|interface| interface.mask);
+    mask.is_some_and(|mask| others.iter().any(|&other| same_network(ip, other, mask)))
 }
 
 fn same_network(a: IpAddr, b: IpAddr, mask: IpAddr) -> bool {

@@ -101,19 +101,24 @@ fn check(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
+/// Makes a system call that moves datagrams.
+///
+/// The wrappers of libc are cancellation points: in a process of several threads each turns asynchronous cancellation
+/// on and off again, which costs more than this library does to a message. `syscall` is none, and no call here sleeps.
+macro_rules! call {
+    ($number:ident, $fd:expr $(, $argument:expr)* $(,)?) => {
+        check(libc::syscall(libc::$number, libc::c_long::from($fd.as_raw_fd()) $(, $argument)*) as isize)
+    };
+}
+
 /// Sends one contiguous datagram: the cheapest call there is.
 pub(super) fn send_to(fd: BorrowedFd<'_>, to: &RawAddr, data: &[u8]) -> io::Result<usize> {
     // SAFETY: `data` and `to` are valid for their lengths during the call.
-    check(unsafe {
-        libc::sendto(
-            fd.as_raw_fd(),
-            data.as_ptr().cast(),
-            data.len(),
-            libc::MSG_DONTWAIT,
-            ptr::from_ref(to).cast(),
-            to.len(),
-        )
-    })
+    unsafe {
+        let flags = libc::c_long::from(libc::MSG_DONTWAIT);
+        let (to, len) = (ptr::from_ref(to), libc::c_long::from(to.len()));
+        call!(SYS_sendto, fd, data.as_ptr(), data.len(), flags, to, len)
+    }
 }
 
 /// Room for control messages, aligned as `cmsghdr` wants it.
@@ -150,23 +155,25 @@ pub(super) fn send_gather(
         }
     }
     // SAFETY: everything `message` points to outlives the call, and sendmsg only reads it.
-    check(unsafe { libc::sendmsg(fd.as_raw_fd(), &message, libc::MSG_DONTWAIT) })
+    unsafe {
+        call!(
+            SYS_sendmsg,
+            fd,
+            &raw const message,
+            libc::c_long::from(libc::MSG_DONTWAIT)
+        )
+    }
 }
 
 /// Receives one datagram. The cheapest call there is; not for sockets on which `UDP_GRO` is on.
 pub(super) fn receive_from(fd: BorrowedFd<'_>, buffer: &mut [u8], from: &mut RawAddr) -> io::Result<usize> {
     let mut len = size_of::<RawAddr>() as socklen_t;
     // SAFETY: `buffer` and `from` may be written for their lengths during the call; any bytes make a `RawAddr`.
-    check(unsafe {
-        libc::recvfrom(
-            fd.as_raw_fd(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            libc::MSG_DONTWAIT,
-            ptr::from_mut(from).cast(),
-            &mut len,
-        )
-    })
+    unsafe {
+        let flags = libc::c_long::from(libc::MSG_DONTWAIT);
+        let (from, room) = (ptr::from_mut(from), &raw mut len);
+        call!(SYS_recvfrom, fd, buffer.as_mut_ptr(), buffer.len(), flags, from, room)
+    }
 }
 
 /// Receives one datagram or, with `UDP_GRO` on, several of equal size back to back. Returns the bytes in all, and the
@@ -263,7 +270,7 @@ fn receive_message(
     message.msg_controllen = size_of::<Room>();
     // SAFETY: all that `message` points to may be written for the lengths given and outlives the call; any bytes
     // make a `RawAddr`.
-    let len = check(unsafe { libc::recvmsg(fd.as_raw_fd(), &mut message, flags) })?;
+    let len = unsafe { call!(SYS_recvmsg, fd, &raw mut message, libc::c_long::from(flags)) }?;
     // SAFETY: the kernel has set `msg_controllen` to what it has written, and the CMSG macros stay inside that.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&message);
@@ -361,6 +368,8 @@ pub(super) struct Interface {
     pub(super) loopback: bool,
     /// Its MTU, bytes, IP header included.
     pub(super) mtu: usize,
+    /// Its number.
+    pub(super) index: u32,
 }
 
 /// All addresses of all interfaces whose MTU can be asked for with the socket `fd`.
@@ -376,7 +385,8 @@ pub(super) fn interfaces(fd: BorrowedFd<'_>) -> io::Result<Vec<Interface>> {
         // SAFETY: address and mask are null or point to a sockaddr of the family that they carry.
         let (addr, mask) = unsafe { (ip_of(entry.ifa_addr), ip_of(entry.ifa_netmask)) };
         // SAFETY: the name is a C string that belongs to the list.
-        let mtu = mtu_of(fd, unsafe { CStr::from_ptr(entry.ifa_name) });
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        let mtu = mtu_of(fd, name);
         if let (Some(addr), Ok(mtu)) = (addr, mtu) {
             let flag = |flag: c_int| entry.ifa_flags & flag as libc::c_uint != 0;
             found.push(Interface {
@@ -385,6 +395,8 @@ pub(super) fn interfaces(fd: BorrowedFd<'_>) -> io::Result<Vec<Interface>> {
                 up: flag(libc::IFF_UP),
                 loopback: flag(libc::IFF_LOOPBACK),
                 mtu,
+                // SAFETY: the name is a C string. (0 for an interface that has just gone.)
+                index: unsafe { libc::if_nametoindex(name.as_ptr()) },
             });
         }
     }

@@ -14,6 +14,10 @@ pub const LOCAL_RANK: &str = "HIKYAKU_LOCAL_RANK";
 pub const LOCAL_SIZE: &str = "HIKYAKU_LOCAL_SIZE";
 /// The number of this process's program in the job, from 0.
 pub const APP: &str = "HIKYAKU_APP";
+/// The number of this world's first process in the job, if processes of the job have spawned it.
+pub const FIRST: &str = "HIKYAKU_FIRST";
+/// What those processes tell the ones that they spawn.
+pub const SPAWNED_BY: &str = "HIKYAKU_SPAWNED_BY";
 /// `continue`: the job goes on without failed ranks, and the launcher reports them.
 pub const ON_FAILURE: &str = "HIKYAKU_ON_FAILURE";
 /// 32 hexadecimal digits.
@@ -33,7 +37,7 @@ pub const PORT_BASE: &str = "HIKYAKU_PORT_BASE";
 
 /// All of them.
 #[cfg(test)]
-pub(super) const ALL: [&str; 15] = [
+pub(super) const ALL: [&str; 17] = [
     RUN_ADDRESS,
     RUN_TICKET,
     RANK,
@@ -41,6 +45,8 @@ pub(super) const ALL: [&str; 15] = [
     LOCAL_RANK,
     LOCAL_SIZE,
     APP,
+    FIRST,
+    SPAWNED_BY,
     ON_FAILURE,
     JOB_KEY,
     HOST_ADDRESS,

@@ -1,10 +1,12 @@
 //! The wire-up server, for `hikyaku run` and for rank 0 of a job without a launcher.
 //!
-//! [`Store`] makes the answers and does no input or output; [`WireUpListener`] listens, admits connections that have the ticket,
+//! [`Store`] makes the answers for the processes of one world, and [`Worlds`] for all of a job; neither does any input or output. [`WireUpListener`] listens, admits connections that have the ticket,
 //! and carries lines.
 
 mod listener;
 mod store;
+mod worlds;
 
 pub use listener::{ListenerEvent, ListenerLimit, WireUpListener};
-pub use store::{MAX_KEYS, Note, Outcome, Store};
+pub use store::{MAX_KEYS, Note, Outcome, Spawning, Store};
+pub use worlds::Worlds;

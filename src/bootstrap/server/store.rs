@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bootstrap::{
-    MAX_KEY, MAX_VALUE,
+    MAX_KEY, MAX_VALUE, Program,
     message::{Message, MessageError, NOTHING, Version, from_hex, key_of},
 };
 
@@ -38,6 +38,17 @@ pub enum Note {
     Finalized,
     /// A rank has sent a malformed line, which gets no answer.
     Malformed(MessageError),
+    /// A process wants programs to be started; it gets its answer when they have met.
+    Spawn(Spawning),
+}
+
+/// Programs to spawn, as a process asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spawning {
+    /// The programs.
+    pub programs: Vec<Program>,
+    /// What the processes are told about those that spawn them.
+    pub by: String,
 }
 
 /// The effects of a line.
@@ -213,8 +224,13 @@ impl Store {
         Message::new("put_result").with("rc", 0)
     }
 
+    /// The value under a whole key, with the rank in it.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
     fn get(&self, message: &Message) -> Message {
-        match message.get("key").and_then(|key| self.values.get(key)) {
+        match message.get("key").and_then(|key| self.value(key)) {
             Some(value) => Message::new("get_result").with("rc", 0).with("value", value),
             None => refusal(message, "no_such_key"),
         }
@@ -311,6 +327,8 @@ fn refusal(request: &Message, reason: &str) -> Message {
         "get_all" => "get_all_result",
         "barrier_in" => "barrier_out",
         "finalize" => "finalize_ack",
+        "spawn_word" => "spawn_word_result",
+        "get_of" => "get_of_result",
         _ => "error",
     };
     Message::new(command).with("rc", -1).with("msg", reason)

@@ -97,19 +97,18 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     }
 
     /// The same for a receive that is not posted, because it ends here or not at all: if `selector` takes the message and
-    /// it fits into the buffer, which is one run of memory.
+    /// it fits into `room`.
     #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn take_short_into(
         &mut self,
         messenger: &mut Messenger,
         selector: &Selector,
-        buffer: &mut B,
+        room: &mut [u8],
         which: Which,
     ) -> Option<Envelope> {
         let (arriving, number) = messenger.next_short(which)?;
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
-        let room = buffer.run()?;
         if arriving.session > 1 || !selector.matches(source, matched(bits)) || len > room.len() {
             return None;
         }

@@ -8,6 +8,10 @@ use super::error::Quantity;
 pub(super) struct Bounds {
     /// First byte of data and the one after the last.
     data: Option<(i64, i64)>,
+    /// Where the data end, with the padding that aligns a copy behind them, and with that of the parts: so a datatype
+    /// is never smaller than its parts in a row. (MPI 5.1.6 pads once, behind the last byte; other libraries do not let
+    /// a part lose its padding, and programs compute with extents.)
+    end: i64,
     /// Bounds set by `resized`. They outlive being built into other types, and win over the data.
     marks: Option<(i64, i64)>,
     /// The strictest alignment of the elements.
@@ -20,6 +24,7 @@ impl Bounds {
 
     pub(super) const EMPTY: Self = Self {
         data: None,
+        end: 0,
         marks: None,
         alignment: 1,
     };
@@ -28,6 +33,7 @@ impl Bounds {
     pub(super) const fn predefined(high: u64, alignment: u64) -> Self {
         Self {
             data: Some((0, high as i64)),
+            end: high.next_multiple_of(alignment) as i64,
             marks: None,
             alignment,
         }
@@ -41,10 +47,7 @@ impl Bounds {
     pub(super) const fn extent(&self) -> i64 {
         match (self.marks, self.data) {
             (Some((low, high)), _) => high - low,
-            (None, Some((low, high))) if self.alignment & (self.alignment - 1) == 0 => {
-                (((high - low) as u64 + (self.alignment - 1)) & !(self.alignment - 1)) as i64
-            }
-            (None, Some((low, high))) => ((high - low) as u64).next_multiple_of(self.alignment) as i64,
+            (None, Some((low, _))) => self.end - low,
             (None, None) => 0,
         }
     }
@@ -59,7 +62,7 @@ impl Bounds {
     pub(super) const fn are_small(&self) -> bool {
         const SMALL: i64 = 1 << 30;
         match (self.data, self.marks) {
-            (Some((low, high)), None) => low >= -SMALL && high <= SMALL && self.alignment <= SMALL as u64,
+            (Some((low, _)), None) => low >= -SMALL && self.end <= SMALL,
             _ => false,
         }
     }
@@ -83,15 +86,14 @@ impl Bounds {
     }
 
     pub(super) fn shifted(self, by: i128) -> Result<Self, Quantity> {
-        let shift = |(low, high): (i64, i64)| {
-            let moved = |bound: i64| {
-                let place = by.checked_add(i128::from(bound)).ok_or(Quantity::Bound)?;
-                i64::try_from(place).map_err(|_| Quantity::Bound)
-            };
-            Ok((moved(low)?, moved(high)?))
+        let moved = |bound: i64| {
+            let place = by.checked_add(i128::from(bound)).ok_or(Quantity::Bound)?;
+            i64::try_from(place).map_err(|_| Quantity::Bound)
         };
+        let shift = |(low, high): (i64, i64)| Ok((moved(low)?, moved(high)?));
         Ok(Self {
             data: self.data.map(shift).transpose()?,
+            end: if self.data.is_some() { moved(self.end)? } else { 0 },
             marks: self.marks.map(shift).transpose()?,
             alignment: self.alignment,
         })
@@ -103,23 +105,36 @@ impl Bounds {
             (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
             (one, None) | (None, one) => one,
         };
+        let end = match (self.data, other.data) {
+            (Some(_), Some(_)) => self.end.max(other.end),
+            (Some(_), None) => self.end,
+            (None, _) => other.end,
+        };
         Self {
             data: join(self.data, other.data),
+            end,
             marks: join(self.marks, other.marks),
             alignment: self.alignment.max(other.alignment),
         }
     }
 
-    /// These, if extents fit too.
-    pub(super) fn checked(self) -> Result<Self, Quantity> {
+    /// These with their padding, if extents fit too.
+    pub(super) fn checked(mut self) -> Result<Self, Quantity> {
         let difference = |(low, high): (i64, i64)| high.checked_sub(low).ok_or(Quantity::Extent);
         self.marks.map(difference).transpose()?;
-        let extent = self.data.map(difference).transpose()?;
-        if let (None, Some((low, _)), Some(extent)) = (self.marks, self.data, extent) {
-            // Not more than 2^63, and a remainder of it must leave the upper bound in range as well.
-            let padded = (extent as u64).next_multiple_of(self.alignment);
-            let padded = i64::try_from(padded).map_err(|_| Quantity::Extent)?;
-            low.checked_add(padded).ok_or(Quantity::Bound)?;
+        self.data.map(difference).transpose()?;
+        if let Some((low, _)) = self.data {
+            let padded = difference((low, self.end)).ok().and_then(|extent| {
+                let padded = (extent as u64).checked_next_multiple_of(self.alignment)?;
+                i64::try_from(padded).ok()
+            });
+            match padded.map(|padded| low.checked_add(padded)) {
+                Some(Some(end)) => self.end = end,
+                // Not that of a datatype with marks: it has these.
+                _ if self.marks.is_some() => {}
+                Some(None) => return Err(Quantity::Bound),
+                None => return Err(Quantity::Extent),
+            }
         }
         Ok(self)
     }

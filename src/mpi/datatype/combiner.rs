@@ -30,4 +30,10 @@ pub enum Combiner {
     Darray,
     /// [`Datatype::resized`](super::Datatype::resized).
     Resized,
+    /// [`Datatype::f90_real`](super::Datatype::f90_real).
+    F90Real,
+    /// [`Datatype::f90_complex`](super::Datatype::f90_complex).
+    F90Complex,
+    /// [`Datatype::f90_integer`](super::Datatype::f90_integer).
+    F90Integer,
 }

@@ -45,6 +45,8 @@ pub enum DatatypeError {
         /// The first of them.
         start: i64,
     },
+    /// No kind has the precision and range that were asked for.
+    NoSuchKind,
     /// Loops are nested more than [`MAX_DEPTH`](super::MAX_DEPTH) deep.
     Depth,
     /// Data cannot be received: two elements of the type share bytes.
@@ -84,7 +86,7 @@ impl DatatypeError {
         match self {
             Self::Negative { .. } => ErrorClass::Count,
             Self::Overflow { .. } => ErrorClass::ValueTooLarge,
-            Self::Lengths { .. } | Self::Subarray { .. } => ErrorClass::Arg,
+            Self::Lengths { .. } | Self::Subarray { .. } | Self::NoSuchKind => ErrorClass::Arg,
             Self::Depth | Self::Overlap { .. } => ErrorClass::Type,
             Self::Memory { .. } => ErrorClass::Buffer,
         }
@@ -129,6 +131,7 @@ impl core::fmt::Display for DatatypeError {
                 f,
                 "dimension {dimension}: {subsize} elements from {start} on are not inside of {size}"
             ),
+            Self::NoSuchKind => f.write_str("no kind has this precision and range"),
             Self::Depth => write!(f, "nested deeper than {} levels", layout::MAX_DEPTH),
             Self::Overlap { offset } => {
                 write!(

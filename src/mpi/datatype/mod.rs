@@ -28,6 +28,7 @@ mod cursor;
 mod darray;
 mod error;
 mod external32;
+mod fortran;
 mod kind;
 mod layout;
 mod made;

@@ -29,9 +29,11 @@ enum Entry {
     Data(Kind),
     LowerBound,
     UpperBound,
+    /// The end of the data with padding, which marks win over.
+    End,
 }
 
-/// A type map as the standard defines it.
+/// A type map as the standard defines it, with the padding of parts.
 #[derive(Clone, Debug, Default)]
 struct Model(Vec<(Entry, i64)>);
 
@@ -70,12 +72,15 @@ impl Recipe {
 
     fn model(&self) -> Model {
         match self {
-            Self::Predefined(kind) => Model(match kind.pair() {
-                Some((value, index)) => {
-                    vec![(Entry::Data(value), 0), (Entry::Data(index), kind.alignment() as i64)]
-                }
-                None => vec![(Entry::Data(*kind), 0)],
-            }),
+            Self::Predefined(kind) => {
+                let entries = match kind.pair() {
+                    Some((value, index)) => {
+                        vec![(Entry::Data(value), 0), (Entry::Data(index), kind.alignment() as i64)]
+                    }
+                    None => vec![(Entry::Data(*kind), 0)],
+                };
+                Model(entries).padded()
+            }
             Self::Contiguous(count, child) => child.model().blocks([(*count, 0)]),
             Self::Vector(count, length, stride, child) => {
                 let child = child.model();
@@ -103,7 +108,7 @@ impl Recipe {
                 let entries = blocks
                     .iter()
                     .flat_map(|(length, place, child)| child.model().blocks([(*length, *place)]).0);
-                Model(entries.collect())
+                Model(entries.collect()).padded()
             }
             Self::Subarray(dimensions, order, child) => {
                 let child = child.model();
@@ -139,6 +144,17 @@ impl Model {
                 let shifted = |(entry, at): &(Entry, i64)| (*entry, at + place + element * extent);
                 entries.extend(self.0.iter().map(shifted));
             }
+        }
+        Self(entries).padded()
+    }
+
+    /// With the end of the padding, instead of those of parts before.
+    fn padded(self) -> Self {
+        let end = self.true_bounds().0 + self.padded_extent();
+        let mut entries = self.0;
+        entries.retain(|(entry, _)| *entry != Entry::End);
+        if entries.iter().any(|(entry, _)| matches!(entry, Entry::Data(_))) {
+            entries.push((Entry::End, end));
         }
         Self(entries)
     }
@@ -178,7 +194,12 @@ impl Model {
         if let Some(high) = self.marks(Entry::UpperBound).max() {
             return high - self.lower_bound();
         }
+        self.padded_extent()
+    }
+
+    fn padded_extent(&self) -> i64 {
         let (low, high) = self.true_bounds();
+        let high = self.marks(Entry::End).max().map_or(high, |end| end.max(high));
         let alignment = self.data().map(|(kind, _)| kind.alignment()).max().unwrap_or(1);
         ((high - low) as u64).next_multiple_of(alignment) as i64
     }
@@ -237,6 +258,14 @@ fn bytes(segments: Segments<'_>) -> Vec<i64> {
 fn slice<T>(list: &[T], range: Range<u64>) -> &[T] {
     let end = list.len().min(range.end as usize);
     &list[end.min(range.start as usize)..end]
+}
+
+#[test]
+fn parts_keep_their_padding() {
+    let part = Datatype::hvector(3, 4, 25, &Datatype::predefined(Kind::I32)).unwrap();
+    assert_eq!((part.true_extent(), part.extent()), (66, 68));
+    let whole = Datatype::hvector(2, 3, 4 * 68 + 1, &part).unwrap();
+    assert_eq!((whole.true_extent(), whole.extent()), (273 + 2 * 68 + 66, 480));
 }
 
 proptest! {

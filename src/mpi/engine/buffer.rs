@@ -2,7 +2,7 @@
 //! The caller's memory, from which messages are sent and into which they are received.
 
 use alloc::{sync::Arc, vec::Vec};
-use core::{mem::MaybeUninit, slice};
+use core::{mem::MaybeUninit, ptr::NonNull, slice};
 
 use bytes::Bytes;
 
@@ -91,20 +91,6 @@ impl Buffer {
         }
     }
 
-    /// The same for few elements that are one run of memory; `None`: these are not.
-    ///
-    /// # Safety
-    /// See [`new`](Self::new).
-    #[inline(always)]
-    pub(crate) unsafe fn run_of(base: *mut u8, count: u64, datatype: &Datatype) -> Option<Self> {
-        let begin = datatype.begin_of_small_run(count)?;
-        Some(Self::of(Part::Run(Run {
-            start: base.wrapping_offset(begin as isize),
-            len: datatype.size() * count,
-            owner: None,
-        })))
-    }
-
     /// The same for a buffer that knows the type of its elements.
     ///
     /// # Safety
@@ -123,7 +109,7 @@ impl Buffer {
     }
 
     #[inline(always)]
-    fn of(part: Part) -> Self {
+    const fn of(part: Part) -> Self {
         Self {
             parts: Parts::One(part),
         }
@@ -394,6 +380,52 @@ impl MemoryRegion for Buffer {
             }
             _ => None,
         }
+    }
+}
+
+/// Few elements that are one run of memory of the program's.
+#[derive(Debug)]
+pub(crate) struct PlainRun {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: as of `Buffer`.
+unsafe impl Send for PlainRun {}
+
+impl PlainRun {
+    /// `None`: the elements are many, or none, or not one run.
+    ///
+    /// # Safety
+    /// See [`Buffer::new`].
+    #[inline(always)]
+    pub(crate) unsafe fn new(base: *mut u8, count: u64, datatype: &Datatype) -> Option<Self> {
+        let begin = datatype.begin_of_small_run(count)?;
+        let len = (datatype.size() * count) as usize;
+        let start = NonNull::new(base.wrapping_offset(begin as isize))?;
+        (len > 0).then_some(Self { start, len })
+    }
+
+    /// Bytes.
+    #[inline(always)]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: by `new`'s contract these are data of the elements, initialised memory that no other code uses.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl From<PlainRun> for Buffer {
+    fn from(run: PlainRun) -> Self {
+        Self::of(Part::Run(Run {
+            start: run.start.as_ptr(),
+            len: run.len as u64,
+            owner: None,
+        }))
     }
 }
 

@@ -28,6 +28,10 @@ pub(super) enum Class {
     Persistent = 5,
     /// The last barrier, in `MPI_Finalize`: it is never matched with another collective.
     Finalize = 6,
+    /// Collectives that a program begins and waits for later, counted by themselves: MPI wants one order of all
+    /// collectives (MPI 6.12), but other libraries keep these apart from blocking ones, and programs have come to rely
+    /// on it.
+    Immediate = 7,
 }
 
 impl Class {

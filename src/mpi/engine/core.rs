@@ -2,6 +2,8 @@
 
 mod leaving;
 mod losses;
+mod parked;
+mod request_id;
 mod short;
 
 use alloc::{
@@ -11,8 +13,8 @@ use alloc::{
 };
 use core::task::Waker;
 
-pub(crate) use self::leaving::AnyOf;
-use self::leaving::Leaving;
+pub(crate) use self::{leaving::AnyOf, request_id::RequestId};
+use self::{leaving::Leaving, parked::Parked};
 use super::{
     buffer::{Buffer, PinnedBuffer, Pins},
     peers::Peers,
@@ -27,10 +29,6 @@ use crate::{
     reliability::{Event, PeerId},
     time::Instant,
 };
-
-/// Identifies a request: index and generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct RequestId(u64);
 
 /// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +161,10 @@ pub(crate) struct Core {
     pub(super) advancing: VecDeque<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// The only receive that is posted, if it has no slot yet …
+    parked: Option<Parked>,
+    /// … and the slot that it, or the next one, gets.
+    spare: RequestId,
     /// Peers and channels to which something may be waiting to be transmitted.
     pub(super) touched: Vec<(PeerId, u8)>,
     pub(crate) peers: Peers,
@@ -245,6 +247,8 @@ impl Core {
             leaving: Leaving::default(),
             sole_caller_waits: false,
             free: Vec::new(),
+            parked: None,
+            spare: RequestId::NONE,
             scratch: Vec::new(),
             advancing: VecDeque::new(),
             losses: VecDeque::new(),
@@ -269,7 +273,8 @@ impl Core {
 
     /// Number of requests that have not been forgotten.
     pub(crate) fn requests(&self) -> usize {
-        self.slots.len() - self.free.len()
+        let is_spare = self.parked.is_none() && self.spare != RequestId::NONE;
+        self.slots.len() - self.free.len() - usize::from(is_spare)
     }
 
     #[inline]

@@ -9,10 +9,7 @@ use super::{
     process::Process,
 };
 use crate::{
-    messaging::{
-        Messenger,
-        tagged::{Envelope, Selector},
-    },
+    messaging::{Messenger, tagged::Selector},
     mpi::Rank,
     time::Instant,
 };
@@ -47,33 +44,6 @@ pub(crate) struct CallNote {
 pub(crate) trait Fabric: Send + Sync {
     /// Calls `f` with the lock held, then transmits what is worth transmitting at once.
     fn access(&self, f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant));
-
-    /// Sends a short message by a ring in memory, if there is one to that process now, and returns whether it did.
-    fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
-        let _ = (process, bits, data);
-        false
-    }
-
-    /// Posts a receive that names its source, if nothing has come, and no process is lost, that it would have to be
-    /// compared with.
-    fn post(&self, selector: &Selector, buffer: Buffer) -> Option<RequestId> {
-        let _ = (selector, buffer);
-        None
-    }
-
-    /// Takes short messages from the rings, as long as receives wait for them, until one ends this request well; forgets
-    /// the request then. `None` says nothing of the request. A caller that `waits` gives the message a moment to come.
-    fn take_short(&self, id: RequestId, waits: bool) -> Option<Envelope> {
-        let _ = (id, waits);
-        None
-    }
-
-    /// Receives the next short message from a ring into the buffer, if it is one that the selector takes, fits, and is
-    /// older than all others that the program might receive; gives it a moment to come. `None`: nothing was done.
-    fn receive_short(&self, selector: &Selector, buffer: &mut Buffer) -> Option<Envelope> {
-        let _ = (selector, buffer);
-        None
-    }
 
     /// Posts a receive, with the processes from which it takes messages if it names no source. Returns how it has ended,
     /// if it ends at once; `None`: the network has failed.

@@ -4,6 +4,7 @@
 use alloc::{sync::Arc, vec, vec::Vec};
 
 use super::{Engine, Entry, Mode, class::Class, communicator::Communicator, uninterrupted};
+use crate::bootstrap::MAX_PROCESSES;
 use crate::mpi::{
     Rank,
     datatype::{Datatype, Kind},
@@ -119,7 +120,7 @@ impl Communicator {
 
     /// Whether a context and a group can consist of so many numbers.
     fn may_be_told(&self, numbers: usize) -> bool {
-        numbers <= 1 + self.engine().size() as usize
+        numbers <= 1 + MAX_PROCESSES as usize
     }
 
     /// A communicator between this one's processes and those of another one (`MPI_Intercomm_create`). Collective over
@@ -173,6 +174,13 @@ impl Communicator {
             return Err(failed("the leader could not reach the other one"));
         };
         let processes: Vec<u32> = processes.iter().map(|process| *process as u32).collect();
+        let mut strange = [i64::from(!self.engine().knows(&processes))];
+        self.agree(call, &mut strange, Predefined::Sum)?;
+        if strange[0] > 0 {
+            return Err(failed(
+                "some of the other group belong to a world that some of this group have not spawned, nor were spawned by",
+            ));
+        }
         let remote = Group::of_processes(&processes).map_err(|error| self.locate(Error::group(call, error)))?;
         if remote.intersection(self.group()).size() > 0 {
             return Err(failed("the groups have a process in common"));

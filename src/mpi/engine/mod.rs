@@ -47,6 +47,7 @@ mod rma;
 mod settings;
 #[cfg(feature = "sim")]
 pub(crate) mod simulated;
+mod spawned;
 mod start;
 mod status;
 mod uninterrupted;
@@ -55,6 +56,7 @@ mod window;
 use ::core::{
     fmt,
     future::Future,
+    ops::Range,
     pin::pin,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     task::{Context, Poll, Waker},
@@ -65,6 +67,7 @@ use alloc::{string::String, sync::Arc, task::Wake, vec::Vec};
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use self::rma::drive as window_messages;
+pub(in crate::mpi) use self::spawned::Parents;
 pub use self::{
     any_request::AnyRequest,
     array::Array,
@@ -92,7 +95,7 @@ pub(crate) use self::{
     process::Process,
 };
 use self::{native::Native, profile::Profile};
-use super::collectives::Policy;
+use super::{Rank, collectives::Policy, group::Group};
 use crate::{
     messaging::tagged::TaggedStats,
     progress::{Driver, WaitPolicy},
@@ -153,12 +156,14 @@ impl Default for Options {
 pub struct Engine {
     // What every message needs lies together.
     fabric: Arc<dyn Fabric>,
+    /// The same, if short messages may go by its rings in memory: calls are neither profiled nor checked.
+    rings: Option<Arc<Native>>,
     process: u32,
+    /// The first process of the world, which has `size` of them.
+    first: u32,
     size: u32,
     finalized: AtomicBool,
     check: bool,
-    /// Short messages may go by rings in memory: calls are neither profiled nor checked, and not forbidden yet.
-    short: AtomicBool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
     profile: Profile,
@@ -178,8 +183,13 @@ impl fmt::Debug for Engine {
 
 impl Engine {
     /// Process `process` of `peers.len()` processes (`None` stands for this one), on a driver that knows them as peers.
-    pub(crate) fn native(driver: Driver, process: u32, peers: Vec<Option<PeerId>>, options: Options) -> Self {
-        let size = peers.len() as u32;
+    pub(crate) fn native(
+        driver: Driver,
+        process: u32,
+        world: Range<u32>,
+        peers: Vec<Option<PeerId>>,
+        options: Options,
+    ) -> Self {
         let short = native::takes_short(&driver) && options.profiler.is_none() && !options.check;
         let mut core = Process::new(driver.messenger(), Peers::all(peers), options.eager_limit);
         core.set_connection_plan(ConnectionPlan::ahead(options.connect_ahead));
@@ -188,8 +198,9 @@ impl Engine {
         let helper = options.helper.and_then(|interval| native.assist(interval).ok());
         Self {
             helper,
-            short: AtomicBool::new(short),
-            ..Self::on_fabric(native, process, size, options)
+            first: world.start,
+            rings: short.then(|| Arc::clone(&native)),
+            ..Self::on_fabric(native, process, world.len() as u32, options)
         }
     }
 
@@ -204,6 +215,7 @@ impl Engine {
         Self {
             fabric,
             process,
+            first: 0,
             size,
             contexts: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
@@ -212,7 +224,7 @@ impl Engine {
             profile: Profile::new(options.profiler, noted),
             arrays: Arc::default(),
             helper: None,
-            short: AtomicBool::new(false),
+            rings: None,
         }
     }
 
@@ -319,6 +331,11 @@ impl Engine {
     }
 
     /// Looks at the state. A program that polls it serves the other processes, too.
+    /// The processes of the world.
+    fn world(&self) -> Group {
+        Group::range(self.first, self.size as Rank)
+    }
+
     fn read<T: Default>(&self, look: impl Fn(&Process) -> T) -> T {
         let mut seen = T::default();
         self.fabric.access(&mut |core, _, _| seen = look(core));
@@ -362,7 +379,6 @@ impl Engine {
 
     /// Says goodbye, and forbids new operations.
     fn close(&self, linger: Duration) -> Result<(), FabricError> {
-        self.short.store(false, Ordering::Relaxed);
         match self.finalized.swap(true, Ordering::Relaxed) {
             true => Ok(()),
             false => self.fabric.close(linger),
@@ -376,10 +392,10 @@ impl Engine {
         }
     }
 
-    /// Returns whether short messages may go by rings in memory.
+    /// Asked first for short messages, if these may go by rings in memory.
     #[inline(always)]
-    fn is_short(&self) -> bool {
-        self.short.load(Ordering::Relaxed)
+    fn rings(&self) -> Option<&Native> {
+        self.rings.as_deref()
     }
 
     /// Whether a helper thread makes progress.

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     messaging::{
         Messenger,
-        tagged::{Envelope, Selector, TaggedStats},
+        tagged::{Selector, TaggedStats},
     },
     progress::{Acks, Clock, Driver, WaitPolicy},
     reliability::MemoryLayer,
@@ -148,7 +148,7 @@ impl Native {
     #[inline]
     fn lock(&self) -> Guard<'_, Inner> {
         let mut inner = self.inner.lock();
-        inner.calm = false;
+        inner.enter();
         inner
     }
 
@@ -252,6 +252,13 @@ impl Native {
 }
 
 impl Inner {
+    /// A call begins that is none of `short`.
+    #[inline]
+    fn enter(&mut self) {
+        self.calm = false;
+        self.core.unpark();
+    }
+
     /// Takes in everything that the driver has.
     fn pump(driver: &mut Driver, core: &mut Process) {
         // Messages before events: a peer that has said goodbye has sent all its messages before.
@@ -351,22 +358,6 @@ impl Fabric for Native {
         result
     }
 
-    fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
-        self.send_by_ring(process, bits, data)
-    }
-
-    fn post(&self, selector: &Selector, buffer: Buffer) -> Option<RequestId> {
-        self.post_for_ring(selector, buffer)
-    }
-
-    fn take_short(&self, id: RequestId, waits: bool) -> Option<Envelope> {
-        self.take_from_ring(id, waits)
-    }
-
-    fn receive_short(&self, selector: &Selector, buffer: &mut Buffer) -> Option<Envelope> {
-        self.receive_from_ring(selector, buffer)
-    }
-
     fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {
         let mut inner = self.lock();
         if inner.failure.is_some() {
@@ -435,6 +426,7 @@ impl Fabric for Native {
             return Ok(());
         }
         inner.closed = true;
+        inner.short = false;
         let Inner { driver, core, .. } = &mut *inner;
         let (messenger, now) = driver.parts();
         core.refuse_returned(messenger, now);

@@ -89,12 +89,12 @@ impl Cut {
         start..(start + self.bytes).min(self.total)
     }
 
-    /// The messages that hold these bytes.
+    /// The messages that hold these bytes; of no bytes, the message that has their place.
     fn messages_of(&self, bytes: &Range<u64>) -> Range<usize> {
-        if bytes.is_empty() || self.bytes == 0 {
-            return 0..0;
-        }
-        (bytes.start / self.bytes) as usize..bytes.end.div_ceil(self.bytes) as usize
+        let last = u64::from(self.messages).saturating_sub(1);
+        let first = (bytes.start / self.bytes.max(1)).min(last);
+        let end = bytes.end.div_ceil(self.bytes.max(1)).max(first + 1);
+        first as usize..end as usize
     }
 }
 
@@ -465,9 +465,17 @@ mod tests {
         assert_eq!((many.range(47), many.range(48)), (98_700..100_000, 100_000..100_000));
         assert_eq!(many.messages_of(&(0..1)), 0..1);
         assert_eq!(many.messages_of(&(2_099..2_101)), 0..2);
-        assert_eq!(many.messages_of(&(5..5)), 0..0);
+        assert_eq!(
+            many.messages_of(&(5..5)),
+            0..1,
+            "its partition arrives with its neighbours"
+        );
+        assert_eq!(many.messages_of(&(100_000..100_000)), 47..48);
         let (none, _) = cut(7, 0);
-        assert_eq!((none.messages, none.range(0)), (1, 0..0));
+        assert_eq!(
+            (none.messages, none.range(0), none.messages_of(&(0..0))),
+            (1, 0..0, 0..1)
+        );
         assert_eq!(Cut::new(u32::MAX, u64::MAX), None);
         assert_eq!(Cut::new(u32::MAX, 1 << 20), None);
     }

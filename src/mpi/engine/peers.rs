@@ -36,6 +36,31 @@ impl Peers {
         }
     }
 
+    /// Processes from `first` on are known from now on, too; false: one of them was, or they become peers as they are
+    /// needed.
+    pub(super) fn admit(&mut self, first: u32, peers: Vec<PeerId>) -> bool {
+        let Known::All(known) = &mut self.known else {
+            return false;
+        };
+        let first = first as usize;
+        if known[first.min(known.len())..].iter().any(Option::is_some) {
+            return false;
+        }
+        known.resize(known.len().max(first + peers.len()), None);
+        for (entry, peer) in known[first..].iter_mut().zip(peers) {
+            *entry = Some(peer);
+        }
+        true
+    }
+
+    /// Returns whether this process can reach another one.
+    pub(super) fn knows(&self, process: u32) -> bool {
+        match &self.known {
+            Known::All(peers) => peers.get(process as usize).is_some_and(Option::is_some),
+            Known::Met(met) => process < met.size(),
+        }
+    }
+
     /// Number of processes of the job.
     pub(super) fn size(&self) -> u32 {
         match &self.known {

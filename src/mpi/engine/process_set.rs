@@ -1,7 +1,7 @@
 //! Process sets: groups of processes by name, for sessions (MPI 11.3).
 
 use super::Engine;
-use crate::mpi::{Rank, group::Group};
+use crate::mpi::group::Group;
 
 /// Sessions. One of MPI's is, for an engine, nothing but these groups, of which
 /// [`of_group`](super::Communicator::of_group) makes communicators (`MPI_Comm_create_from_group`).
@@ -14,7 +14,7 @@ impl Engine {
     pub fn process_set(&self, name: &str) -> Option<Group> {
         let number = Self::PROCESS_SETS.iter().position(|known| *known == name)?;
         match number {
-            0 => Some(Group::world(self.size as Rank)),
+            0 => Some(self.world()),
             _ => Group::of_processes(&[self.process]).ok(),
         }
     }

@@ -2,7 +2,8 @@
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::{
-    fmt, mem,
+    fmt,
+    mem::{self, ManuallyDrop},
     task::{Context, Poll},
 };
 
@@ -42,8 +43,8 @@ pub struct Request {
     state: State,
     /// The call that began it.
     call: &'static str,
-    /// State that few requests have.
-    extra: Option<Box<Extra>>,
+    /// State that few requests have, so that dropping one looks here by itself.
+    extra: ManuallyDrop<Option<Box<Extra>>>,
 }
 
 /// The properties of an operation that its result depends on.
@@ -80,7 +81,7 @@ impl Request {
             communicator: Some(communicator.clone()),
             state: State::Pending { id, room },
             call,
-            extra: None,
+            extra: ManuallyDrop::new(None),
         }
     }
 
@@ -90,7 +91,7 @@ impl Request {
             communicator: Some(communicator.clone()),
             state: State::Ended(status),
             call,
-            extra: None,
+            extra: ManuallyDrop::new(None),
         }
     }
 
@@ -101,7 +102,7 @@ impl Request {
             communicator: None,
             state: State::Ended(Status::EMPTY),
             call,
-            extra: None,
+            extra: ManuallyDrop::new(None),
         }
     }
 
@@ -212,8 +213,9 @@ impl Request {
     /// The operation has failed.
     #[inline]
     pub fn wait(mut self) -> Result<Status, Error> {
-        if let (State::Ended(status), None, None) = (self.state, &self.communicator, &self.extra) {
-            // There is nothing in it that has to be dropped.
+        if let (State::Ended(status), None) = (self.state, &self.communicator) {
+            // There is nothing in it that has to be dropped: no profiler knows it.
+            debug_assert!(self.extra.is_none());
             mem::forget(self);
             return Ok(status);
         }
@@ -261,12 +263,8 @@ impl Request {
     #[inline(always)]
     fn take_short(&self, id: RequestId, waits: bool) -> Option<Status> {
         let communicator = self.communicator.as_ref()?;
-        let engine = communicator.engine();
-        if !engine.is_short() {
-            return None;
-        }
-        let envelope = engine.fabric.take_short(id, waits)?;
-        Some(communicator.status_of(&envelope))
+        let envelope = communicator.engine().rings()?.take_short(id, waits)?;
+        Some(communicator.plain_status_of(&envelope))
     }
 
     #[inline(never)]
@@ -292,7 +290,20 @@ impl Request {
     ///
     /// # Errors
     /// The operation has failed.
+    #[inline]
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
+        // (Nobody is told of messages that may come so.)
+        if let State::Pending { id, .. } = self.state
+            && let Some(status) = self.take_short(id, false)
+        {
+            self.state = State::Ended(Status::EMPTY);
+            return Ok(Some(status));
+        }
+        self.test_further()
+    }
+
+    #[inline(never)]
+    fn test_further(&mut self) -> Result<Option<Status>, Error> {
         if self.is_off() {
             return self.look();
         }
@@ -307,20 +318,10 @@ impl Request {
     }
 
     /// Looks whether it has ended, without telling the profiler.
-    #[inline(always)]
     fn look(&mut self) -> Result<Option<Status>, Error> {
         let State::Pending { id, room } = self.state else {
             return self.finish().map(Some);
         };
-        if let Some(status) = self.take_short(id, false) {
-            self.state = State::Ended(Status::EMPTY);
-            return Ok(Some(status));
-        }
-        self.look_further(id, room)
-    }
-
-    #[inline(never)]
-    fn look_further(&mut self, id: RequestId, room: u64) -> Result<Option<Status>, Error> {
         let Some((communicator, _)) = self.begun() else {
             return Ok(None);
         };
@@ -513,16 +514,27 @@ impl Request {
 }
 
 impl Drop for Request {
+    #[inline]
     fn drop(&mut self) {
         if let State::Pending { id, .. } = self.state {
             self.give_up(id);
+        }
+        if self.extra.is_some() {
+            self.drop_extra();
         }
     }
 }
 
 impl Request {
+    #[cold]
+    #[inline(never)]
+    fn drop_extra(&mut self) {
+        drop(self.extra.take());
+    }
+
     /// The program does not ask for it any more.
     #[cold]
+    #[inline(never)]
     fn give_up(&mut self, id: RequestId) {
         let _span = self.end_of("MPI_Request_free");
         if let Some(communicator) = &self.communicator {

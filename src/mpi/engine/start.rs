@@ -165,25 +165,43 @@ impl Unconnected {
     ///
     /// # Errors
     /// The number of this process is beyond `addresses`, or two processes have the same address.
-    pub fn connect(mut self, addresses: &[SocketAddr], options: Options) -> Result<Arc<Engine>, ConnectError> {
+    pub fn connect(self, addresses: &[SocketAddr], options: Options) -> Result<Arc<Engine>, ConnectError> {
+        self.connect_from(0, addresses, &[], options)
+    }
+
+    /// As [`connect`](Self::connect), for a world whose first process has the number `first` in the job, and whose
+    /// processes talk to `others` of the job, too.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub(in crate::mpi) fn connect_from(
+        mut self,
+        first: u32,
+        addresses: &[SocketAddr],
+        others: &[(u32, SocketAddr)],
+        options: Options,
+    ) -> Result<Arc<Engine>, ConnectError> {
         let process = self.process;
         let size = addresses.len();
-        if process as usize >= size {
+        let world = first..first.saturating_add(size as u32);
+        if !world.contains(&process) {
             return Err(ConnectError::Process { process, size });
         }
-        let mut peers = Vec::with_capacity(size);
-        for (other, &address) in (0..).zip(addresses) {
-            if other == process {
-                peers.push(None);
-                continue;
-            }
+        let own = (first..).zip(addresses.iter().copied());
+        let others = own.chain(others.iter().copied());
+        let mut peers = vec![None; world.end as usize];
+        for (other, address) in others.filter(|(other, _)| *other != process) {
             let added = self.driver.add_peer(address, other);
-            peers.push(Some(added.map_err(|source| ConnectError::Peer {
+            let peer = added.map_err(|source| ConnectError::Peer {
                 process: other,
                 address,
                 source,
-            })?));
+            })?;
+            if other as usize >= peers.len() {
+                peers.resize(other as usize + 1, None);
+            }
+            peers[other as usize] = Some(peer);
         }
-        Ok(Arc::new(Engine::native(self.driver, process, peers, options)))
+        Ok(Arc::new(Engine::native(self.driver, process, world, peers, options)))
     }
 }

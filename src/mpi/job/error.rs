@@ -51,6 +51,10 @@ pub enum InitError {
     Meet(io::Error),
     /// The processes could not be connected.
     Connect(ConnectError),
+    /// The launcher says of the processes that have spawned this world what cannot be understood.
+    SpawnedBy(String),
+    /// The processes that have spawned this world do not answer.
+    Parents(Error),
     /// There is no thread or descriptor for the launcher's reports of failed processes.
     Watcher(io::Error),
     /// The trace that the environment asks for cannot be written.
@@ -84,6 +88,12 @@ impl fmt::Display for InitError {
             Self::Introduce { process, source } => write!(f, "reaching process {process}: {source}"),
             Self::Meet(error) => write!(f, "HIKYAKU_ROUTES=memory: {error}"),
             Self::Connect(error) => error.fmt(f),
+            Self::SpawnedBy(word) => write!(
+                f,
+                "HIKYAKU_SPAWNED_BY={}: expected what hikyaku run of the same version sets",
+                word.escape_default()
+            ),
+            Self::Parents(error) => write!(f, "waiting for the processes that have spawned this one: {error}"),
             Self::Watcher(error) => write!(f, "listening for processes that fail: {error}"),
             Self::Trace(error) => error.fmt(f),
             Self::Check { process, here } => {
@@ -103,16 +113,60 @@ crate::debug_as_display!(InitError);
 impl std::error::Error for InitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Twice { .. } | Self::Backend { .. } | Self::Address { .. } | Self::Check { .. } => None,
+            Self::SpawnedBy(_)
+            | Self::Twice { .. }
+            | Self::Backend { .. }
+            | Self::Address { .. }
+            | Self::Check { .. } => None,
             Self::Bootstrap(error) => Some(error),
             Self::Environment(error) => Some(error),
             Self::Bind { source, .. } => Some(source),
             Self::Introduce { source, .. } => Some(source),
             Self::Meet(error) => Some(error),
             Self::Connect(error) => Some(error),
+            Self::Parents(error) => Some(error),
             Self::Watcher(error) => Some(error),
             Self::Trace(error) => Some(error),
         }
+    }
+}
+
+/// Why processes could not be spawned.
+#[non_exhaustive]
+pub enum SpawnError {
+    /// The ranks could not agree, or the root among them has failed to start the processes.
+    Mpi(Error),
+    /// The launcher did not start them, or they did not come.
+    Launcher(BootstrapError),
+    /// A process that was started cannot be reached.
+    Address(InitError),
+}
+
+impl From<Error> for SpawnError {
+    fn from(error: Error) -> Self {
+        Self::Mpi(error)
+    }
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mpi(error) => error.fmt(f),
+            Self::Launcher(error) => write!(f, "MPI_Comm_spawn: {error}"),
+            Self::Address(error) => write!(f, "MPI_Comm_spawn: {error}"),
+        }
+    }
+}
+
+crate::debug_as_display!(SpawnError);
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(match self {
+            Self::Mpi(error) => error,
+            Self::Launcher(error) => error,
+            Self::Address(error) => error,
+        })
     }
 }
 

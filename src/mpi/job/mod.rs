@@ -31,14 +31,16 @@ use std::{
     vec::Vec,
 };
 
-pub use self::error::{FinalizeError, InitError};
+pub use self::error::{FinalizeError, InitError, SpawnError};
 use self::{said::Said, watcher::Watcher};
 use super::{
+    Rank,
     class::ErrorClass,
-    engine::{self, Communicator, Engine, Profiler, Unconnected},
+    engine::{self, Communicator, Engine, Parents, Profiler, Unconnected},
     error::Error,
     trace::Tracer,
 };
+pub use crate::bootstrap::Program;
 use crate::{
     backends::{BindOptions, Place, has_own_addresses},
     bootstrap::{self, World},
@@ -64,6 +66,8 @@ pub struct Job {
     watcher: Option<Watcher>,
     launched: World,
     engine: Arc<Engine>,
+    /// Between this world and the processes that have spawned it.
+    parent: Option<Communicator>,
 }
 
 impl Job {
@@ -80,12 +84,14 @@ impl Job {
         let (mut config, mut options) = engine::for_job(job.size(), job.sharing(), one_host);
         config.contact = Contact::of_job(job.job_key().bytes());
         options.environment(environment).map_err(InitError::Environment)?;
+        let parents = parents(&job)?;
         let builder = Transport::builder()
             .config(config)
             .routes(options.routes)
             .environment_of(environment.clone());
         let (builder, address) = place(builder, &job, environment)?;
-        let bound = Engine::bind(builder, BACKEND, address, job.rank());
+        let first = job.first_process();
+        let bound = Engine::bind(builder, BACKEND, address, first + job.rank());
         let mut bound = bound.map_err(|source| InitError::Bind { address, source })?;
         if job.size() > 1 && bound.backend_name() == "loopback" {
             let name = bound.backend_name();
@@ -93,17 +99,55 @@ impl Job {
         }
         let (addresses, sharing) = exchange(&mut job, &mut bound, options.check)?;
         options.policy.model.sharing = sharing;
-        let tracer = Tracer::of_environment(environment, job.rank()).map_err(InitError::Trace)?;
-        options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
-        let engine = bound.connect(&addresses, options).map_err(InitError::Connect)?;
+        if let Some(parents) = &parents {
+            options.policy.model = parents.model;
+        } else {
+            // A trace is of one world.
+            let tracer = Tracer::of_environment(environment, job.rank()).map_err(InitError::Trace)?;
+            options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
+        }
+        let others = parents.iter().flat_map(Parents::processes);
+        let others: Result<Vec<_>, _> = others
+            .map(|process| Ok((process, address_of(&job, process)?)))
+            .collect();
+        let engine = bound.connect_from(first, &addresses, &others?, options);
+        let engine = engine.map_err(InitError::Connect)?;
         let watcher = match job.failures().map_err(InitError::Bootstrap)? {
             Some(failures) => Some(Watcher::start(failures, &engine).map_err(InitError::Watcher)?),
             None => None,
         };
+        let parent = parents.map(|parents| Communicator::with_parents(&engine, &parents));
+        let parent = parent.transpose().map_err(InitError::Parents)?;
+        parent.iter().for_each(|parent| parent.set_name("MPI_COMM_PARENT"));
         Ok(Self {
             watcher,
             launched: job,
             engine,
+            parent,
+        })
+    }
+
+    /// The communicator between this world and the processes that have spawned it (`MPI_Comm_get_parent`); `None`: the
+    /// launcher has started it.
+    #[must_use]
+    pub fn parent(&self) -> Option<&Communicator> {
+        self.parent.as_ref()
+    }
+
+    /// Starts `programs` as a world of their own, and gives the communicator between it and the ranks of `among`
+    /// (`MPI_Comm_spawn`, `MPI_Comm_spawn_multiple`). Collective over `among`; only the arguments of the rank `root` count.
+    /// The new processes run on the hosts of the job, in turn.
+    ///
+    /// # Errors
+    /// [`SpawnError::Launcher`] at `root`, if the processes could not be started; the others then get an error of class
+    /// [`ErrorClass::Spawn`]. A rank of `among` is lost, or the communicator is revoked.
+    pub fn spawn(&self, among: &Communicator, root: Rank, programs: &[Program]) -> Result<Communicator, SpawnError> {
+        among.spawn_with(root, |by| {
+            let first = self.launched.spawn(programs, by).map_err(SpawnError::Launcher)?;
+            let count: u32 = programs.iter().map(|program| program.processes).sum();
+            let addresses = (first..first + count).map(|process| address_of(&self.launched, process));
+            let addresses: Result<Vec<_>, _> = addresses.collect();
+            Ok((first, addresses.map_err(SpawnError::Address)?))
         })
     }
 
@@ -126,6 +170,7 @@ impl Job {
             watcher,
             launched,
             engine,
+            ..
         } = self;
         drop(watcher);
         // Goodbye would look as if all were well.
@@ -191,13 +236,30 @@ fn place(builder: Builder, job: &World, environment: &Environment) -> Result<(Bu
     };
     let options = BindOptions {
         place: Place {
-            process: job.rank(),
-            processes: job.size(),
+            process: job.first_process() + job.rank(),
+            processes: job.first_process() + job.size(),
         },
         environment: environment.clone(),
         ..BindOptions::default()
     };
     Ok((builder.bind_options(options), address))
+}
+
+/// The processes that have spawned this world.
+fn parents(job: &World) -> Result<Option<Parents>, InitError> {
+    let word = job.spawned_by();
+    let parse = |word: &str| Parents::of_word(word).ok_or_else(|| InitError::SpawnedBy(word.into()));
+    word.map(parse).transpose()
+}
+
+/// The address that a process of any world has published.
+fn address_of(job: &World, process: u32) -> Result<SocketAddr, InitError> {
+    let bytes = job.get_of(process, KEY).map_err(InitError::Bootstrap)?;
+    let said = Said::parse(&bytes).ok_or_else(|| InitError::Address {
+        process,
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+    })?;
+    Ok(said.address)
 }
 
 /// Publishes the address of this process and the number of processes that share a core here. Returns the addresses

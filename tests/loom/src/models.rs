@@ -56,6 +56,7 @@ macro_rules! models {
             use crate::$world::{
                 bell::Bell,
                 lines,
+                lock::Lock,
                 pins::Pins,
                 ring::{CONTROL, Consumer, Place, Producer},
             };
@@ -226,6 +227,27 @@ macro_rules! models {
                         seen = sent.load(Ordering::Acquire);
                     }
                     sender.join().unwrap();
+                });
+            }
+
+            /// Threads that take a lock see what the others have done under it, and none of them is there at the same
+            /// time. (Waiting is left out: a thread that looks again and again has no last order.)
+            pub fn lock_lets_one_thread_in() {
+                check(|| {
+                    let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
+                    let count = |lock: &Lock<UnsafeCell<usize>>| {
+                        let guard = lock.try_lock();
+                        // SAFETY: loom checks that no other thread reads or writes meanwhile.
+                        let add = |cell: &UnsafeCell<usize>| cell.with_mut(|place| unsafe { *place += 1 });
+                        guard.as_deref().map(add).is_some()
+                    };
+                    let theirs = Arc::clone(&lock);
+                    let other = thread::spawn(move || [count(&theirs), count(&theirs)]);
+                    let ours = [count(&lock), count(&lock)];
+                    let counted = [ours, other.join().unwrap()].concat().iter().filter(|one| **one).count();
+                    assert!(counted > 0, "the first one to ask gets it");
+                    // SAFETY: as above.
+                    lock.lock().with(|place| assert_eq!(unsafe { *place }, counted));
                 });
             }
 

@@ -59,6 +59,7 @@ pass! {
     lines_wake_their_reader = right::lines_wake_their_reader;
     a_bell_wakes_who_sleeps = right::bell_wakes_who_sleeps;
     loans_come_back = right::loans_come_back;
+    a_lock_lets_one_thread_in = right::lock_lets_one_thread_in;
     sleepers_share_a_call = models::sleepers_share_a_call;
 }
 
@@ -69,6 +70,7 @@ fail! {
     chunks_that_are_not_released_are_found = weak::lines_carry_long_records, "Causality violation";
     lines_without_fences_are_found = unfenced::lines_wake_their_reader, "deadlock";
     a_bell_without_fences_is_found = unfenced::bell_wakes_who_sleeps, "deadlock";
+    a_lock_that_is_not_released_is_found = weak::lock_lets_one_thread_in, "Causality violation";
     loans_that_are_not_acquired_are_found = weak::loans_come_back, "Causality violation";
     who_takes_a_call_from_others_is_found = models::greedy_sleepers, "deadlock";
 }

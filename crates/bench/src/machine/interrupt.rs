@@ -1,40 +1,42 @@
 //! Ctrl-C as a flag to poll: the results so far are printed before the command ends.
+#![expect(
+    unsafe_code,
+    reason = "a signal handler is installed; it only sets a flag, or ends the process"
+)]
 
-use std::{
-    process,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::{
+    libc,
+    sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction},
 };
-
-use nix::sys::signal::{SigSet, Signal};
 
 /// Exit code of a command that Ctrl-C has ended, as of shells.
 pub const CODE: u8 = 130;
 
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
-/// Keeps the signal of Ctrl-C from this thread and from those, and the processes, that it starts later.
-pub fn block() -> SigSet {
+/// Keeps the signal of Ctrl-C from this thread and from those that it starts later.
+pub fn block() {
     let mut set = SigSet::empty();
     set.add(Signal::SIGINT);
     let _ = set.thread_block();
-    set
 }
 
 /// From now on the first Ctrl-C is only noted (see [`pressed`]); the second ends the process.
 ///
-/// To be called before other threads are started.
+/// A thread that waits for the signal would cost what is measured: libc's calls and its allocator are slower in a
+/// process of several threads.
 pub fn note() {
-    let set = block();
-    let waits = move || {
-        if set.wait().is_ok() {
-            PRESSED.store(true, Ordering::Relaxed);
-        }
-        let _ = set.wait();
-        process::exit(CODE.into());
-    };
-    if thread::Builder::new().name("interrupt".into()).spawn(waits).is_err() {
-        let _ = set.thread_unblock();
+    let action = SigAction::new(SigHandler::Handler(handle), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler only does what is safe in one: it sets an atomic flag, or calls `_exit`.
+    let _ = unsafe { sigaction(Signal::SIGINT, &action) };
+}
+
+extern "C" fn handle(_: libc::c_int) {
+    if PRESSED.swap(true, Ordering::Relaxed) {
+        // SAFETY: `_exit` is safe in a signal handler, and runs nothing of this process.
+        unsafe { libc::_exit(CODE.into()) };
     }
 }
 

@@ -57,6 +57,7 @@ const TYPES: &[(u32, u32)] = &[
     (0x247, 0x4c00010d), // MPI_BYTE
     (0x248, 0x4c000238), // MPI_INT16_T
     (0x249, 0x4c00023c), // MPI_UINT16_T
+    (0x2ff, 0x4c000246), // MPIX_C_FLOAT16
     (0x250, 0x4c000439), // MPI_INT32_T
     (0x251, 0x4c00043d), // MPI_UINT32_T
     (0x258, 0x4c00083a), // MPI_INT64_T

@@ -6,11 +6,11 @@
 mod handles;
 mod numbers;
 
+pub(crate) use self::numbers::class_number;
 pub use self::numbers::{
     Combiner, Comparison, Distribution, Flavor, Keyval, Lock, Model, Numbers, Order, SplitType, ThreadLevel, Topology,
     TypeClass,
 };
-pub(crate) use self::numbers::{class_number, class_of_number};
 
 /// A handle in the standard's numbers: below [`Handle::FIRST`] a predefined one, else an object of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

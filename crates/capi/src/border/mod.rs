@@ -88,7 +88,7 @@ impl Call {
     #[cold]
     #[must_use]
     pub fn refuse(self, class: hikyaku::mpi::error::ErrorClass, argument: &'static str) -> Failure {
-        Failure::Argument { class, argument }
+        Failure::Here(class, hikyaku::mpi::error::Detail::Argument(argument))
     }
 
     /// Checks that MPI has begun and not ended.

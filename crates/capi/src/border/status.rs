@@ -23,7 +23,8 @@ pub struct OutStatus {
 }
 
 impl OutStatus {
-    /// Writes a status, but not its error: only functions that end several requests do that (MPI 3.2.5).
+    /// Writes a status, but not its error: only functions that end several requests do that (MPI 3.2.5), and that of an
+    /// empty status is `MPI_SUCCESS` (MPI 3.7.3).
     #[inline]
     pub fn set(&self, status: &Status) {
         let (Some(to), layout) = (self.place(), &self.encoding.status) else {
@@ -42,6 +43,9 @@ impl OutStatus {
             to.add(layout.tag).write_unaligned(tag);
             to.add(layout.count_low).write_unaligned(status.len as u32 as i32);
             to.add(layout.count_high).write_unaligned(high);
+            if *status == Status::EMPTY {
+                to.add(layout.error).write_unaligned(0);
+            }
         }
     }
 

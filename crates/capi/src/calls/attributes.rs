@@ -110,7 +110,7 @@ fn predefined(call: Call, keyval: i32) -> Option<*mut c_void> {
         Keyval::HOST => Rank::encode(call.encoding, PROC_NULL),
         Keyval::WTIME_IS_GLOBAL => 0,
         Keyval::APPNUM => joined.app_number as i32,
-        Keyval::LASTUSEDCODE => errors::last_used(call.encoding),
+        Keyval::LASTUSEDCODE => errors::codes(call.encoding, |codes| codes.last_used()),
         Keyval::UNIVERSE_SIZE => joined.engine.size() as i32,
         _ => return None,
     };

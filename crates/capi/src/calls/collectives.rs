@@ -9,12 +9,12 @@ use hikyaku::mpi::{
 };
 
 use super::{
-    Done, Then, give, give_planned,
+    Done, Then, give,
     point_to_point::{elements, scope},
 };
 use crate::{
     border::{Addresses, Buffer, Call, Count, Counts, Failure, Handles, Rank},
-    objects::{Comm, Communicator, Datatype, Held, Neighbours, Op, Request, Starter, Type},
+    objects::{Comm, Communicator, Datatype, Held, Neighbours, Op, Type},
 };
 
 #[doc(hidden)]
@@ -142,12 +142,13 @@ impl<'a> Prepared<'a> {
         if let Then::Plan(request) = then {
             // SAFETY: the program's buffers, as MPI demands.
             let planned = unsafe { comm.collective_init(name, &self.what, &buffers, op, None)? };
-            return give_planned(request, Starter::Collective(planned), scope(self.comm));
+            give(request, planned, scope(self.comm));
+            return Ok(());
         }
         // SAFETY: the program's buffers, as MPI demands.
         let begun = unsafe { comm.collective(name, &self.what, &buffers, op, None)? };
         if let Then::Begin(request) = then {
-            give(request, Request::begun(begun.into(), scope(self.comm)));
+            give(request, begun, scope(self.comm));
             return Ok(());
         }
         begun.wait()?;
@@ -267,15 +268,19 @@ pub fn barrier(call: Call, comm: Comm, then: Then) -> Done {
 }
 
 pub fn bcast(call: Call, buffer: Buffer, count: Count, datatype: Type, root: Rank, comm: Comm, then: Then) -> Done {
-    let (object, side) = (comm.get()?, Side::new(buffer, datatype)?);
+    let object = comm.get()?;
     let (part, root) = part(&object, root)?;
     let prepared = Prepared::new(call, comm, &object, Collective::Bcast).with(|what| what.with_root(root));
+    if part == Part::Aside {
+        // The buffer, count and datatype mean nothing here.
+        return prepared.run(then);
+    }
+    let side = Side::new(buffer, datatype)?;
     let bytes = side.datatype().packed_size(side.count(count.0)? as u64)? as usize;
     let prepared = prepared.with(|what| what.with_count(bytes));
     match part {
         Part::Root if object.comm.is_inter() => prepared.input(side.region()),
-        Part::Aside => prepared,
-        Part::Root | Part::Other => prepared.output(side.region()),
+        _ => prepared.output(side.region()),
     }
     .run(then)
 }
@@ -562,6 +567,11 @@ pub fn alltoallv(
     exchange(prepared, sent, (into.region(), received.blocks()), then)
 }
 
+/// A number of elements; 0 if they have no bytes.
+fn elements_of(count: i64, has_data: bool) -> Result<u64, Failure> {
+    Ok(if has_data { elements("count", count)? } else { 0 })
+}
+
 /// Blocks of datatypes of their own: each is one element.
 struct Each {
     base: Buffer,
@@ -580,7 +590,9 @@ impl Each {
         let mut elements = Vec::with_capacity(len);
         for index in 0..len {
             let side = Side::new(base, types.get(index))?;
-            let count = side.count(counts.get(index))? as u64;
+            // A null pointer is `MPI_BOTTOM`: then the places are addresses.
+            let has_data = side.datatype().size() > 0;
+            let count = elements_of(counts.get(index), has_data)?;
             elements.push((place(index), count, side.datatype().clone()));
         }
         let has_data = |one: &(i64, u64, datatype::Datatype)| usize::from(one.1 > 0);
@@ -642,6 +654,11 @@ pub fn reduce(
 ) -> Done {
     let (object, op) = (comm.get()?, op.get()?);
     let (part, root) = part(&object, root)?;
+    if part == Part::Aside {
+        // Buffers, count and datatype mean nothing here.
+        let prepared = Prepared::new(call, comm, &object, Collective::Reduce);
+        return prepared.with(|what| what.with_root(root)).by(&op).run(then);
+    }
     let (from, into) = (Side::new(sendbuf, datatype)?, Side::new(recvbuf, datatype)?);
     op.operation.check(from.datatype())?;
     let mut prepared = Prepared::new(call, comm, &object, Collective::Reduce)
@@ -655,7 +672,7 @@ pub fn reduce(
         prepared = prepared.input(from.region());
     }
     let side = if part == Part::Root { &into } else { &from };
-    let count = if part == Part::Aside { 0 } else { side.count(count.0)? };
+    let count = side.count(count.0)?;
     prepared
         .with(|what| what.with_count(count).with_in_place(is_in_place))
         .run(then)

@@ -1,14 +1,12 @@
 //! Communicators (MPI 7.4 to 7.6).
 
-use std::sync::Mutex;
-
 use hikyaku::mpi::{engine, error::ErrorClass, group::Comparison as Compared};
 
-use super::{Done, give, point_to_point::scope};
+use super::{Done, give, groups, point_to_point::scope};
 use crate::{
     abi::{Comparison, SplitType},
     border::{Call, Constant, Failure, Flag, InOut, Int, Out, OutConstant, Rank, Tag, Text, UNDEFINED},
-    objects::{Begun, Comm, Communicator, Errhandler, Info, Place, Ranks, Request, Topology, lock},
+    objects::{Comm, Communicator, Errhandler, Info, Place, Ranks, RequestObject, Topology, Work, lock},
 };
 
 #[doc(hidden)]
@@ -16,7 +14,6 @@ use crate::{
 macro_rules! communicators {
     ($abi:ty) => {
         const _: () = {
-            use ::std::sync::Mutex;
             use $crate::{abi::*, border::*, objects::*};
             $crate::functions! { $abi;
                 "Comm_size" => communicators::comm_size(comm: Comm, size: Out<i32>);
@@ -31,9 +28,9 @@ macro_rules! communicators {
                 "Comm_dup_with_info" => communicators::comm_dup_with_info(
                     comm: Comm, info: Info, newcomm: InOut<Communicator>);
                 "Comm_idup" => communicators::comm_idup(
-                    comm: Comm, newcomm: InOut<Communicator>, request: InOut<Mutex<Request>>);
+                    comm: Comm, newcomm: InOut<Communicator>, request: InOut<RequestObject>);
                 "Comm_idup_with_info" => communicators::comm_idup_with_info(
-                    comm: Comm, info: Info, newcomm: InOut<Communicator>, request: InOut<Mutex<Request>>);
+                    comm: Comm, info: Info, newcomm: InOut<Communicator>, request: InOut<RequestObject>);
                 "Comm_create" => communicators::comm_create(comm: Comm, group: Ranks, newcomm: InOut<Communicator>);
                 "Comm_create_group" => communicators::comm_create_group(
                     comm: Comm, group: Ranks, tag: Tag, newcomm: InOut<Communicator>);
@@ -145,7 +142,7 @@ pub fn comm_dup_with_info(_call: Call, comm: Comm, _info: Info, newcomm: InOut<C
     hand_out_duplicate(newcomm, comm, made)
 }
 
-pub fn comm_idup(_call: Call, comm: Comm, newcomm: InOut<Communicator>, request: InOut<Mutex<Request>>) -> Done {
+pub fn comm_idup(_call: Call, comm: Comm, newcomm: InOut<Communicator>, request: InOut<RequestObject>) -> Done {
     let object = comm.get()?;
     let attributes = object.attributes.copy(&comm.handle()).map_err(Failure::Code)?;
     let duplicating = object.comm.begin_duplicate()?;
@@ -154,10 +151,7 @@ pub fn comm_idup(_call: Call, comm: Comm, newcomm: InOut<Communicator>, request:
         parent: comm,
         attributes,
     };
-    give(
-        request,
-        Request::begun(Begun::Duplicating(duplicating, place), scope(comm)),
-    );
+    give(request, Work::Duplicating(duplicating, place), scope(comm));
     Ok(())
 }
 
@@ -166,7 +160,7 @@ pub fn comm_idup_with_info(
     comm: Comm,
     _info: Info,
     newcomm: InOut<Communicator>,
-    request: InOut<Mutex<Request>>,
+    request: InOut<RequestObject>,
 ) -> Done {
     comm_idup(call, comm, newcomm, request)
 }
@@ -205,12 +199,13 @@ pub fn comm_create_from_group(
 ) -> Done {
     errhandler.get()?;
     let made = engine::Communicator::of_group(&engine()?, &*group.get()?, &stringtag.text())?;
-    newcomm.set(made.map_or(Comm::NULL, |made| with_handler(made, errhandler)));
+    newcomm.set(made.map_or(Comm::NULL, |made| of_group(made, errhandler, group)));
     Ok(())
 }
 
-fn with_handler(made: engine::Communicator, errhandler: Errhandler) -> Comm {
-    let made = Communicator::new(made, Topology::None, None);
+fn of_group(made: engine::Communicator, errhandler: Errhandler, group: Ranks) -> Comm {
+    let mut made = Communicator::new(made, Topology::None, None);
+    made.session = groups::session_of(group);
     *lock(&made.handler) = errhandler;
     Comm::insert(made)
 }
@@ -227,14 +222,19 @@ pub fn comm_split_type(
     comm: Comm,
     split_type: Constant<SplitType>,
     key: Int,
-    _info: Info,
+    info: Info,
     newcomm: InOut<Communicator>,
 ) -> Done {
     let comm = comm.get()?;
+    // The one resource that guides name here; there is none smaller than a host.
+    let is_host = |hints: &hikyaku::mpi::info::Info| hints.get("mpi_hw_resource_type") == Some("mpi_shared_memory");
     let color = match split_type.0 {
         SplitType::SHARED => Some(crate::process::host_color()),
-        // There is no resource smaller than a host that processes share by themselves.
-        SplitType::HW_GUIDED | SplitType::HW_UNGUIDED | SplitType::RESOURCE_GUIDED | UNDEFINED => None,
+        SplitType::HW_GUIDED | SplitType::RESOURCE_GUIDED => match info.is_null() {
+            true => None,
+            false => is_host(&lock(&info.get()?.0)).then(crate::process::host_color),
+        },
+        SplitType::HW_UNGUIDED | UNDEFINED => None,
         _ => return Err(Failure::text(ErrorClass::Arg, "there is no such kind of split")),
     };
     let made = comm.comm.split_for(call.name, color, key.0)?;
@@ -259,12 +259,10 @@ pub fn comm_free(_call: Call, comm: InOut<Communicator>) -> Done {
 }
 
 pub fn comm_disconnect(_call: Call, comm: InOut<Communicator>) -> Done {
-    // All processes belong to one job, so there is nothing to cut; its pending messages end first.
+    // There is nothing to cut; its pending messages end first.
     let named = comm.get();
     let object = named.get()?;
-    if !object.comm.is_inter() {
-        object.comm.barrier()?;
-    }
+    object.comm.barrier()?;
     clear(named)?;
     named.remove()?;
     comm.set(Comm::NULL);
@@ -310,7 +308,7 @@ pub fn intercomm_create_from_groups(
     let (local, remote) = (local_group.get()?, remote_group.get()?);
     let (local, remote) = ((&**local, local_leader.0), (&**remote, remote_leader.0));
     let made = engine::Communicator::of_groups(&engine()?, local, remote, &stringtag.text())?;
-    newintercomm.set(with_handler(made, errhandler));
+    newintercomm.set(of_group(made, errhandler, local_group));
     Ok(())
 }
 

@@ -8,8 +8,11 @@ use hikyaku::mpi::{
 use super::Done;
 use crate::{
     abi::{Distribution, Order},
-    border::{Address, Addresses, Call, Constant, Count, Counts, Failure, Handles, InOut, Int, Ints, decode_constant},
-    objects::{Datatype, Type},
+    border::{
+        Address, Addresses, Call, Constant, Count, Counts, Failure, Handles, InOut, Int, Ints, UNDEFINED,
+        decode_constant,
+    },
+    objects::{Attributes, Datatype, Type},
 };
 
 #[doc(hidden)]
@@ -48,6 +51,9 @@ macro_rules! constructors {
                 "Type_create_darray" + c => constructors::darray(
                     size: Int, rank: Int, ndims: Int, gsizes: Counts, distribs: Ints, dargs: Ints, psizes: Ints,
                     order: Constant<Order>, oldtype: Type, newtype: InOut<Datatype>);
+                "Type_create_f90_integer" => constructors::f90_integer(r: Int, newtype: InOut<Datatype>);
+                "Type_create_f90_real" => constructors::f90_real(p: Int, r: Int, newtype: InOut<Datatype>);
+                "Type_create_f90_complex" => constructors::f90_complex(p: Int, r: Int, newtype: InOut<Datatype>);
             }
         };
     };
@@ -55,8 +61,9 @@ macro_rules! constructors {
 
 type Place = InOut<Datatype>;
 
-fn finish(made: Result<datatype::Datatype, DatatypeError>, newtype: Place) -> Done {
-    newtype.set(Datatype::insert(&made?, false));
+fn finish(call: Call, made: Result<datatype::Datatype, DatatypeError>, newtype: Place) -> Done {
+    let large = call.name.ends_with("_c");
+    newtype.set(Datatype::insert_with(&made?, false, large, Attributes::default()));
     Ok(())
 }
 
@@ -64,25 +71,26 @@ fn length(count: i64) -> Result<usize, Failure> {
     usize::try_from(count).map_err(|_| Failure::value(ErrorClass::Count, "count", count, 0, i64::MAX))
 }
 
-pub fn contiguous(_call: Call, count: Count, oldtype: Type, newtype: Place) -> Done {
+pub fn contiguous(call: Call, count: Count, oldtype: Type, newtype: Place) -> Done {
     finish(
+        call,
         datatype::Datatype::contiguous(count.0, &oldtype.get()?.datatype),
         newtype,
     )
 }
 
-pub fn vector(_call: Call, count: Count, blocklength: Count, stride: Count, oldtype: Type, newtype: Place) -> Done {
+pub fn vector(call: Call, count: Count, blocklength: Count, stride: Count, oldtype: Type, newtype: Place) -> Done {
     let made = datatype::Datatype::vector(count.0, blocklength.0, stride.0, &oldtype.get()?.datatype);
-    finish(made, newtype)
+    finish(call, made, newtype)
 }
 
-pub fn hvector(_call: Call, count: Count, blocklength: Count, stride: Address, oldtype: Type, newtype: Place) -> Done {
+pub fn hvector(call: Call, count: Count, blocklength: Count, stride: Address, oldtype: Type, newtype: Place) -> Done {
     let made = datatype::Datatype::hvector(count.0, blocklength.0, stride.0, &oldtype.get()?.datatype);
-    finish(made, newtype)
+    finish(call, made, newtype)
 }
 
 pub fn indexed(
-    _call: Call,
+    call: Call,
     count: Count,
     blocklengths: Counts,
     displacements: Counts,
@@ -91,11 +99,15 @@ pub fn indexed(
 ) -> Done {
     let (len, old) = (length(count.0)?, oldtype.get()?);
     let (lengths, places) = (blocklengths.list(len), displacements.list(len));
-    finish(datatype::Datatype::indexed(&lengths, &places, &old.datatype), newtype)
+    finish(
+        call,
+        datatype::Datatype::indexed(&lengths, &places, &old.datatype),
+        newtype,
+    )
 }
 
 pub fn hindexed(
-    _call: Call,
+    call: Call,
     count: Count,
     blocklengths: Counts,
     displacements: Addresses,
@@ -104,11 +116,15 @@ pub fn hindexed(
 ) -> Done {
     let (len, old) = (length(count.0)?, oldtype.get()?);
     let (lengths, places) = (blocklengths.list(len), displacements.list(len));
-    finish(datatype::Datatype::hindexed(&lengths, &places, &old.datatype), newtype)
+    finish(
+        call,
+        datatype::Datatype::hindexed(&lengths, &places, &old.datatype),
+        newtype,
+    )
 }
 
 pub fn indexed_block(
-    _call: Call,
+    call: Call,
     count: Count,
     blocklength: Count,
     displacements: Counts,
@@ -117,13 +133,14 @@ pub fn indexed_block(
 ) -> Done {
     let (places, old) = (displacements.list(length(count.0)?), oldtype.get()?);
     finish(
+        call,
         datatype::Datatype::indexed_block(blocklength.0, &places, &old.datatype),
         newtype,
     )
 }
 
 pub fn hindexed_block(
-    _call: Call,
+    call: Call,
     count: Count,
     blocklength: Count,
     displacements: Addresses,
@@ -132,13 +149,14 @@ pub fn hindexed_block(
 ) -> Done {
     let (places, old) = (displacements.list(length(count.0)?), oldtype.get()?);
     finish(
+        call,
         datatype::Datatype::hindexed_block(blocklength.0, &places, &old.datatype),
         newtype,
     )
 }
 
 pub fn structure(
-    _call: Call,
+    call: Call,
     count: Count,
     blocklengths: Counts,
     displacements: Addresses,
@@ -151,11 +169,12 @@ pub fn structure(
         .map(|named| named.get().map(|object| object.datatype.clone()))
         .collect();
     let (lengths, places) = (blocklengths.list(len), displacements.list(len));
-    finish(datatype::Datatype::structure(&lengths, &places, &types?), newtype)
+    finish(call, datatype::Datatype::structure(&lengths, &places, &types?), newtype)
 }
 
-pub fn resized(_call: Call, oldtype: Type, lb: Address, extent: Address, newtype: Place) -> Done {
+pub fn resized(call: Call, oldtype: Type, lb: Address, extent: Address, newtype: Place) -> Done {
     finish(
+        call,
         datatype::Datatype::resized(lb.0, extent.0, &oldtype.get()?.datatype),
         newtype,
     )
@@ -173,7 +192,7 @@ fn order(order: Constant<Order>) -> Result<datatype::Order, Failure> {
 }
 
 pub fn subarray(
-    _call: Call,
+    call: Call,
     ndims: Int,
     sizes: Counts,
     subsizes: Counts,
@@ -185,7 +204,7 @@ pub fn subarray(
     let (len, old) = (length(ndims.0.into())?, oldtype.get()?);
     let (sizes, subsizes, starts) = (sizes.list(len), subsizes.list(len), starts.list(len));
     let made = datatype::Datatype::subarray(&sizes, &subsizes, &starts, order(order_)?, &old.datatype);
-    finish(made, newtype)
+    finish(call, made, newtype)
 }
 
 pub fn darray(
@@ -231,5 +250,27 @@ pub fn darray(
     };
     let dimensions: Result<Vec<_>, Failure> = (0..len).map(dimension).collect();
     let made = datatype::Datatype::darray(rank.0.into(), &dimensions?, order(order_)?, &old.datatype);
-    finish(made, newtype)
+    finish(call, made, newtype)
+}
+
+/// A precision or range; `None` demands nothing.
+fn demand(value: Int) -> Option<i64> {
+    (value.0 != UNDEFINED).then_some(value.0.into())
+}
+
+fn selected(made: Result<datatype::Datatype, DatatypeError>, newtype: Place) -> Done {
+    newtype.set(Datatype::selected(&made?));
+    Ok(())
+}
+
+pub fn f90_integer(_call: Call, r: Int, newtype: Place) -> Done {
+    selected(datatype::Datatype::f90_integer(r.0.into()), newtype)
+}
+
+pub fn f90_real(_call: Call, p: Int, r: Int, newtype: Place) -> Done {
+    selected(datatype::Datatype::f90_real(demand(p), demand(r)), newtype)
+}
+
+pub fn f90_complex(_call: Call, p: Int, r: Int, newtype: Place) -> Done {
+    selected(datatype::Datatype::f90_complex(demand(p), demand(r)), newtype)
 }

@@ -2,7 +2,7 @@
 //! Datatypes as they are, and packed data (MPI 5.1.5 to 5.1.13, 5.2).
 
 use hikyaku::mpi::{
-    datatype::{self, Combiner as Made, Kind},
+    datatype::{self, Combiner as Made},
     error::ErrorClass,
 };
 
@@ -11,7 +11,7 @@ use crate::{
     abi::{Combiner, Distribution, Order, TypeClass},
     border::{
         Addresses, Buffer, Call, Constant, Count, Failure, Handles, InOut, Int, NewString, Out, OutConstant, OutCount,
-        OutCounts, OutInts, Text, encode_constant,
+        OutCounts, OutInts, Text, UNDEFINED, encode_constant,
     },
     objects::{Comm, Datatype, Type, lock},
 };
@@ -73,6 +73,9 @@ pub fn type_commit(_call: Call, datatype: InOut<Datatype>) -> Done {
 pub fn type_free(_call: Call, datatype: InOut<Datatype>) -> Done {
     let named = datatype.get();
     if !named.is_predefined() {
+        if named.get()?.is_selected() {
+            return Err(Failure::text(ErrorClass::Type, "it is predefined, and cannot be freed"));
+        }
         named.get()?.attributes.clear(&named.handle()).map_err(Failure::Code)?;
     }
     named.remove()?;
@@ -86,6 +89,7 @@ pub fn type_dup(_call: Call, oldtype: Type, newtype: InOut<Datatype>) -> Done {
     newtype.set(Datatype::insert_with(
         &old.datatype.duplicate(),
         old.is_committed(),
+        false,
         attributes,
     ));
     Ok(())
@@ -141,12 +145,25 @@ pub fn type_match_size(_call: Call, typeclass: Constant<TypeClass>, size: Int, d
     Ok(())
 }
 
+/// The pairs of a value and an index that have a name: value, index, pair.
+const PAIRS: [[u32; 3]; 9] = [
+    [0x208, 0x209, 0x22c], // MPI_SHORT_INT
+    [0x209, 0x209, 0x22b], // MPI_2INT
+    [0x20a, 0x209, 0x22a], // MPI_LONG_INT
+    [0x210, 0x209, 0x228], // MPI_FLOAT_INT
+    [0x214, 0x209, 0x229], // MPI_DOUBLE_INT
+    [0x220, 0x209, 0x22d], // MPI_LONG_DOUBLE_INT
+    [0x219, 0x219, 0x232], // MPI_2INTEGER
+    [0x21a, 0x21a, 0x230], // MPI_2REAL
+    [0x21c, 0x21c, 0x231], // MPI_2DOUBLE_PRECISION
+];
+
 pub fn type_get_value_index(_call: Call, value: Type, index: Type, pair: InOut<Datatype>) -> Done {
-    let (value, index) = (value.get()?.datatype.kind(), index.get()?.datatype.kind());
-    let found = Kind::ALL
-        .into_iter()
-        .find(|kind| kind.pair().is_some() && kind.pair() == value.zip(index));
-    pair.set(found.map_or(Type::NULL, Type::of_kind));
+    value.get()?;
+    index.get()?;
+    let wanted = [value, index].map(|named| named.handle().0);
+    let found = PAIRS.iter().find(|row| row[..2] == wanted);
+    pair.set(found.map_or(Type::NULL, |row| Type::number(row[2])));
     Ok(())
 }
 
@@ -165,6 +182,9 @@ const fn number(made: Made) -> i32 {
         Made::Subarray => Combiner::SUBARRAY,
         Made::Darray => Combiner::DARRAY,
         Made::Resized => Combiner::RESIZED,
+        Made::F90Real => Combiner::F90_REAL,
+        Made::F90Complex => Combiner::F90_COMPLEX,
+        Made::F90Integer => Combiner::F90_INTEGER,
         _ => Combiner::NAMED,
     }
 }
@@ -174,39 +194,75 @@ struct Contents {
     combiner: i32,
     integers: Vec<i64>,
     addresses: Vec<i64>,
+    /// Those of a constructor with large counts that are `MPI_Count`s.
+    counts: Vec<i64>,
     datatypes: Vec<datatype::Datatype>,
 }
 
-fn contents(call: Call, datatype: &datatype::Datatype) -> Option<Contents> {
-    let contents = datatype.contents()?;
-    let mut integers = contents.integers.clone();
-    let order = |value: &mut i64| {
-        let order = if *value == 0 { Order::C } else { Order::FORTRAN };
-        *value = encode_constant::<Order>(call.encoding, order).into();
-    };
-    match contents.combiner {
-        Made::Subarray => integers.last_mut().into_iter().for_each(order),
-        Made::Darray => {
-            integers.last_mut().into_iter().for_each(order);
-            let dimensions = integers[2] as usize;
-            for place in 3 + dimensions..3 + 2 * dimensions {
-                let kinds = [Distribution::BLOCK, Distribution::CYCLIC, Distribution::NONE];
-                let kind = kinds[integers[place] as usize % 3];
-                integers[place] = encode_constant::<Distribution>(call.encoding, kind).into();
+impl Contents {
+    fn of(call: Call, datatype: &datatype::Datatype) -> Option<Self> {
+        let contents = datatype.contents()?;
+        let mut integers = contents.integers.clone();
+        let order = |value: &mut i64| {
+            let order = if *value == 0 { Order::C } else { Order::FORTRAN };
+            *value = encode_constant::<Order>(call.encoding, order).into();
+        };
+        match contents.combiner {
+            Made::Subarray => integers.last_mut().into_iter().for_each(order),
+            Made::Darray => {
+                integers.last_mut().into_iter().for_each(order);
+                let dimensions = integers[2] as usize;
+                for place in 3 + dimensions..3 + 2 * dimensions {
+                    let kinds = [Distribution::BLOCK, Distribution::CYCLIC, Distribution::NONE];
+                    let kind = kinds[integers[place] as usize % 3];
+                    integers[place] = encode_constant::<Distribution>(call.encoding, kind).into();
+                }
+                let none = encode_constant::<Distribution>(call.encoding, Distribution::DEFAULT_ARGUMENT);
+                for argument in &mut integers[3 + 2 * dimensions..3 + 3 * dimensions] {
+                    *argument = if *argument < 0 { none.into() } else { *argument };
+                }
             }
-            let none = encode_constant::<Distribution>(call.encoding, Distribution::DEFAULT_ARGUMENT);
-            for argument in &mut integers[3 + 2 * dimensions..3 + 3 * dimensions] {
-                *argument = if *argument < 0 { none.into() } else { *argument };
+            Made::F90Real | Made::F90Complex => {
+                for argument in integers.iter_mut().filter(|argument| **argument < 0) {
+                    *argument = UNDEFINED.into();
+                }
             }
+            _ => {}
         }
-        _ => {}
+        let mut found = Self {
+            combiner: number(contents.combiner),
+            integers,
+            addresses: contents.addresses.clone(),
+            counts: Vec::new(),
+            datatypes: contents.datatypes.clone(),
+        };
+        if Datatype::is_large(datatype) {
+            found.move_counts(contents.combiner);
+        }
+        Some(found)
     }
-    Some(Contents {
-        combiner: number(contents.combiner),
-        integers,
-        addresses: contents.addresses.clone(),
-        datatypes: contents.datatypes.clone(),
-    })
+
+    /// Moves what is an `MPI_Count` in constructors with large counts (MPI 5.1.13).
+    fn move_counts(&mut self, made: Made) {
+        let counts = match made {
+            Made::Dup => 0..0,
+            Made::Subarray => 1..self.integers.len() - 1,
+            Made::Darray => 3..3 + self.integers[2] as usize,
+            _ => 0..self.integers.len(),
+        };
+        self.counts = self.integers.drain(counts).collect();
+        self.counts.append(&mut self.addresses);
+    }
+}
+
+/// The contents for a function without large counts.
+fn small_contents(call: Call, datatype: &datatype::Datatype) -> Result<Option<Contents>, Failure> {
+    let found = Contents::of(call, datatype);
+    if found.as_ref().is_some_and(|found| !found.counts.is_empty()) {
+        let text = "the datatype was made with large counts, which only the functions that end in _c tell";
+        return Err(Failure::text(ErrorClass::Type, text));
+    }
+    Ok(found)
 }
 
 pub fn type_get_envelope(
@@ -218,7 +274,7 @@ pub fn type_get_envelope(
     combiner: OutConstant<Combiner>,
 ) -> Done {
     let object = datatype.get()?;
-    let found = contents(call, &object.datatype);
+    let found = small_contents(call, &object.datatype)?;
     num_integers.set(found.as_ref().map_or(0, |found| found.integers.len() as i32));
     num_addresses.set(found.as_ref().map_or(0, |found| found.addresses.len() as i32));
     num_datatypes.set(found.as_ref().map_or(0, |found| found.datatypes.len() as i32));
@@ -236,28 +292,26 @@ pub fn type_get_envelope_c(
     combiner: OutConstant<Combiner>,
 ) -> Done {
     let object = datatype.get()?;
-    let found = contents(call, &object.datatype);
-    num_counts.set(0);
+    let found = Contents::of(call, &object.datatype);
     num_integers.set(found.as_ref().map_or(0, |found| found.integers.len() as i64));
     num_addresses.set(found.as_ref().map_or(0, |found| found.addresses.len() as i64));
+    num_counts.set(found.as_ref().map_or(0, |found| found.counts.len() as i64));
     num_datatypes.set(found.as_ref().map_or(0, |found| found.datatypes.len() as i64));
     combiner.set(found.map_or(Combiner::NAMED, |found| found.combiner));
     Ok(())
 }
 
+/// Writes all but the counts.
 fn write_contents(
-    call: Call,
-    datatype: Type,
-    room: [i64; 3],
+    found: &Contents,
+    room: [i64; 4],
     integers: OutInts,
     addresses: Addresses,
     datatypes: Handles<Datatype>,
 ) -> Done {
-    let object = datatype.get()?;
-    let predefined = || Failure::text(ErrorClass::Type, "a predefined datatype has no contents");
-    let found = contents(call, &object.datatype).ok_or_else(predefined)?;
-    let lens = [found.integers.len(), found.addresses.len(), found.datatypes.len()];
-    if lens.into_iter().zip(room).any(|(len, room)| len as i64 > room) {
+    let lens = [&found.integers, &found.addresses, &found.counts].map(Vec::len);
+    let lens = lens.into_iter().chain([found.datatypes.len()]);
+    if lens.zip(room).any(|(len, room)| len as i64 > room) {
         return Err(Failure::text(
             ErrorClass::Arg,
             "the arrays are too short for the contents",
@@ -273,6 +327,10 @@ fn write_contents(
     Ok(())
 }
 
+fn predefined() -> Failure {
+    Failure::text(ErrorClass::Type, "a predefined datatype has no contents")
+}
+
 pub fn type_get_contents(
     call: Call,
     datatype: Type,
@@ -283,8 +341,10 @@ pub fn type_get_contents(
     addresses: Addresses,
     datatypes: Handles<Datatype>,
 ) -> Done {
-    let room = [max_integers.0, max_addresses.0, max_datatypes.0].map(i64::from);
-    write_contents(call, datatype, room, integers, addresses, datatypes)
+    let object = datatype.get()?;
+    let found = small_contents(call, &object.datatype)?.ok_or_else(predefined)?;
+    let room = [max_integers.0, max_addresses.0, 0, max_datatypes.0].map(i64::from);
+    write_contents(&found, room, integers, addresses, datatypes)
 }
 
 pub fn type_get_contents_c(
@@ -292,20 +352,30 @@ pub fn type_get_contents_c(
     datatype: Type,
     max_integers: Count,
     max_addresses: Count,
-    _max_counts: Count,
+    max_counts: Count,
     max_datatypes: Count,
     integers: OutInts,
     addresses: Addresses,
-    _counts: OutCounts,
+    counts: OutCounts,
     datatypes: Handles<Datatype>,
 ) -> Done {
-    let room = [max_integers.0, max_addresses.0, max_datatypes.0];
-    write_contents(call, datatype, room, integers, addresses, datatypes)
+    let object = datatype.get()?;
+    let found = Contents::of(call, &object.datatype).ok_or_else(predefined)?;
+    let room = [max_integers.0, max_addresses.0, max_counts.0, max_datatypes.0];
+    write_contents(&found, room, integers, addresses, datatypes)?;
+    for (index, count) in found.counts.iter().enumerate() {
+        counts.set(index, *count);
+    }
+    Ok(())
 }
 
 pub fn type_get_name(_call: Call, datatype: Type, name: NewString, resultlen: Out<i32>) -> Done {
-    let object = datatype.get()?;
-    resultlen.set(name.set(lock(&object.name).as_bytes(), 128) as i32);
+    // The null handle has a name, too.
+    let text = match datatype.is_null() {
+        true => "MPI_DATATYPE_NULL".to_owned(),
+        false => lock(&datatype.get()?.name).clone(),
+    };
+    resultlen.set(name.set(text.as_bytes(), 128) as i32);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::Done;
 use crate::{
     border::{Call, Int, Out, Text},
-    errors::added,
+    errors::codes,
 };
 
 #[doc(hidden)]
@@ -29,29 +29,29 @@ macro_rules! error_codes {
 }
 
 pub fn add_error_class(call: Call, errorclass: Out<i32>) -> Done {
-    errorclass.set(added(call.encoding, |codes| codes.add_class()));
+    errorclass.set(codes(call.encoding, |codes| codes.add_class()));
     Ok(())
 }
 
 pub fn add_error_code(call: Call, errorclass: Int, errorcode: Out<i32>) -> Done {
-    errorcode.set(added(call.encoding, |codes| codes.add_code(errorclass.0))?);
+    errorcode.set(codes(call.encoding, |codes| codes.add_code(errorclass.0))?);
     Ok(())
 }
 
 pub fn add_error_string(call: Call, errorcode: Int, string: Text) -> Done {
-    Ok(added(call.encoding, |codes| {
+    Ok(codes(call.encoding, |codes| {
         codes.set_text(errorcode.0, &string.text())
     })?)
 }
 
 pub fn remove_error_class(call: Call, errorclass: Int) -> Done {
-    Ok(added(call.encoding, |codes| codes.remove_class(errorclass.0))?)
+    Ok(codes(call.encoding, |codes| codes.remove_class(errorclass.0))?)
 }
 
 pub fn remove_error_code(call: Call, errorcode: Int) -> Done {
-    Ok(added(call.encoding, |codes| codes.remove_code(errorcode.0))?)
+    Ok(codes(call.encoding, |codes| codes.remove_code(errorcode.0))?)
 }
 
 pub fn remove_error_string(call: Call, errorcode: Int) -> Done {
-    Ok(added(call.encoding, |codes| codes.set_text(errorcode.0, ""))?)
+    Ok(codes(call.encoding, |codes| codes.set_text(errorcode.0, ""))?)
 }

@@ -31,10 +31,7 @@ macro_rules! error_handlers {
 }
 
 pub fn comm_create_errhandler(_call: Call, function: Pointer, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(Errhandler::insert(Handler::User {
-        function: function.0,
-        sort: Sort::Comm,
-    }));
+    errhandler.set(errors::calling(function.0, Sort::Comm));
     Ok(())
 }
 
@@ -69,13 +66,14 @@ pub fn errhandler_free(_call: Call, errhandler: InOut<Handler>) -> Done {
 }
 
 pub fn error_string(call: Call, errorcode: Int, string: NewString, resultlen: Out<i32>) -> Done {
-    let text = errors::text_of(call.encoding, errorcode.0);
+    let text = errors::codes(call.encoding, |codes| codes.text(errorcode.0).map(String::from));
     let text = text.ok_or_else(|| Failure::text(ErrorClass::Arg, "there is no such error code"))?;
     resultlen.set(string.set(text.as_bytes(), 512) as i32);
     Ok(())
 }
 
-pub fn error_class(_call: Call, errorcode: Int, errorclass: Out<i32>) -> Done {
-    errorclass.set(errors::class_of(errorcode.0));
+pub fn error_class(call: Call, errorcode: Int, errorclass: Out<i32>) -> Done {
+    let class = errors::codes(call.encoding, |codes| codes.class(errorcode.0));
+    errorclass.set(class.unwrap_or(errorcode.0));
     Ok(())
 }

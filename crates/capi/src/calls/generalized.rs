@@ -2,7 +2,7 @@
 //! Generalised requests (MPI 13.2): operations of the program.
 
 use core::ffi::c_void;
-use std::{fmt, sync::Mutex};
+use std::sync::Mutex;
 
 use hikyaku::mpi::{
     engine::{AnyRequest, Communicator, Completer, Generalized, Status},
@@ -13,7 +13,7 @@ use super::{Done, communicators::engine, give};
 use crate::{
     abi::Encoding,
     border::{Call, Failure, InOut, OutStatus, Pointer},
-    objects::{Begun, Other, Pending, Request, lock},
+    objects::{Pending, RequestObject, lock},
 };
 
 #[doc(hidden)]
@@ -21,12 +21,11 @@ use crate::{
 macro_rules! generalized {
     ($abi:ty) => {
         const _: () = {
-            use ::std::sync::Mutex;
             use $crate::{abi::*, border::*, objects::*};
             $crate::functions! { $abi;
                 "Grequest_start" => generalized::grequest_start(
                     query_fn: Pointer, free_fn: Pointer, cancel_fn: Pointer, extra_state: Pointer,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Grequest_complete" => generalized::grequest_complete(request: Pending);
             }
         };
@@ -54,14 +53,6 @@ fn pointer(address: usize) -> *mut c_void {
 fn result(code: i32) -> Result<(), Error> {
     let failed = Error::new(ErrorClass::Other, "MPI_Grequest_start").with_detail(Detail::Code(code));
     if code == 0 { Ok(()) } else { Err(failed) }
-}
-
-/// The error of a callback is its code.
-fn failure(error: Error) -> Failure {
-    match *error.detail() {
-        Detail::Code(code) => Failure::Code(code),
-        _ => error.into(),
-    }
 }
 
 impl Generalized for Callbacks {
@@ -99,41 +90,13 @@ impl Generalized for Callbacks {
     }
 }
 
-/// A request of the engine's with callbacks.
-struct Operation(Option<AnyRequest>);
-
-impl fmt::Debug for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Operation")
-    }
-}
-
-impl Other for Operation {
-    fn test(&mut self) -> Result<Option<Status>, Failure> {
-        match &mut self.0 {
-            Some(request) => request.test().map_err(failure),
-            None => Ok(Some(Status::EMPTY)),
-        }
-    }
-
-    fn cancel(&mut self) -> Result<(), Failure> {
-        self.0
-            .as_ref()
-            .map_or(Ok(()), |request| request.cancel().map_err(failure))
-    }
-
-    fn free(&mut self) -> Result<(), Failure> {
-        self.0.take().map_or(Ok(()), |request| request.free().map_err(failure))
-    }
-}
-
 pub fn grequest_start(
     call: Call,
     query_fn: Pointer,
     free_fn: Pointer,
     cancel_fn: Pointer,
     extra_state: Pointer,
-    request: InOut<Mutex<Request>>,
+    request: InOut<RequestObject>,
 ) -> Done {
     if [query_fn, free_fn, cancel_fn].iter().any(|function| function.0 == 0) {
         return Err(Failure::text(ErrorClass::Arg, "a callback is a null pointer"));
@@ -147,10 +110,7 @@ pub fn grequest_start(
     };
     let own = Communicator::own(&engine()?);
     let (begun, completer) = AnyRequest::generalized(&own, Box::new(callbacks))?;
-    give(
-        request,
-        Request::begun(Begun::Other(Box::new(Operation(Some(begun)))), None),
-    );
+    give(request, begun, None);
     lock(&RUNNING).push((request.get(), completer));
     Ok(())
 }
@@ -161,5 +121,5 @@ pub fn grequest_complete(_call: Call, request: Pending) -> Done {
     let wrong = || Failure::text(ErrorClass::Request, "it is no generalised request, or it is complete");
     let (_, completer) = running.swap_remove(place.ok_or_else(wrong)?);
     drop(running);
-    completer.complete().map_err(failure)
+    Ok(completer.complete()?)
 }

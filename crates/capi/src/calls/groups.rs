@@ -1,5 +1,7 @@
 //! Groups (MPI 7.3).
 
+use std::{collections::BTreeMap, sync::Mutex};
+
 use hikyaku::mpi::{
     engine::PROC_NULL,
     error::ErrorClass,
@@ -8,9 +10,9 @@ use hikyaku::mpi::{
 
 use super::Done;
 use crate::{
-    abi::Comparison,
+    abi::{Comparison, Handle},
     border::{Call, Failure, InOut, Int, Ints, Out, OutConstant, OutInts, Rank, UNDEFINED},
-    objects::{Object, Ranks},
+    objects::{Object, Ranks, Session, lock},
 };
 
 #[doc(hidden)]
@@ -51,12 +53,29 @@ fn length(n: Int) -> Result<usize, Failure> {
     usize::try_from(n.0).map_err(|_| Failure::value(ErrorClass::Arg, "n", n.0.into(), 0, i32::MAX.into()))
 }
 
-/// A group as the program gets it: the empty one is predefined.
-pub(crate) fn named(group: Group) -> Ranks {
+/// Groups that come from sessions.
+static SESSIONS: Mutex<BTreeMap<Handle, Session>> = Mutex::new(BTreeMap::new());
+
+/// Notes that a group comes from this session.
+pub(crate) fn note_session(group: Ranks, session: Session) {
+    lock(&SESSIONS).insert(group.handle(), session);
+}
+
+/// The session that a group comes from.
+pub(crate) fn session_of(group: Ranks) -> Option<Session> {
+    lock(&SESSIONS).get(&group.handle()).copied()
+}
+
+/// A group, made of another, as the program gets it: the empty one is predefined.
+fn named(of: Ranks, group: Group) -> Ranks {
     if group.size() == 0 {
         return Ranks::number(0x109);
     }
-    Ranks::insert(group)
+    let made = Ranks::insert(group);
+    if let Some(session) = session_of(of) {
+        note_session(made, session);
+    }
+    made
 }
 
 pub fn group_size(_call: Call, group: Ranks, size: Out<i32>) -> Done {
@@ -93,12 +112,12 @@ pub fn group_translate_ranks(call: Call, group1: Ranks, n: Int, ranks1: Ints, gr
 }
 
 pub fn group_incl(_call: Call, group: Ranks, n: Int, ranks: Ints, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group.get()?.incl(&ranks.list(length(n)?))?));
+    newgroup.set(named(group, group.get()?.incl(&ranks.list(length(n)?))?));
     Ok(())
 }
 
 pub fn group_excl(_call: Call, group: Ranks, n: Int, ranks: Ints, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group.get()?.excl(&ranks.list(length(n)?))?));
+    newgroup.set(named(group, group.get()?.excl(&ranks.list(length(n)?))?));
     Ok(())
 }
 
@@ -113,27 +132,27 @@ fn triples(n: Int, ranges: Ints) -> Result<Vec<RankRange>, Failure> {
 }
 
 pub fn group_range_incl(_call: Call, group: Ranks, n: Int, ranges: Ints, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group.get()?.range_incl(&triples(n, ranges)?)?));
+    newgroup.set(named(group, group.get()?.range_incl(&triples(n, ranges)?)?));
     Ok(())
 }
 
 pub fn group_range_excl(_call: Call, group: Ranks, n: Int, ranges: Ints, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group.get()?.range_excl(&triples(n, ranges)?)?));
+    newgroup.set(named(group, group.get()?.range_excl(&triples(n, ranges)?)?));
     Ok(())
 }
 
 pub fn group_union(_call: Call, group1: Ranks, group2: Ranks, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group1.get()?.union(&*group2.get()?)));
+    newgroup.set(named(group1, group1.get()?.union(&*group2.get()?)));
     Ok(())
 }
 
 pub fn group_intersection(_call: Call, group1: Ranks, group2: Ranks, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group1.get()?.intersection(&*group2.get()?)));
+    newgroup.set(named(group1, group1.get()?.intersection(&*group2.get()?)));
     Ok(())
 }
 
 pub fn group_difference(_call: Call, group1: Ranks, group2: Ranks, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group1.get()?.difference(&*group2.get()?)));
+    newgroup.set(named(group1, group1.get()?.difference(&*group2.get()?)));
     Ok(())
 }
 
@@ -142,6 +161,7 @@ pub fn group_free(_call: Call, group: InOut<Group>) -> Done {
     // The empty group may be the result of a function, so a program may free it.
     if !(named.is_predefined() && Group::predefined(named.handle().0).is_some()) {
         named.remove()?;
+        lock(&SESSIONS).remove(&named.handle());
     }
     group.set(Ranks::NULL);
     Ok(())

@@ -16,6 +16,7 @@ pub mod environment;
 pub mod error_codes;
 pub mod error_handlers;
 pub mod external32;
+pub mod fortran;
 pub mod generalized;
 pub mod groups;
 pub mod infos;
@@ -25,17 +26,17 @@ pub mod persistent;
 pub mod point_to_point;
 pub mod probes;
 pub mod remote_memory;
+pub mod removed;
 pub mod requests;
 pub mod sessions;
+pub mod spawn;
 pub mod statuses;
 pub mod topologies;
 pub mod windows;
 
-use std::sync::Mutex;
-
 use crate::{
-    border::{Failure, InOut},
-    objects::{Pending, Request, Starter},
+    border::{Failure, InOut, Scope},
+    objects::{Pending, RequestObject, Work},
 };
 
 /// What a body returns.
@@ -47,18 +48,12 @@ pub enum Then {
     /// It waits for its end.
     Wait,
     /// It begins, and its request goes here.
-    Begin(InOut<Mutex<Request>>),
+    Begin(InOut<RequestObject>),
     /// It is planned, to be started later, and its request goes here.
-    Plan(InOut<Mutex<Request>>),
+    Plan(InOut<RequestObject>),
 }
 
 /// Hands a request to the program.
-pub(crate) fn give(to: InOut<Mutex<Request>>, request: Request) {
-    to.set(Pending::insert(Mutex::new(request)));
-}
-
-/// Hands a persistent request to the program.
-pub(crate) fn give_planned(to: InOut<Mutex<Request>>, starter: Starter, scope: Option<crate::border::Scope>) -> Done {
-    give(to, Request::persistent(starter, scope));
-    Ok(())
+pub(crate) fn give(to: InOut<RequestObject>, work: impl Into<Work>, scope: Option<Scope>) {
+    to.set(Pending::insert(RequestObject::new(work.into(), scope)));
 }

@@ -9,8 +9,10 @@ use hikyaku::mpi::{
 
 use super::{Done, give};
 use crate::{
-    border::{Argument, Buffer, Call, Count, Failure, InOut, Narrow, OutPointer, OutStatus, Rank, Scope, Tag},
-    objects::{Begun, Buffered, Comm, Communicator, Request, Type, lock},
+    border::{
+        Argument, Buffer, Call, Count, Failure, InOut, Narrow, OutCount, OutPointer, OutStatus, Rank, Scope, Tag,
+    },
+    objects::{Buffered, Comm, Communicator, Owner, RequestObject, Session, Type, Work, lock},
 };
 
 #[doc(hidden)]
@@ -18,7 +20,6 @@ use crate::{
 macro_rules! point_to_point {
     ($abi:ty) => {
         const _: () = {
-            use ::std::sync::Mutex;
             use $crate::{abi::*, border::*, objects::*};
             $crate::functions! { $abi;
                 "Send" + c => point_to_point::send(
@@ -31,21 +32,21 @@ macro_rules! point_to_point {
                     buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm);
                 "Isend" + c => point_to_point::isend(
                     buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Issend" + c => point_to_point::issend(
                     buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Irsend" + c => point_to_point::irsend(
                     buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Ibsend" + c => point_to_point::ibsend(
                     buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Recv" + c => point_to_point::recv(
                     buf: Buffer, count: Count, datatype: Type, source: Rank, tag: Tag, comm: Comm, status: OutStatus);
                 "Irecv" + c => point_to_point::irecv(
                     buf: Buffer, count: Count, datatype: Type, source: Rank, tag: Tag, comm: Comm,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Sendrecv" + c => point_to_point::sendrecv(
                     sendbuf: Buffer, sendcount: Count, sendtype: Type, dest: Rank, sendtag: Tag,
                     recvbuf: Buffer, recvcount: Count, recvtype: Type, source: Rank, recvtag: Tag,
@@ -53,24 +54,31 @@ macro_rules! point_to_point {
                 "Isendrecv" + c => point_to_point::isendrecv(
                     sendbuf: Buffer, sendcount: Count, sendtype: Type, dest: Rank, sendtag: Tag,
                     recvbuf: Buffer, recvcount: Count, recvtype: Type, source: Rank, recvtag: Tag,
-                    comm: Comm, request: InOut<Mutex<Request>>);
+                    comm: Comm, request: InOut<RequestObject>);
                 "Sendrecv_replace" + c => point_to_point::sendrecv_replace(
                     buf: Buffer, count: Count, datatype: Type, dest: Rank, sendtag: Tag, source: Rank, recvtag: Tag,
                     comm: Comm, status: OutStatus);
                 "Isendrecv_replace" + c => point_to_point::isendrecv_replace(
                     buf: Buffer, count: Count, datatype: Type, dest: Rank, sendtag: Tag, source: Rank, recvtag: Tag,
-                    comm: Comm, request: InOut<Mutex<Request>>);
+                    comm: Comm, request: InOut<RequestObject>);
                 "Buffer_attach" + c => point_to_point::buffer_attach(buffer: Buffer, size: Count);
                 "Buffer_detach" + c => point_to_point::buffer_detach(buffer: OutPointer, size: OutCount);
                 "Buffer_flush" => point_to_point::buffer_flush();
-                "Buffer_iflush" => point_to_point::buffer_iflush(request: InOut<Mutex<Request>>);
+                "Buffer_iflush" => point_to_point::buffer_iflush(request: InOut<RequestObject>);
                 "Comm_attach_buffer" + c => point_to_point::comm_attach_buffer(
                     comm: Comm, buffer: Buffer, size: Count);
                 "Comm_detach_buffer" + c => point_to_point::comm_detach_buffer(
                     comm: Comm, buffer: OutPointer, size: OutCount);
                 "Comm_flush_buffer" => point_to_point::comm_flush_buffer(comm: Comm);
                 "Comm_iflush_buffer" => point_to_point::comm_iflush_buffer(
-                    comm: Comm, request: InOut<Mutex<Request>>);
+                    comm: Comm, request: InOut<RequestObject>);
+                "Session_attach_buffer" + c => point_to_point::session_attach_buffer(
+                    session: Session, buffer: Buffer, size: Count);
+                "Session_detach_buffer" + c => point_to_point::session_detach_buffer(
+                    session: Session, buffer: OutPointer, size: OutCount);
+                "Session_flush_buffer" => point_to_point::session_flush_buffer(session: Session);
+                "Session_iflush_buffer" => point_to_point::session_iflush_buffer(
+                    session: Session, request: InOut<RequestObject>);
             }
         };
     };
@@ -117,7 +125,7 @@ pub(crate) fn message(buf: Buffer, count: i64, datatype: &crate::objects::Dataty
 
 /// A message from any source goes nowhere.
 #[inline]
-fn destination(rank: Rank) -> Result<i32, Failure> {
+pub(crate) fn destination(rank: Rank) -> Result<i32, Failure> {
     if rank.0 >= 0 || rank.0 == PROC_NULL {
         return Ok(rank.0);
     }
@@ -160,25 +168,20 @@ pub fn bsend(_call: Call, buf: Buffer, count: Count, datatype: Type, dest: Rank,
     buffered(&comm, &what, destination(dest)?, tag.0)
 }
 
-/// Sends with the buffer of the communicator, or that of the process.
-pub(crate) fn buffered(comm: &Communicator, what: &Elements<'_>, dest: i32, tag: i32) -> Done {
-    let mut used = lock(&comm.buffered);
-    if used.size.is_none() {
-        used = lock(&PROCESS);
-    }
-    // SAFETY: the program's buffer, as MPI demands.
-    unsafe {
-        used.messages
-            .send(&comm.comm, (what.base, what.count, what.datatype), (dest, tag))?;
-    }
-    Ok(())
+/// Sends with an attached buffer.
+fn buffered(comm: &Communicator, what: &Elements<'_>, dest: i32, tag: i32) -> Done {
+    Buffered::with_that_of(comm, |used| {
+        let message = (what.base.cast_const(), what.count, what.datatype);
+        // SAFETY: the program's buffer, as MPI demands.
+        Ok(unsafe { lock(&used.messages).send(&comm.comm, message, (dest, tag)) }?)
+    })
 }
 
 fn begun(
     mode: Mode,
     (buf, count, datatype): (Buffer, Count, Type),
     (dest, tag, comm): (Rank, Tag, Comm),
-    request: InOut<std::sync::Mutex<Request>>,
+    request: InOut<RequestObject>,
 ) -> Done {
     let (object, datatype) = (comm.get()?, datatype.get()?);
     let what = message(buf, count.0, &datatype)?;
@@ -188,11 +191,11 @@ fn begun(
             .comm
             .isend(mode, what.base, what.count, what.datatype, destination(dest)?, tag.0)?
     };
-    give(request, Request::begun(one.into(), scope(comm)));
+    give(request, one, scope(comm));
     Ok(())
 }
 
-type Place = InOut<std::sync::Mutex<Request>>;
+type Place = InOut<RequestObject>;
 
 pub fn isend(
     _call: Call,
@@ -244,7 +247,7 @@ pub fn ibsend(
     request: Place,
 ) -> Done {
     bsend(call, buf, count, datatype, dest, tag, comm)?;
-    give(request, Request::begun(Begun::Done(Status::EMPTY), scope(comm)));
+    give(request, Work::Done(Status::EMPTY), scope(comm));
     Ok(())
 }
 
@@ -302,7 +305,7 @@ pub fn irecv(
             .comm
             .ireceive(what.base, what.count, what.datatype, source.0, tag.0)?
     };
-    give(request, Request::begun(one.into(), scope(comm)));
+    give(request, one, scope(comm));
     Ok(())
 }
 
@@ -378,10 +381,7 @@ pub fn isendrecv(
     let from = message(sendbuf, sendcount.0, &sendtype)?;
     let into = message(recvbuf, recvcount.0, &recvtype)?;
     let (send, receive) = both(&object.comm, (&from, dest, sendtag), (&into, source, recvtag))?;
-    give(
-        request,
-        Request::begun(Begun::both(send, receive, Vec::new()), scope(comm)),
-    );
+    give(request, Work::both(send, receive, Vec::new()), scope(comm));
     Ok(())
 }
 
@@ -452,98 +452,88 @@ pub fn isendrecv_replace(
     let (object, datatype) = (comm.get()?, datatype.get()?);
     let what = message(buf, count.0, &datatype)?;
     let (send, receive, copy) = replace(&object.comm, &what, (dest, sendtag), (source, recvtag))?;
-    give(request, Request::begun(Begun::both(send, receive, copy), scope(comm)));
+    give(request, Work::both(send, receive, copy), scope(comm));
     Ok(())
 }
 
-/// The buffer of the process.
-static PROCESS: std::sync::LazyLock<std::sync::Mutex<Buffered>> = std::sync::LazyLock::new(Default::default);
-
-fn attach(used: &mut Buffered, buffer: Buffer, size: Count) -> Done {
-    if used.size.is_some() {
-        return Err(Failure::text(ErrorClass::Buffer, "a buffer is attached already"));
-    }
+fn attach(owner: Owner, buffer: Buffer, size: Count) -> Done {
     let size = elements("size", size.0).map_err(|_| ErrorClass::Arg)?;
-    let room = if buffer.is_automatic() {
-        usize::MAX >> 1
-    } else {
-        size as usize
-    };
-    used.messages.resize(room);
-    used.address = buffer.0.expose_provenance();
-    used.size = Some(size as i64);
-    Ok(())
+    owner.with(|used| used.attach(buffer, size))?
 }
 
-fn detach(used: &mut Buffered, buffer: OutPointer, size: crate::border::OutCount, automatic: usize) -> Done {
-    used.messages.resize(0);
-    let Some(attached) = used.size.take() else {
+fn detach(call: Call, owner: Owner, buffer: OutPointer, size: OutCount) -> Done {
+    let Some((attached, bytes)) = owner.with(Buffered::detach)? else {
         buffer.set(core::ptr::null_mut());
         return size.set(0);
     };
     // `MPI_BUFFER_AUTOMATIC` comes back as it is written by the program.
-    let is_automatic = Buffer(core::ptr::without_provenance_mut(used.address)).is_automatic();
-    let address = if is_automatic { automatic } else { used.address };
-    buffer.set(core::ptr::with_exposed_provenance_mut(address));
-    size.set(if is_automatic { 0 } else { attached })
+    if attached.is_automatic() {
+        buffer.set(core::ptr::with_exposed_provenance_mut(call.encoding.buffer_automatic));
+        return size.set(0);
+    }
+    buffer.set(attached.0.cast());
+    size.set(bytes)
 }
 
-fn flush(used: &mut Buffered) -> Done {
-    used.messages.flush();
+fn flush(owner: Owner) -> Done {
+    owner.with(|used| lock(&used.messages).flush())
+}
+
+/// Begins to wait until the messages of a buffer are sent.
+fn begin_flush(owner: Owner, request: Place, scope: Option<Scope>) -> Done {
+    owner.with(|_| ())?;
+    give(request, Work::Flushing(owner), scope);
     Ok(())
-}
-
-/// Messages of a buffer that are on their way.
-#[derive(Debug)]
-struct Flushing(Option<Comm>);
-
-impl crate::objects::Other for Flushing {
-    fn test(&mut self) -> Result<Option<Status>, Failure> {
-        let is_free = match self.0 {
-            None => lock(&PROCESS).messages.reap(),
-            Some(comm) => lock(&comm.get()?.buffered).messages.reap(),
-        };
-        Ok(is_free.then_some(Status::EMPTY))
-    }
-
-    fn cancel(&mut self) -> Done {
-        Ok(())
-    }
 }
 
 pub fn buffer_attach(_call: Call, buffer: Buffer, size: Count) -> Done {
-    attach(&mut lock(&PROCESS), buffer, size)
+    attach(Owner::Process, buffer, size)
 }
 
-pub fn buffer_detach(call: Call, buffer: OutPointer, size: crate::border::OutCount) -> Done {
-    detach(&mut lock(&PROCESS), buffer, size, call.encoding.buffer_automatic)
+pub fn buffer_detach(call: Call, buffer: OutPointer, size: OutCount) -> Done {
+    detach(call, Owner::Process, buffer, size)
 }
 
 pub fn buffer_flush(_call: Call) -> Done {
-    flush(&mut lock(&PROCESS))
+    flush(Owner::Process)
 }
 
 pub fn buffer_iflush(_call: Call, request: Place) -> Done {
-    give(request, Request::begun(Begun::Other(Box::new(Flushing(None))), None));
-    Ok(())
+    begin_flush(Owner::Process, request, None)
 }
 
 pub fn comm_attach_buffer(_call: Call, comm: Comm, buffer: Buffer, size: Count) -> Done {
-    attach(&mut lock(&comm.get()?.buffered), buffer, size)
+    attach(Owner::Comm(comm), buffer, size)
 }
 
-pub fn comm_detach_buffer(call: Call, comm: Comm, buffer: OutPointer, size: crate::border::OutCount) -> Done {
-    let comm = comm.get()?;
-    detach(&mut lock(&comm.buffered), buffer, size, call.encoding.buffer_automatic)
+pub fn comm_detach_buffer(call: Call, comm: Comm, buffer: OutPointer, size: OutCount) -> Done {
+    detach(call, Owner::Comm(comm), buffer, size)
 }
 
 pub fn comm_flush_buffer(_call: Call, comm: Comm) -> Done {
-    flush(&mut lock(&comm.get()?.buffered))
+    flush(Owner::Comm(comm))
 }
 
 pub fn comm_iflush_buffer(_call: Call, comm: Comm, request: Place) -> Done {
-    comm.get()?;
-    let begun = Begun::Other(Box::new(Flushing(Some(comm))));
-    give(request, Request::begun(begun, scope(comm)));
-    Ok(())
+    begin_flush(Owner::Comm(comm), request, scope(comm))
+}
+
+pub fn session_attach_buffer(_call: Call, session: Session, buffer: Buffer, size: Count) -> Done {
+    attach(Owner::Session(session), buffer, size)
+}
+
+pub fn session_detach_buffer(call: Call, session: Session, buffer: OutPointer, size: OutCount) -> Done {
+    detach(call, Owner::Session(session), buffer, size)
+}
+
+pub fn session_flush_buffer(_call: Call, session: Session) -> Done {
+    flush(Owner::Session(session))
+}
+
+pub fn session_iflush_buffer(_call: Call, session: Session, request: Place) -> Done {
+    let scope = Scope {
+        sort: crate::abi::Sort::Session,
+        handle: session.handle(),
+    };
+    begin_flush(Owner::Session(session), request, Some(scope))
 }

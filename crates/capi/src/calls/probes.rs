@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     border::{Buffer, Call, Count, Failure, InOut, Out, OutStatus, Rank, Tag},
-    objects::{Begun, Comm, Message, Request, Type, lock},
+    objects::{Comm, Message, RequestObject, Type, Work, lock},
 };
 
 #[doc(hidden)]
@@ -22,7 +22,6 @@ use crate::{
 macro_rules! probes {
     ($abi:ty) => {
         const _: () = {
-            use ::std::sync::Mutex;
             use $crate::{abi::*, border::*, objects::*};
             $crate::functions! { $abi;
                 "Probe" => probes::probe(source: Rank, tag: Tag, comm: Comm, status: OutStatus);
@@ -35,7 +34,7 @@ macro_rules! probes {
                     buf: Buffer, count: Count, datatype: Type, message: InOut<Matched>, status: OutStatus);
                 "Imrecv" + c => probes::imrecv(
                     buf: Buffer, count: Count, datatype: Type, message: InOut<Matched>,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
             }
         };
     };
@@ -123,17 +122,17 @@ pub fn imrecv(
     count: Count,
     datatype: Type,
     from: Place,
-    request: InOut<Mutex<Request>>,
+    request: InOut<RequestObject>,
 ) -> Done {
     let datatype = datatype.get()?;
     let what = message(buf, count.0, &datatype)?;
     let begun = match take(from)? {
-        None => Begun::Done(Status::NULL),
+        None => Work::Done(Status::NULL),
         // SAFETY: the program's buffer, as MPI demands.
         Some(message) => unsafe {
             engine::Communicator::imreceive(message, what.base, what.count, what.datatype)?.into()
         },
     };
-    give(request, Request::begun(begun, scope(Comm::NULL)));
+    give(request, begun, scope(Comm::NULL));
     Ok(())
 }

@@ -1,8 +1,6 @@
 #![expect(unsafe_code, reason = "buffers are the program's")]
 //! Operations on windows (MPI 12.3).
 
-use std::sync::Mutex;
-
 use hikyaku::mpi::{
     engine::{self, Operands, Target},
     error::{Error, ErrorClass},
@@ -11,7 +9,7 @@ use hikyaku::mpi::{
 use super::{Done, give, point_to_point::elements};
 use crate::{
     border::{Address, Buffer, Call, Count, Failure, InOut, Rank, Scope},
-    objects::{Datatype, Held, Op, Request, Type, Win, Window},
+    objects::{Datatype, Held, Op, RequestObject, Type, Win, Window},
 };
 
 #[doc(hidden)]
@@ -19,7 +17,6 @@ use crate::{
 macro_rules! remote_memory {
     ($abi:ty) => {
         const _: () = {
-            use ::std::sync::Mutex;
             use $crate::{abi::*, border::*, objects::*};
             $crate::functions! { $abi;
                 "Put" + c => remote_memory::put(
@@ -38,19 +35,19 @@ macro_rules! remote_memory {
                 "Rput" + c => remote_memory::rput(
                     origin_addr: Buffer, origin_count: Count, origin_datatype: Type, target_rank: Rank,
                     target_disp: Address, target_count: Count, target_datatype: Type, win: Win,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Rget" + c => remote_memory::rget(
                     origin_addr: Buffer, origin_count: Count, origin_datatype: Type, target_rank: Rank,
                     target_disp: Address, target_count: Count, target_datatype: Type, win: Win,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Raccumulate" + c => remote_memory::raccumulate(
                     origin_addr: Buffer, origin_count: Count, origin_datatype: Type, target_rank: Rank,
                     target_disp: Address, target_count: Count, target_datatype: Type, op: Op, win: Win,
-                    request: InOut<Mutex<Request>>);
+                    request: InOut<RequestObject>);
                 "Rget_accumulate" + c => remote_memory::rget_accumulate(
                     origin_addr: Buffer, origin_count: Count, origin_datatype: Type, result_addr: Buffer,
                     result_count: Count, result_datatype: Type, target_rank: Rank, target_disp: Address,
-                    target_count: Count, target_datatype: Type, op: Op, win: Win, request: InOut<Mutex<Request>>);
+                    target_count: Count, target_datatype: Type, op: Op, win: Win, request: InOut<RequestObject>);
                 "Fetch_and_op" => remote_memory::fetch_and_op(
                     origin_addr: Buffer, result_addr: Buffer, datatype: Type, target_rank: Rank,
                     target_disp: Address, op: Op, win: Win);
@@ -62,7 +59,7 @@ macro_rules! remote_memory {
     };
 }
 
-type Place = InOut<Mutex<Request>>;
+type Place = InOut<RequestObject>;
 
 /// Elements of this process.
 struct Near {
@@ -126,7 +123,7 @@ fn begun(win: Win, request: Place, one: Result<engine::Request, Error>) -> Done 
         sort: crate::abi::Sort::Win,
         handle: win.handle(),
     };
-    give(request, Request::begun(one?.into(), Some(scope)));
+    give(request, one?, Some(scope));
     Ok(())
 }
 

@@ -1,17 +1,18 @@
 //! The end of operations that have begun (MPI 3.7.3 to 3.7.6, 3.9).
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 use hikyaku::mpi::{
-    engine::{self, Status},
+    engine::{AnyRequest, Status},
     error::{Detail, ErrorClass},
 };
 
 use super::Done;
 use crate::{
+    abi::Sort,
     border::{Call, Failure, Handles, InOut, Int, Out, OutInts, OutStatus, OutStatuses, Scope, UNDEFINED},
     errors,
-    objects::{Begun, Ended, Held, Pending, Request, lock},
+    objects::{Buffered, Comm, Ended, Held, Owner, Pending, Request, RequestObject},
     process,
 };
 
@@ -20,49 +21,48 @@ use crate::{
 macro_rules! requests {
     ($abi:ty) => {
         const _: () = {
-            use ::std::sync::Mutex;
             use $crate::{abi::*, border::*, objects::*};
             $crate::functions! { $abi;
-                "Wait" => requests::wait(request: InOut<Mutex<Request>>, status: OutStatus);
-                "Test" => requests::test(request: InOut<Mutex<Request>>, flag: Out<i32>, status: OutStatus);
-                "Waitall" => requests::waitall(count: Int, requests: Handles<Mutex<Request>>, statuses: OutStatuses);
+                "Wait" => requests::wait(request: InOut<RequestObject>, status: OutStatus);
+                "Test" => requests::test(request: InOut<RequestObject>, flag: Out<i32>, status: OutStatus);
+                "Waitall" => requests::waitall(count: Int, requests: Handles<RequestObject>, statuses: OutStatuses);
                 "Testall" => requests::testall(
-                    count: Int, requests: Handles<Mutex<Request>>, flag: Out<i32>, statuses: OutStatuses);
+                    count: Int, requests: Handles<RequestObject>, flag: Out<i32>, statuses: OutStatuses);
                 "Waitany" => requests::waitany(
-                    count: Int, requests: Handles<Mutex<Request>>, indx: Out<i32>, status: OutStatus);
+                    count: Int, requests: Handles<RequestObject>, indx: Out<i32>, status: OutStatus);
                 "Testany" => requests::testany(
-                    count: Int, requests: Handles<Mutex<Request>>, indx: Out<i32>, flag: Out<i32>, status: OutStatus);
+                    count: Int, requests: Handles<RequestObject>, indx: Out<i32>, flag: Out<i32>, status: OutStatus);
                 "Waitsome" => requests::waitsome(
-                    incount: Int, requests: Handles<Mutex<Request>>, outcount: Out<i32>, indices: OutInts,
+                    incount: Int, requests: Handles<RequestObject>, outcount: Out<i32>, indices: OutInts,
                     statuses: OutStatuses);
                 "Testsome" => requests::testsome(
-                    incount: Int, requests: Handles<Mutex<Request>>, outcount: Out<i32>, indices: OutInts,
+                    incount: Int, requests: Handles<RequestObject>, outcount: Out<i32>, indices: OutInts,
                     statuses: OutStatuses);
                 "Request_get_status" => requests::get_status(request: Pending, flag: Out<i32>, status: OutStatus);
                 "Request_get_status_all" => requests::get_status_all(
-                    count: Int, requests: Handles<Mutex<Request>>, flag: Out<i32>, statuses: OutStatuses);
+                    count: Int, requests: Handles<RequestObject>, flag: Out<i32>, statuses: OutStatuses);
                 "Request_get_status_any" => requests::get_status_any(
-                    count: Int, requests: Handles<Mutex<Request>>, indx: Out<i32>, flag: Out<i32>, status: OutStatus);
+                    count: Int, requests: Handles<RequestObject>, indx: Out<i32>, flag: Out<i32>, status: OutStatus);
                 "Request_get_status_some" => requests::get_status_some(
-                    incount: Int, requests: Handles<Mutex<Request>>, outcount: Out<i32>, indices: OutInts,
+                    incount: Int, requests: Handles<RequestObject>, outcount: Out<i32>, indices: OutInts,
                     statuses: OutStatuses);
-                "Request_free" => requests::request_free(request: InOut<Mutex<Request>>);
-                "Cancel" => requests::cancel(request: InOut<Mutex<Request>>);
-                "Start" => requests::start(request: InOut<Mutex<Request>>);
-                "Startall" => requests::startall(count: Int, requests: Handles<Mutex<Request>>);
+                "Request_free" => requests::request_free(request: InOut<RequestObject>);
+                "Cancel" => requests::cancel(request: InOut<RequestObject>);
+                "Start" => requests::start(request: InOut<RequestObject>);
+                "Startall" => requests::startall(count: Int, requests: Handles<RequestObject>);
             }
         };
     };
 }
 
-type Place = InOut<Mutex<Request>>;
-type Places = Handles<Mutex<Request>>;
+type Place = InOut<RequestObject>;
+type Places = Handles<RequestObject>;
 
 /// A request that may end.
 struct Active {
     index: usize,
     named: Pending,
-    object: Held<Mutex<Request>>,
+    object: Held<RequestObject>,
 }
 
 fn number(count: Int) -> Result<usize, Failure> {
@@ -77,7 +77,7 @@ fn active(count: Int, requests: Places) -> Result<Vec<Active>, Failure> {
             continue;
         }
         let object = named.get()?;
-        if lock(&object).is_active() {
+        if object.lock().is_active() {
             all.push(Active { index, named, object });
         }
     }
@@ -134,7 +134,7 @@ pub fn wait(call: Call, request: Place, status: OutStatus) -> Done {
         return Ok(());
     }
     let object = named.get()?;
-    let mut guard = lock(&object);
+    let mut guard = object.lock();
     let (ended, scope) = (guard.wait(), guard.scope);
     if let Some(null) = release(named, guard) {
         request.set(null);
@@ -150,7 +150,7 @@ pub fn test(call: Call, request: Place, flag: Out<i32>, status: OutStatus) -> Do
         return Ok(());
     }
     let object = named.get()?;
-    let mut guard = lock(&object);
+    let mut guard = object.lock();
     let Some(ended) = guard.test() else {
         flag.set_flag(false);
         return Ok(());
@@ -194,7 +194,7 @@ impl Results {
             Err(failure) => {
                 status_of_failure(&failure, status);
                 self.failed.get_or_insert(scope);
-                errors::code(self.call, &failure)
+                errors::code(self.call, scope, &failure)
             }
         };
         self.codes.push((place, code));
@@ -209,7 +209,7 @@ impl Results {
         for (place, code) in self.codes {
             statuses.at(place).set_error(code);
         }
-        Err(raise(self.call, scope, Failure::InStatus))
+        Err(raise(self.call, scope, ErrorClass::InStatus.into()))
     }
 }
 
@@ -224,7 +224,7 @@ pub fn waitall(call: Call, count: Int, requests: Places, statuses: OutStatuses) 
     clear(statuses, len);
     let mut results = Results::new(call, requests);
     for one in &all {
-        let mut guard = lock(&one.object);
+        let mut guard = one.object.lock();
         let ended = guard.wait();
         results.add(one, guard, ended, (one.index, statuses.at(one.index)));
     }
@@ -235,7 +235,7 @@ pub fn testall(call: Call, count: Int, requests: Places, flag: Out<i32>, statuse
     let (len, all) = (number(count)?, active(count, requests)?);
     let mut done = true;
     for one in &all {
-        done &= !matches!(lock(&one.object).begun.peek(), Ok(None));
+        done &= !matches!(one.object.lock().peek(), Ok(None));
     }
     flag.set_flag(done);
     if done {
@@ -254,17 +254,11 @@ fn wait_for_any(all: &[Active]) -> Result<Option<usize>, Failure> {
         if let Some(place) = find_ended(all) {
             return Ok(Some(place));
         }
-        let guards: Vec<_> = all.iter().map(|one| lock(&one.object)).collect();
-        let ones: Option<Vec<&engine::Request>> = guards
-            .iter()
-            .map(|guard| match &guard.begun {
-                Begun::One(one) => Some(one),
-                _ => None,
-            })
-            .collect();
+        let guards: Vec<_> = all.iter().map(|one| one.object.lock()).collect();
+        let ones: Option<Vec<_>> = guards.iter().map(|guard| guard.engine()).collect();
         match ones {
             Some(ones) => {
-                engine::Request::wait_ready(ones.into_iter());
+                AnyRequest::wait_ready(ones.into_iter());
             }
             None => {
                 drop(guards);
@@ -276,8 +270,7 @@ fn wait_for_any(all: &[Active]) -> Result<Option<usize>, Failure> {
 
 /// The place of one that has ended.
 fn find_ended(all: &[Active]) -> Option<usize> {
-    all.iter()
-        .position(|one| !matches!(lock(&one.object).begun.peek(), Ok(None)))
+    all.iter().position(|one| !matches!(one.object.lock().peek(), Ok(None)))
 }
 
 /// Ends the request at this place, or says that there is none.
@@ -288,7 +281,7 @@ fn end_one(call: Call, requests: Places, one: Option<&Active>, indx: Out<i32>, s
         return Ok(());
     };
     indx.set(one.index as i32);
-    let mut guard = lock(&one.object);
+    let mut guard = one.object.lock();
     let (ended, scope) = (guard.wait(), guard.scope);
     if let Some(null) = release(one.named, guard) {
         requests.set(one.index, null);
@@ -334,8 +327,8 @@ fn end_some(
     }
     let (mut results, mut number) = (Results::new(call, requests), 0);
     for one in all {
-        let mut guard = lock(&one.object);
-        if matches!(guard.begun.peek(), Ok(None)) {
+        let mut guard = one.object.lock();
+        if matches!(guard.peek(), Ok(None)) {
             continue;
         }
         let ended = guard.wait();
@@ -379,8 +372,8 @@ pub fn get_status(call: Call, request: Pending, flag: Out<i32>, status: OutStatu
         return Ok(());
     }
     let object = request.get()?;
-    let mut guard = lock(&object);
-    match guard.begun.peek() {
+    let mut guard = object.lock();
+    match guard.peek() {
         Ok(None) => {
             flag.set_flag(false);
             Ok(())
@@ -394,13 +387,13 @@ pub fn get_status_all(call: Call, count: Int, requests: Places, flag: Out<i32>, 
     let (len, all) = (number(count)?, active(count, requests)?);
     let mut found = Vec::new();
     for one in &all {
-        match lock(&one.object).begun.peek() {
+        match one.object.lock().peek() {
             Ok(None) => {
                 flag.set_flag(false);
                 return Ok(());
             }
             Ok(Some(status)) => found.push((one.index, status)),
-            Err(failure) => return Err(raise(call, lock(&one.object).scope, failure)),
+            Err(failure) => return Err(raise(call, one.object.lock().scope, failure)),
         }
     }
     flag.set_flag(true);
@@ -448,11 +441,11 @@ pub fn get_status_some(
     }
     let mut number = 0;
     for one in &all {
-        let ended = lock(&one.object).begun.peek();
+        let ended = one.object.lock().peek();
         match ended {
             Ok(None) => continue,
             Ok(Some(status)) => statuses.at(number).set(&status),
-            Err(failure) => return Err(raise(call, lock(&one.object).scope, failure)),
+            Err(failure) => return Err(raise(call, one.object.lock().scope, failure)),
         }
         indices.set(number, one.index as i32);
         number += 1;
@@ -463,18 +456,15 @@ pub fn get_status_some(
 
 pub fn request_free(_call: Call, request: Place) -> Done {
     let named = request.get();
-    let object: Arc<Mutex<Request>> = named.remove()?;
+    let object: Arc<RequestObject> = named.remove()?;
     request.set(Pending::NULL);
-    if let Begun::Other(other) = &mut lock(&object).begun {
-        other.free()?;
-    }
-    Ok(())
+    object.lock().free()
 }
 
 pub fn cancel(_call: Call, request: Place) -> Done {
     let object = request.get().get()?;
-    let mut guard = lock(&object);
-    guard.begun.cancel()
+    let mut guard = object.lock();
+    guard.cancel()
 }
 
 pub fn start(call: Call, request: Place) -> Done {
@@ -483,9 +473,16 @@ pub fn start(call: Call, request: Place) -> Done {
 
 fn begin(call: Call, named: Pending) -> Done {
     let object = named.get()?;
-    let mut guard = lock(&object);
+    let mut guard = object.lock();
     let scope = guard.scope;
-    guard.start().map_err(|failure| raise(call, scope, failure))
+    // A buffered send needs the buffer of its communicator.
+    let comm = scope.filter(|scope| scope.sort == Sort::Comm);
+    let comm = comm.and_then(|scope| Comm::new(scope.handle).find());
+    let started = match comm {
+        Some(comm) => Buffered::with_that_of(&comm, |used| guard.start(&used.messages)),
+        None => Owner::Process.with(|used| guard.start(&used.messages))?,
+    };
+    started.map_err(|failure| raise(call, scope, failure))
 }
 
 pub fn startall(call: Call, count: Int, requests: Places) -> Done {

@@ -4,12 +4,12 @@ use std::sync::Mutex;
 
 use hikyaku::mpi::{engine::Engine, error::ErrorClass, group, info::Info as Hints};
 
-use super::{Done, communicators::engine, infos::give};
+use super::{Done, communicators::engine, groups, infos::give};
 use crate::{
     abi::Sort,
     border::{Call, Failure, InOut, Int, NewString, Out, Pointer, Scope, Text},
     errors::{self, Handler},
-    objects::{Errhandler, Info, InfoObject, Ranks, Session, SessionObject, lock},
+    objects::{Buffered, Errhandler, Info, InfoObject, Ranks, Session, SessionObject, lock},
     process,
 };
 
@@ -49,6 +49,7 @@ pub fn session_init(_call: Call, _info: Info, errhandler: Errhandler, session: I
     process::begin_session()?;
     session.set(Session::insert(SessionObject {
         handler: Mutex::new(errhandler),
+        buffered: Buffered::default(),
     }));
     Ok(())
 }
@@ -106,15 +107,14 @@ pub fn session_get_pset_info(_call: Call, session: Session, pset_name: Text, inf
 }
 
 pub fn group_from_session_pset(_call: Call, session: Session, pset_name: Text, newgroup: InOut<group::Group>) -> Done {
-    newgroup.set(Ranks::insert(set(session, pset_name)?));
+    let made = Ranks::insert(set(session, pset_name)?);
+    groups::note_session(made, session);
+    newgroup.set(made);
     Ok(())
 }
 
 pub fn session_create_errhandler(_call: Call, function: Pointer, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(Errhandler::insert(Handler::User {
-        function: function.0,
-        sort: Sort::Session,
-    }));
+    errhandler.set(errors::calling(function.0, Sort::Session));
     Ok(())
 }
 

@@ -137,15 +137,7 @@ pub fn shared_query(
     disp_unit: OutCount,
     baseptr: OutPointer,
 ) -> Done {
-    let object = win.get()?;
-    // `MPI_PROC_NULL` stands for the lowest rank that has memory.
-    let ranks = 0..object.window.communicator().size();
-    let has_memory = |rank: &i32| object.window.extent_at(*rank).is_some_and(|extent| extent.0 > 0);
-    let rank = match rank.0 {
-        PROC_NULL => ranks.clone().find(has_memory).unwrap_or(0),
-        rank => rank,
-    };
-    let (base, len, unit) = object.window.shared_query(rank)?;
+    let (base, len, unit) = win.get()?.window.shared_query(rank.0)?;
     size.set(len as i64);
     disp_unit.set(unit.into())?;
     baseptr.set(base.cast());
@@ -185,7 +177,12 @@ pub fn get_group(_call: Call, win: Win, group: InOut<hikyaku::mpi::group::Group>
 }
 
 pub fn get_name(_call: Call, win: Win, name: NewString, resultlen: Out<i32>) -> Done {
-    resultlen.set(name.set(lock(&win.get()?.name).as_bytes(), 128) as i32);
+    // The null handle has a name, too.
+    let text = match win.is_null() {
+        true => "MPI_WIN_NULL".to_owned(),
+        false => lock(&win.get()?.name).clone(),
+    };
+    resultlen.set(name.set(text.as_bytes(), 128) as i32);
     Ok(())
 }
 
@@ -207,10 +204,7 @@ pub fn set_info(_call: Call, win: Win, info: Info) -> Done {
 }
 
 pub fn create_errhandler(_call: Call, function: Pointer, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(Errhandler::insert(Handler::User {
-        function: function.0,
-        sort: Sort::Win,
-    }));
+    errhandler.set(errors::calling(function.0, Sort::Win));
     Ok(())
 }
 

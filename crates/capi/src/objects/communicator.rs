@@ -3,13 +3,13 @@
 use std::sync::Mutex;
 
 use hikyaku::mpi::{
-    engine::{self, AttachedBuffer},
+    engine,
     error::ErrorClass,
     topology::{Adjacency, Cartesian, Graph},
 };
 
-use super::{Attributes, Errhandler, lock};
-use crate::{border::Failure, errors::Handler};
+use super::{Attributes, Buffered, Errhandler, Session, lock};
+use crate::{border::Failure, errors};
 
 /// A communicator of the program.
 #[derive(Debug)]
@@ -21,7 +21,9 @@ pub struct Communicator {
     /// Its error handler.
     pub handler: Mutex<Errhandler>,
     /// Its buffer for buffered sends.
-    pub buffered: Mutex<Buffered>,
+    pub buffered: Buffered,
+    /// The session of which it was made, if it was.
+    pub session: Option<Session>,
     /// Its name.
     pub name: Mutex<String>,
     /// Its attributes.
@@ -51,27 +53,17 @@ pub struct Neighbours {
     pub destinations: Vec<Option<usize>>,
 }
 
-/// A buffer for buffered sends, as the program has attached it.
-#[derive(Debug, Default)]
-pub struct Buffered {
-    /// The messages, in memory of ours.
-    pub messages: AttachedBuffer,
-    /// The address of the program's memory, which is given back to it.
-    pub address: usize,
-    /// Its size; `None` if no buffer is attached.
-    pub size: Option<i64>,
-}
-
 impl Communicator {
     /// One with this topology, the error handler of `parent` and nothing else.
     #[must_use]
     pub fn new(comm: engine::Communicator, topology: Topology, parent: Option<&Self>) -> Self {
-        let handler = parent.map_or(Handler::FATAL, |parent| *lock(&parent.handler));
+        let handler = parent.map_or(errors::FATAL, |parent| *lock(&parent.handler));
         Self {
             comm,
             topology,
             handler: Mutex::new(handler),
-            buffered: Mutex::default(),
+            buffered: Buffered::default(),
+            session: parent.and_then(|parent| parent.session),
             name: Mutex::default(),
             attributes: Attributes::default(),
         }

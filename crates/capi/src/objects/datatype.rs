@@ -7,8 +7,11 @@ use std::sync::{
 
 use hikyaku::mpi::datatype::{self, Kind};
 
-use super::{Attributes, Named, Object, Type};
+use super::{Attributes, Object, Type, lock};
 use crate::{abi::Handle, border::Failure};
+
+/// In the word of a datatype, beside the handle: it was made with counts of type `MPI_Count`.
+const LARGE: u64 = 1 << 32;
 
 /// The predefined datatypes: the standard's number, name, and kind.
 pub const PREDEFINED: &[(u32, &str, Kind)] = &[
@@ -69,6 +72,7 @@ pub const PREDEFINED: &[(u32, &str, Kind)] = &[
     (0x2c8, "MPI_LOGICAL2", Kind::L16),
     (0x2c9, "MPI_INTEGER2", Kind::I16),
     (0x2ca, "MPI_REAL2", Kind::F16),
+    (0x2ff, "MPIX_C_FLOAT16", Kind::F16), // MPICH's; the standard ABI has no such number
     (0x2d0, "MPI_LOGICAL4", Kind::L32),
     (0x2d1, "MPI_INTEGER4", Kind::I32),
     (0x2d2, "MPI_REAL4", Kind::F32),
@@ -128,18 +132,52 @@ impl Datatype {
 
     /// A handle for a new datatype, committed or not.
     pub fn insert(datatype: &datatype::Datatype, committed: bool) -> Type {
-        Self::insert_with(datatype, committed, Attributes::default())
+        let large = Self::is_large(datatype);
+        Self::insert_with(datatype, committed, large, Attributes::default())
     }
 
-    /// The same with attributes.
-    pub(crate) fn insert_with(datatype: &datatype::Datatype, committed: bool, attributes: Attributes) -> Type {
+    /// A handle for a new datatype: `large` says whether it was made with counts of type `MPI_Count`.
+    pub(crate) fn insert_with(
+        datatype: &datatype::Datatype,
+        committed: bool,
+        large: bool,
+        attributes: Attributes,
+    ) -> Type {
         let make = |handle: Handle| Self {
-            datatype: datatype.with_word(handle.0.into()),
+            datatype: datatype.with_word(u64::from(handle.0) | if large { LARGE } else { 0 }),
             committed: AtomicBool::new(committed),
             name: Mutex::default(),
             attributes,
         };
         Type::new(Self::table().insert_with(make))
+    }
+
+    /// It was made by a function whose name ends in `_c`.
+    pub(crate) fn is_large(datatype: &datatype::Datatype) -> bool {
+        datatype.word() & LARGE != 0
+    }
+
+    /// The one that Fortran's kinds select: the same handle each time (MPI 19.1.9).
+    pub(crate) fn selected(datatype: &datatype::Datatype) -> Type {
+        static ALL: Mutex<Vec<(datatype::Contents, Type)>> = Mutex::new(Vec::new());
+        let mut all = lock(&ALL);
+        let Some(contents) = datatype.contents() else {
+            return Type::NULL;
+        };
+        let same =
+            |known: &datatype::Contents| (known.combiner, &known.integers) == (contents.combiner, &contents.integers);
+        if let Some((_, known)) = all.iter().find(|(known, _)| same(known)) {
+            return *known;
+        }
+        let made = Self::insert(datatype, true);
+        all.push((contents.clone(), made));
+        made
+    }
+
+    /// It is such a one.
+    pub(crate) fn is_selected(&self) -> bool {
+        use datatype::Combiner::{F90Complex, F90Integer, F90Real};
+        matches!(self.datatype.combiner(), F90Complex | F90Integer | F90Real)
     }
 
     /// The handle of a datatype of the engine's, as a program finds it again: the one of which it was made, or a new one
@@ -155,9 +193,9 @@ impl Datatype {
     /// A handle that the program frees, of a datatype of which another was made: a predefined one, or a new one.
     pub(crate) fn reference_to(datatype: &datatype::Datatype) -> Type {
         let named = Type::new(Handle(datatype.word() as u32));
-        match named.is_predefined() && named.find().is_some() {
-            true => named,
-            false => Self::insert(datatype, true),
+        match named.find() {
+            Some(found) if named.is_predefined() || found.is_selected() => named,
+            _ => Self::insert(datatype, true),
         }
     }
 
@@ -172,14 +210,5 @@ impl Datatype {
         }
         let text = "the datatype is not committed";
         Err(Failure::text(hikyaku::mpi::error::ErrorClass::Type, text))
-    }
-}
-
-impl Named<Datatype> {
-    /// The number of a predefined datatype of this kind.
-    #[must_use]
-    pub fn of_kind(kind: Kind) -> Self {
-        let row = PREDEFINED.iter().find(|row| row.2 == kind);
-        row.map_or(Self::NULL, |row| Self::number(row.0))
     }
 }

@@ -1,6 +1,7 @@
 //! The objects behind handles. Each sort has a [`Table`]; predefined ones are made when they are first asked for.
 
 mod attribute;
+mod buffered;
 mod communicator;
 mod datatype;
 mod operation;
@@ -21,10 +22,11 @@ pub use hikyaku::mpi::group::Group;
 
 pub use self::{
     attribute::{Attributes, Callbacks, create_key, free_key, key},
-    communicator::{Buffered, Communicator, Neighbours, Topology},
+    buffered::{Buffered, Owner},
+    communicator::{Communicator, Neighbours, Topology},
     datatype::{Datatype, PREDEFINED},
     operation::{Function, Operation},
-    request::{Begun, Ended, Other, Pair, Place, Request, Starter},
+    request::{Ended, Pair, Place, Request, RequestObject, Work},
     table::Table,
     window::Window,
 };
@@ -61,6 +63,8 @@ impl InfoObject {
 pub struct SessionObject {
     /// Its error handler.
     pub handler: Mutex<Errhandler>,
+    /// Its buffer for buffered sends.
+    pub buffered: Buffered,
 }
 
 /// A sort of objects.
@@ -256,7 +260,7 @@ objects! {
     /// `MPI_Op`.
     Op = Operation: Op 0x20 Op false, Operation::predefined;
     /// `MPI_Request`.
-    Pending = Mutex<Request>: Request 0x180 Request false;
+    Pending = RequestObject: Request 0x180 Request false;
     /// `MPI_Message`.
     Message = Matched: Message 0x128 Request false;
     /// `MPI_Info`.
@@ -266,7 +270,7 @@ objects! {
     /// `MPI_Session`.
     Session = SessionObject: Session 0x120 Session true;
     /// `MPI_Errhandler`.
-    Errhandler = Handler: Errhandler 0x140 Errhandler false, Handler::predefined;
+    Errhandler = Handler: Errhandler 0x140 Errhandler false, crate::errors::predefined;
 }
 
 fn empty_group(number: u32) -> Option<&'static Arc<Group>> {

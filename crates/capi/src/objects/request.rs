@@ -1,40 +1,46 @@
-//! Requests of all kinds.
+//! Requests of all kinds: the engine's, and those that are made of several.
 
-use core::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hikyaku::mpi::{
-    engine::{self, Duplicating, PartitionedReceive, PartitionedSend, PersistentCollective, Status},
+    engine::{self, AnyRequest, AttachedBuffer, Duplicating, PartitionedReceive, PartitionedSend, Status},
     error::ErrorClass,
 };
 
-use super::{Attributes, Comm, Communicator, Topology};
+use super::{Attributes, Comm, Communicator, Owner, Topology, lock};
 use crate::border::{Failure, InOut, Scope};
 
-/// A request of the program.
+/// A request of the program, and what threads use while another one waits for it.
+#[derive(Debug)]
+pub struct RequestObject {
+    request: Mutex<Request>,
+    send: Option<Arc<PartitionedSend>>,
+    receive: Option<Arc<PartitionedReceive>>,
+}
+
+/// A request.
+#[derive(Debug)]
 pub struct Request {
-    /// What has begun, if anything has.
-    pub begun: Begun,
-    /// How it begins again, if it is persistent.
-    pub starter: Option<Starter>,
+    work: Work,
     /// The object whose error handler is called.
     pub scope: Option<Scope>,
 }
 
-/// What has begun.
+/// What has begun, or can.
 #[derive(Debug)]
-pub enum Begun {
-    /// Nothing: the request is inactive.
-    Nothing,
+pub enum Work {
+    /// Nothing any more.
+    Over,
     /// An operation of the engine.
-    One(engine::Request),
+    Engine(AnyRequest),
     /// A send and a receive that end together.
     Both(Box<Pair>),
     /// It has ended as it began.
     Done(Status),
     /// The duplicate of a communicator.
     Duplicating(Duplicating, Place),
-    /// An operation of the program (generalised requests), or one that this crate makes of others.
-    Other(Box<dyn Other>),
+    /// The messages of a buffer are being sent.
+    Flushing(Owner),
 }
 
 /// Where a communicator goes when it is made.
@@ -77,116 +83,150 @@ impl Pair {
     }
 }
 
-/// An operation that is none of the engine's.
-pub trait Other: Send + fmt::Debug {
-    /// Its status, if it has ended.
-    fn test(&mut self) -> Result<Option<Status>, Failure>;
-    /// Cancels it.
-    fn cancel(&mut self) -> Result<(), Failure>;
-    /// Frees it.
-    fn free(&mut self) -> Result<(), Failure> {
-        Ok(())
-    }
-}
-
-/// How a persistent operation begins.
-pub enum Starter {
-    /// A message.
-    Message(Box<dyn Fn() -> Result<Begun, Failure> + Send>),
-    /// A collective.
-    Collective(PersistentCollective),
-    /// A send in partitions.
-    Send(PartitionedSend),
-    /// A receive in partitions.
-    Receive(PartitionedReceive),
-}
-
 /// How a request has ended.
 pub type Ended = Result<Status, Failure>;
 
-impl fmt::Debug for Starter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Starter")
+impl RequestObject {
+    /// One that does this.
+    #[must_use]
+    pub fn new(work: Work, scope: Option<Scope>) -> Self {
+        let (send, receive) = match &work {
+            Work::Engine(any) => (any.partitioned_send().cloned(), any.partitioned_receive().cloned()),
+            _ => (None, None),
+        };
+        Self {
+            request: Mutex::new(Request { work, scope }),
+            send,
+            receive,
+        }
     }
-}
 
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
-            .field("begun", &self.begun)
-            .finish_non_exhaustive()
+    /// The request, when no other thread has it.
+    pub fn lock(&self) -> MutexGuard<'_, Request> {
+        lock(&self.request)
+    }
+
+    /// The partitioned send that it is.
+    #[must_use]
+    pub fn send(&self) -> Option<&PartitionedSend> {
+        self.send.as_deref()
+    }
+
+    /// The partitioned receive that it is, and whether it is active: no other thread waits for an inactive one.
+    #[must_use]
+    pub fn receive(&self) -> Option<(&PartitionedReceive, bool)> {
+        let is_active = || self.request.try_lock().map_or(true, |request| request.is_active());
+        self.receive.as_deref().map(|receive| (receive, is_active()))
     }
 }
 
 impl Request {
-    /// An operation that has begun.
-    #[must_use]
-    pub fn begun(begun: Begun, scope: Option<Scope>) -> Self {
-        Self {
-            begun,
-            starter: None,
-            scope,
-        }
-    }
-
-    /// A persistent operation.
-    #[must_use]
-    pub fn persistent(starter: Starter, scope: Option<Scope>) -> Self {
-        Self {
-            begun: Begun::Nothing,
-            starter: Some(starter),
-            scope,
-        }
-    }
-
     /// Something has begun that has not been waited for.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        !matches!(self.begun, Begun::Nothing)
+        match &self.work {
+            Work::Over => false,
+            Work::Engine(any) => any.is_active(),
+            _ => true,
+        }
     }
 
     /// The handle stays after the end.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
-        self.starter.is_some()
+        matches!(&self.work, Work::Engine(any) if any.is_persistent())
     }
 
-    /// Begins a persistent operation (`MPI_Start`).
+    /// The engine's, if it is one.
+    #[must_use]
+    pub fn engine(&self) -> Option<&AnyRequest> {
+        match &self.work {
+            Work::Engine(any) => Some(any),
+            _ => None,
+        }
+    }
+
+    /// Begins a persistent operation (`MPI_Start`); a buffered send goes through `attached`.
     ///
     /// # Errors
     /// It is not persistent, or active.
-    pub fn start(&mut self) -> Result<(), Failure> {
-        let Some(starter) = &self.starter else {
-            return Err(Failure::text(ErrorClass::Request, "the request is not persistent"));
-        };
-        if self.is_active() {
-            return Err(Failure::text(ErrorClass::Request, "the request is active"));
+    pub fn start(&mut self, attached: &Mutex<AttachedBuffer>) -> Result<(), Failure> {
+        match &mut self.work {
+            Work::Engine(any) => Ok(any.start(attached)?),
+            _ => Err(Failure::text(ErrorClass::Request, "the request is not persistent")),
         }
-        self.begun = match starter {
-            Starter::Message(begin) => begin()?,
-            Starter::Collective(collective) => Begun::One(collective.start()?),
-            Starter::Send(send) => Begun::One(send.start()?),
-            Starter::Receive(receive) => Begun::One(receive.start()?),
-        };
-        Ok(())
     }
 
     /// Makes progress once; how it has ended, if it has. Then it is inactive.
     pub fn test(&mut self) -> Option<Ended> {
-        let ended = self.begun.test().transpose()?;
-        self.begun = Begun::Nothing;
+        if let Work::Engine(any) = &mut self.work {
+            return any.test().map_err(Failure::from).transpose();
+        }
+        let ended = self.work.test().transpose()?;
+        self.work = Work::Over;
         Some(ended)
     }
 
     /// Waits until it has ended. Then it is inactive.
     pub fn wait(&mut self) -> Ended {
-        let ended = self.begun.wait();
-        self.begun = Begun::Nothing;
-        ended
+        if let Work::Engine(any) = &mut self.work {
+            return Ok(any.wait()?);
+        }
+        match core::mem::replace(&mut self.work, Work::Over) {
+            Work::Duplicating(duplicating, mut place) => {
+                place.fill(duplicating.wait()?)?;
+                Ok(Status::EMPTY)
+            }
+            mut other => loop {
+                if let Some(status) = other.test()? {
+                    break Ok(status);
+                }
+                crate::process::pause()?;
+            },
+        }
+    }
+
+    /// The status, if it has ended; it stays active.
+    ///
+    /// # Errors
+    /// It has failed.
+    pub fn peek(&mut self) -> Result<Option<Status>, Failure> {
+        if let Work::Engine(any) = &self.work {
+            return Ok(any.status()?);
+        }
+        let ended = self.work.test()?;
+        if let (Some(status), true) = (ended, self.is_active()) {
+            self.work = Work::Done(status);
+        }
+        Ok(ended)
+    }
+
+    /// Cancels it.
+    ///
+    /// # Errors
+    /// It is inactive; that of a callback.
+    pub fn cancel(&mut self) -> Result<(), Failure> {
+        match &mut self.work {
+            Work::Engine(any) => any.cancel()?,
+            Work::Both(pair) => pair.receive.cancel(),
+            Work::Over | Work::Done(_) | Work::Duplicating(..) | Work::Flushing(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Frees it.
+    ///
+    /// # Errors
+    /// That of a callback.
+    pub fn free(&mut self) -> Result<(), Failure> {
+        match core::mem::replace(&mut self.work, Work::Over) {
+            Work::Engine(any) => Ok(any.free()?),
+            _ => Ok(()),
+        }
     }
 }
 
-impl Begun {
+impl Work {
     /// A send and a receive, and memory that is needed until they have ended.
     #[must_use]
     pub fn both(send: engine::Request, receive: engine::Request, copy: Vec<u8>) -> Self {
@@ -200,8 +240,8 @@ impl Begun {
 
     fn test(&mut self) -> Result<Option<Status>, Failure> {
         Ok(match self {
-            Self::Nothing => Some(Status::EMPTY),
-            Self::One(request) => request.test()?,
+            Self::Over => Some(Status::EMPTY),
+            Self::Engine(any) => any.test()?,
             Self::Both(pair) => pair.test()?,
             Self::Done(status) => Some(*status),
             Self::Duplicating(duplicating, place) => match duplicating.test()? {
@@ -211,53 +251,8 @@ impl Begun {
                 }
                 None => None,
             },
-            Self::Other(other) => other.test()?,
+            Self::Flushing(owner) => owner.with(|used| lock(&used.messages).reap())?.then_some(Status::EMPTY),
         })
-    }
-
-    fn wait(&mut self) -> Ended {
-        Ok(match core::mem::replace(self, Self::Nothing) {
-            Self::One(mut request) => request.wait_mut()?,
-            Self::Duplicating(duplicating, mut place) => {
-                place.fill(duplicating.wait()?)?;
-                Status::EMPTY
-            }
-            mut other => loop {
-                if let Some(status) = other.test()? {
-                    break status;
-                }
-                crate::process::pause()?;
-            },
-        })
-    }
-
-    /// The status, if it has ended; it stays active.
-    pub fn peek(&mut self) -> Result<Option<Status>, Failure> {
-        match self {
-            Self::One(request) => Ok(request.status()?),
-            Self::Nothing => Ok(Some(Status::EMPTY)),
-            _ => {
-                let ended = self.test()?;
-                if let Some(status) = ended {
-                    *self = Self::Done(status);
-                }
-                Ok(ended)
-            }
-        }
-    }
-
-    /// Cancels it.
-    ///
-    /// # Errors
-    /// Those of a callback.
-    pub fn cancel(&mut self) -> Result<(), Failure> {
-        match self {
-            Self::One(request) => request.cancel(),
-            Self::Both(pair) => pair.receive.cancel(),
-            Self::Other(other) => other.cancel()?,
-            Self::Nothing | Self::Done(_) | Self::Duplicating(..) => {}
-        }
-        Ok(())
     }
 }
 
@@ -275,8 +270,14 @@ impl Place {
     }
 }
 
-impl From<engine::Request> for Begun {
-    fn from(request: engine::Request) -> Self {
-        Self::One(request)
-    }
+macro_rules! of_the_engine {
+    ($($name:ident)*) => {
+        $(impl From<engine::$name> for Work {
+            fn from(one: engine::$name) -> Self {
+                Self::Engine(one.into())
+            }
+        })*
+    };
 }
+
+of_the_engine! { Request AnyRequest PersistentMessage PersistentCollective PartitionedSend PartitionedReceive }

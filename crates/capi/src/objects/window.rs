@@ -8,7 +8,7 @@ use super::{Attributes, Errhandler};
 use crate::{
     abi::{Encoding, Flavor, Model},
     border::encode_constant,
-    errors::Handler,
+    errors,
 };
 
 /// A window of the program.
@@ -45,7 +45,7 @@ impl Window {
     pub fn new(window: engine::Window, encoding: &Encoding, flavor: i32) -> Self {
         let (size, unit) = window.extent_at(window.communicator().rank()).unwrap_or_default();
         Self {
-            handler: Mutex::new(Handler::FATAL),
+            handler: Mutex::new(errors::FATAL),
             name: Mutex::default(),
             attributes: Attributes::default(),
             numbers: Numbers {

@@ -1,5 +1,6 @@
 //! Socket buffers and interfaces.
 
+use hikyaku::internals::bootstrap::address::{self, Interface};
 use nix::ifaddrs::getifaddrs;
 
 use super::{
@@ -20,6 +21,54 @@ pub(super) fn findings() -> Vec<Finding> {
             .filter(|name| *name != "bonding_masters")
             .map(|name| interface(name)),
     );
+    rows.extend(shared_networks(&address::interfaces(), read));
+    rows
+}
+
+/// Interfaces with addresses in one network: each should answer for its own address only, and take what comes back by
+/// another one. `setting` reads a file below `/proc/sys`.
+fn shared_networks(interfaces: &[Interface], setting: impl Fn(String) -> String) -> Vec<Finding> {
+    let is_candidate = |interface: &&Interface| interface.unfit.is_none() && interface.address.is_ipv4();
+    let all: Vec<&Interface> = interfaces.iter().filter(is_candidate).collect();
+    let mut rows = Vec::new();
+    for (number, interface) in all.iter().enumerate() {
+        let before = &all[..number];
+        let Some(other) = before
+            .iter()
+            .find(|other| other.name != interface.name && other.shares_network(interface.address))
+        else {
+            continue;
+        };
+        // The kernel takes the larger of both.
+        let value = |name: &str, of: &str| {
+            let one = |whose: &str| {
+                setting(format!("/proc/sys/net/ipv4/conf/{whose}/{name}"))
+                    .parse()
+                    .unwrap_or(0)
+            };
+            one("all").max(one(of))
+        };
+        let pair = [&*other.name, &*interface.name];
+        let mut commands = Vec::new();
+        for name in pair {
+            if value("arp_ignore", name) == 0 {
+                commands.push(format!("net.ipv4.conf.{name}.arp_ignore=1"));
+            }
+            if value("arp_announce", name) < 2 {
+                commands.push(format!("net.ipv4.conf.{name}.arp_announce=2"));
+            }
+            if value("rp_filter", name) == 1 {
+                commands.push(format!("net.ipv4.conf.{name}.rp_filter=2"));
+            }
+        }
+        let state = if commands.is_empty() { State::Ok } else { State::Could };
+        let of = format!("{} and {} are in one network", other, interface);
+        rows.push(Finding::new(AREA, pair.join(" + "), state, of).advise(format!(
+            "as rails of their own, each must answer for its own address (ARP), and take answers that the routes expect \
+             at the other: sysctl -w {}",
+            commands.join(" ")
+        )));
+    }
     rows
 }
 
@@ -124,6 +173,37 @@ mod tests {
         let found = offloads(text);
         assert_eq!(found.text, "GSO on, GRO off, UDP segmentation on");
         assert_eq!(found.missing, ["GRO"]);
+    }
+
+    #[test]
+    fn two_interfaces_of_one_network() {
+        let of = |name: &str, address: &str| Interface {
+            name: name.to_owned(),
+            address: address.parse().unwrap(),
+            prefix: 24,
+            carriers: Vec::new(),
+            unfit: None,
+        };
+        let apart = [of("eth0", "10.0.0.1"), of("eth1", "10.0.1.1")];
+        assert_eq!(shared_networks(&apart, |_| "0".to_owned()), []);
+        let together = [of("eth0", "10.0.0.1"), of("eth1", "10.0.0.2")];
+        let defaults = |path: String| if path.ends_with("rp_filter") { "1" } else { "0" }.to_owned();
+        let found = &shared_networks(&together, defaults)[0];
+        assert_eq!((found.state, &*found.name), (State::Could, "eth0 + eth1"));
+        let advice = found.advice.as_ref().unwrap();
+        for wanted in ["eth1.arp_ignore=1", "eth0.arp_announce=2", "eth1.rp_filter=2"] {
+            assert!(advice.contains(wanted), "{advice}");
+        }
+        let good = |path: String| {
+            if path.ends_with("arp_announce") || path.ends_with("rp_filter") {
+                "2"
+            } else {
+                "1"
+            }
+            .to_owned()
+        };
+        let found = &shared_networks(&together, good)[0];
+        assert_eq!((found.state, &found.advice), (State::Ok, &None));
     }
 
     #[test]

@@ -97,6 +97,25 @@ struct Chosen {
     /// `None`: there is none.
     address: Option<IpAddr>,
     why: String,
+    /// Those of further rails.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rails: Vec<Rail>,
+    /// The interfaces that are not used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOut>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Rail {
+    interface: String,
+    address: IpAddr,
+    why: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct LeftOut {
+    interface: String,
+    why: String,
 }
 
 /// The socket buffer that the kernel has granted, bytes.
@@ -155,6 +174,13 @@ impl Machine {
                 .address
                 .map_or_else(|| "none".to_owned(), |address| address.to_string());
             rows.push(row(name, format!("{address}: {}", chosen.why)));
+            for rail in &chosen.rails {
+                let name = format!("  and {}", rail.interface);
+                rows.push(row(&name, format!("{}: {}", rail.address, rail.why)));
+            }
+        }
+        for LeftOut { interface, why } in &self.remote.left_out {
+            rows.push(row(&format!("  not {interface}"), why.clone()));
         }
         rows.push(row("ranks of this host", self.ranks_here.clone()));
         if let Some(udp) = &self.udp {
@@ -174,7 +200,7 @@ fn row(name: &str, value: impl Into<String>) -> Vec<String> {
     vec![name.to_owned(), value.into()]
 }
 
-/// The address that a rank would take, and why.
+/// The addresses that a rank would take, and why.
 fn choose(environment: &Environment, interfaces: &[address::Interface], all_local: bool) -> (Chosen, Option<String>) {
     let wanted = environment.get("HIKYAKU_IFACE");
     let wish = Wish {
@@ -184,24 +210,33 @@ fn choose(environment: &Environment, interfaces: &[address::Interface], all_loca
             .get("HIKYAKU_HOST_ADDRESS")
             .and_then(|text| text.parse().ok()),
     };
-    let route = address::default_route();
-    match address::choose(&wish, interfaces, || route) {
-        Ok(address) => {
-            let why = match wanted {
-                Some(wanted) => format!("HIKYAKU_IFACE={wanted}"),
-                None if all_local => "all ranks are on this host".to_owned(),
-                None if wish.known_as == Some(address) => "the launcher knows this host by it".to_owned(),
-                None if route == Some(address) => "the default route begins there".to_owned(),
-                None => "the first that is not loopback".to_owned(),
+    match address::choose(&wish, interfaces, address::default_route) {
+        Ok(choice) => {
+            let mut all = choice.chosen.into_iter().map(|chosen| Rail {
+                interface: chosen.interface,
+                address: chosen.address,
+                why: chosen.why.to_string(),
+            });
+            let first = all.next();
+            let chosen = Chosen {
+                address: first.as_ref().map(|first| first.address),
+                why: first.map_or_else(String::new, |first| first.why),
+                rails: all.collect(),
+                left_out: choice
+                    .left_out
+                    .into_iter()
+                    .map(|(interface, why)| LeftOut { interface, why })
+                    .collect(),
             };
-            let address = Some(address);
-            (Chosen { address, why }, None)
+            (chosen, None)
         }
         Err(error) => {
             let why = error.to_string();
             let chosen = Chosen {
                 address: None,
                 why: why.clone(),
+                rails: Vec::new(),
+                left_out: Vec::new(),
             };
             (chosen, wanted.map(|_| why))
         }

@@ -67,7 +67,8 @@ struct Agent {
     to_launcher: Queue,
     /// The launcher is there.
     connected: bool,
-    wire_up: Option<WireUpListener>,
+    /// One for each world.
+    wire_up: Vec<WireUpListener>,
     ranks: Vec<Rank>,
 }
 
@@ -86,7 +87,7 @@ pub(super) fn run() -> Result<u8, Failure> {
         from_launcher: Vec::new(),
         to_launcher: Queue::default(),
         connected: true,
-        wire_up: None,
+        wire_up: Vec::new(),
         ranks: Vec::new(),
     };
     agent.to_launcher.bytes.extend_from_slice(GREETING);
@@ -140,7 +141,7 @@ impl Agent {
                 rank.stdin.iter().for_each(|pipe| interest.write(pipe.as_fd()));
             }
         }
-        let strangers = self.wire_up.as_ref().is_some_and(WireUpListener::has_strangers);
+        let strangers = self.wire_up.iter().any(WireUpListener::has_strangers);
         interest.wait(strangers.then(|| Instant::now() + Duration::from_millis(100)))?;
         Ok(interest.ready())
     }
@@ -155,13 +156,25 @@ impl Agent {
                 }
                 Kind::Stdin => self.feed(&frame),
                 Kind::Reply => {
-                    if let (Some(wire_up), Ok(line)) = (&mut self.wire_up, std::str::from_utf8(&frame.payload)) {
-                        wire_up.send(frame.rank, line);
+                    if let Ok(line) = std::str::from_utf8(&frame.payload) {
+                        // Only that of its world has the rank.
+                        self.wire_up
+                            .iter_mut()
+                            .for_each(|wire_up| wire_up.send(frame.rank, line));
                     }
                 }
                 Kind::Lost => {
-                    if let Some(wire_up) = &mut self.wire_up {
-                        wire_up.announce(&format!("cmd=lost rank={}\n", frame.rank));
+                    let line = format!("cmd=lost rank={}\n", frame.rank);
+                    self.wire_up.iter_mut().for_each(|wire_up| wire_up.announce(&line));
+                }
+                Kind::End => {
+                    let rank = self
+                        .ranks
+                        .iter()
+                        .find(|rank| rank.place.rank == frame.rank && rank.running);
+                    // It may have ended just now.
+                    if let Some(rank) = rank {
+                        let _ = killpg(rank.pid, Signal::SIGKILL);
                     }
                 }
                 Kind::Signal => self.signal(frame.payload.first().copied().unwrap_or(0)),
@@ -213,7 +226,7 @@ impl Agent {
         let address = listener.local_addr().map_err(fail("the wire-up server"))?;
         let ranks = start.places.iter().map(|place| place.rank);
         let wire_up = WireUpListener::new(listener, &start.ticket, ranks).map_err(fail("the wire-up server"))?;
-        self.wire_up = Some(wire_up);
+        self.wire_up.push(wire_up);
         Ok(address.to_string())
     }
 
@@ -235,13 +248,19 @@ impl Agent {
         command
             .env(names::RUN_ADDRESS, address)
             .env(names::RUN_TICKET, &start.ticket)
-            .env(names::RANK, place.rank.to_string())
+            .env(names::RANK, (place.rank - start.first).to_string())
             .env(names::SIZE, start.size.to_string())
             .env(names::LOCAL_RANK, place.local_rank.to_string())
             .env(names::LOCAL_SIZE, start.places.len().to_string())
             .env(names::APP, place.app.to_string())
             .env(names::JOB_KEY, &start.job_key);
-        // Not from a job around this one.
+        // Not from a job around this one, nor from the world that spawns this one.
+        match &start.spawned_by {
+            Some(by) => command
+                .env(names::FIRST, start.first.to_string())
+                .env(names::SPAWNED_BY, by),
+            None => command.env_remove(names::FIRST).env_remove(names::SPAWNED_BY),
+        };
         if start.goes_on {
             command.env(names::ON_FAILURE, "continue");
         } else {
@@ -294,7 +313,12 @@ impl Agent {
     }
 
     fn pump_listener(&mut self) {
-        for event in self.wire_up.as_mut().map(WireUpListener::pump).unwrap_or_default() {
+        for event in self
+            .wire_up
+            .iter_mut()
+            .flat_map(WireUpListener::pump)
+            .collect::<Vec<_>>()
+        {
             let frame = match event {
                 ListenerEvent::Joined(rank) => Frame::new(Kind::Joined, rank, Vec::new()),
                 ListenerEvent::Line(rank, line) => Frame::new(Kind::Line, rank, line),

@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Reply,
     /// To an agent: a signal for all ranks.
     Signal,
+    /// To an agent: this rank must end.
+    End,
     /// To an agent: this rank has failed, and the others should know.
     Lost,
     /// From an agent: its CPUs and its address ([`Hello`]).
@@ -48,11 +50,12 @@ pub(super) enum Kind {
     Limit,
 }
 
-const KINDS: [Kind; 15] = [
+const KINDS: [Kind; 16] = [
     Kind::Start,
     Kind::Stdin,
     Kind::Reply,
     Kind::Signal,
+    Kind::End,
     Kind::Lost,
     Kind::Hello,
     Kind::Started,
@@ -147,9 +150,11 @@ pub(super) struct App {
     pub(super) env: Vec<(String, String)>,
 }
 
-/// The processes that an agent starts.
+/// The processes that an agent starts: those of a world on its host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Start {
+    /// The number of the world's first process in the job.
+    pub(super) first: u32,
     pub(super) size: u32,
     pub(super) places: Vec<Place>,
     pub(super) apps: Vec<App>,
@@ -160,6 +165,8 @@ pub(super) struct Start {
     pub(super) host_address: Option<String>,
     /// Ranks that fail do not end the others, which listen for reports of those that fail.
     pub(super) goes_on: bool,
+    /// What the world is told about the processes that have spawned it.
+    pub(super) spawned_by: Option<String>,
 }
 
 /// A rank runs.

@@ -1,18 +1,14 @@
 //! The launcher: waits for everything at once, answers the wire-up, and decides when the job ends and how.
 
+mod worlds;
+
 use std::{
     io::{self, ErrorKind, IsTerminal, Read},
     os::fd::AsFd,
     time::{Duration, Instant},
 };
 
-use hikyaku::{
-    bootstrap::JobKey,
-    internals::bootstrap::{
-        address::towards,
-        server::{Note, Outcome, Store},
-    },
-};
+use hikyaku::internals::bootstrap::server::{Note, Outcome, Worlds};
 use hikyaku_bench::failure::{Failure, While};
 use nix::{
     sys::signal::Signal,
@@ -20,8 +16,7 @@ use nix::{
 };
 
 use super::{
-    frame::{Ended, Frame, Hello, Kind, NotStarted, Start, Started},
-    hosts::Binding,
+    frame::{Ended, Frame, Hello, Kind, NotStarted, Started},
     output::Output,
     pipes::{Interest, Raw},
     plan::Plan,
@@ -42,6 +37,8 @@ struct Rank {
     pid: Option<i32>,
     joined: bool,
     over: bool,
+    /// It belongs to a spawned world that could not begin.
+    refused: bool,
 }
 
 /// The next step if the job does not end by itself.
@@ -65,7 +62,7 @@ enum Input {
 
 struct Launcher<'a> {
     plan: &'a Plan,
-    store: Store,
+    worlds: Worlds,
     links: Vec<Link>,
     /// Index of the host of each rank.
     host_of: Vec<usize>,
@@ -74,6 +71,8 @@ struct Launcher<'a> {
     output: Output,
     input: Input,
     started: bool,
+    /// The secret of the job.
+    job_key: String,
     /// Exit code of the job, once it cannot be 0 any more.
     code: Option<u8>,
     /// Ranks that have failed while the others went on.
@@ -109,7 +108,7 @@ pub(super) fn run(plan: &Plan) -> Result<u8, Failure> {
     let now = Instant::now();
     let mut launcher = Launcher {
         plan,
-        store: Store::new(plan.size),
+        worlds: Worlds::new(plan.size),
         links,
         host_of,
         ranks: vec![Rank::default(); plan.size as usize],
@@ -117,6 +116,7 @@ pub(super) fn run(plan: &Plan) -> Result<u8, Failure> {
         output: Output::new(plan.tag_output),
         input: Input::Open,
         started: false,
+        job_key: String::new(),
         code: None,
         failed: Vec::new(),
         next_step: None,
@@ -278,10 +278,9 @@ impl Launcher<'_> {
         let Some(status) = link.ended else { return };
         // If it was only ssh that has ended, this ends the agent.
         link.close();
-        let lost: Vec<u32> = self.plan.hosts[index]
-            .1
-            .iter()
-            .map(|place| place.rank)
+        let here = (0..).zip(&self.host_of).filter(|(_, host)| **host == index);
+        let lost: Vec<u32> = here
+            .map(|(rank, _)| rank)
             .filter(|rank| !self.ranks[*rank as usize].over)
             .collect();
         if lost.is_empty() {
@@ -300,7 +299,7 @@ impl Launcher<'_> {
             )
         };
         lost.iter().for_each(|rank| self.ranks[*rank as usize].over = true);
-        if !self.goes_on() {
+        if !self.goes_on(lost[0]) {
             return self.end(Signal::SIGTERM, 1, Some(text));
         }
         self.code = self.code.or(Some(1));
@@ -310,7 +309,7 @@ impl Launcher<'_> {
 
     fn handle(&mut self, index: usize, frame: &Frame) -> Result<(), String> {
         let rank = frame.rank;
-        if rank >= self.plan.size {
+        if rank as usize >= self.ranks.len() {
             return Err(format!("rank {rank} does not exist"));
         }
         let state = &mut self.ranks[rank as usize];
@@ -330,6 +329,10 @@ impl Launcher<'_> {
                 let problem: NotStarted = frame.content()?;
                 state.over = true;
                 let text = format!("{} could not be started: {}", self.name(rank), problem.message);
+                if self.worlds.is_spawning(rank) || self.is_refused(rank) {
+                    self.refuse(rank, &text);
+                    return Ok(());
+                }
                 self.end(Signal::SIGTERM, problem.code, Some(text));
             }
             Kind::Stdout => self.output.carry(rank, false, &frame.payload),
@@ -339,11 +342,11 @@ impl Launcher<'_> {
             Kind::Joined => {
                 state.joined = true;
                 self.output.release(rank);
-                self.store.joined(rank);
+                self.worlds.joined(rank);
                 self.blame_who_did_not_join();
             }
             Kind::Line => {
-                let outcome = self.store.handle(rank, &frame.payload);
+                let outcome = self.worlds.handle(rank, &frame.payload);
                 self.answer(rank, outcome);
             }
             Kind::Limit => {
@@ -353,49 +356,6 @@ impl Launcher<'_> {
             Kind::Exited => self.rank_ended(rank, frame.content()?),
             kind => return Err(format!("{kind:?} from an agent")),
         }
-        Ok(())
-    }
-
-    fn start_ranks(&mut self) -> io::Result<()> {
-        let (ticket, job_key) = (JobKey::random()?.to_hex(), JobKey::random()?.to_hex());
-        let remote = self.links.iter().find_map(Link::reached_at);
-        for (index, (host, places)) in self.plan.hosts.iter().enumerate() {
-            let link = &mut self.links[index];
-            let cpus = link.hello.as_ref().map_or(0, |hello| hello.cpus);
-            let binding = match self.plan.binding {
-                Some(binding) => binding,
-                None if places.len() <= cpus => Binding::Core,
-                None => Binding::None,
-            };
-            if places.len() > cpus {
-                let how = match binding {
-                    Binding::Core => "some share a core",
-                    Binding::None => "they are not bound",
-                };
-                let (name, count) = (&host.name, places.len());
-                self.output
-                    .say(&format!("host {name}: {count} ranks on {cpus} cores: {how}"));
-            }
-            // This host is where packets to the others leave from.
-            let address = if link.local {
-                remote.and_then(towards)
-            } else {
-                link.reached_at()
-            };
-            let start = Start {
-                size: self.plan.size,
-                places: places.clone(),
-                apps: self.plan.apps.clone(),
-                directory: self.plan.directory.clone(),
-                binding,
-                ticket: ticket.clone(),
-                job_key: job_key.clone(),
-                host_address: address.map(|address| address.to_string()),
-                goes_on: self.plan.goes_on,
-            };
-            link.send(&Frame::of(Kind::Start, 0, &start));
-        }
-        self.started = true;
         Ok(())
     }
 
@@ -423,13 +383,14 @@ impl Launcher<'_> {
                 let text = format!("{} spoke to the wire-up server, but {error}", self.name(rank));
                 self.end(Signal::SIGTERM, 1, Some(text));
             }
+            Some(Note::Spawn(spawning)) => self.spawn(rank, spawning),
             _ => {}
         }
-        self.fence_until = match (self.store.is_awaiting(), self.fence_until) {
+        self.fence_until = match (self.worlds.is_awaiting(), self.fence_until) {
             (false, _) => None,
             (true, Some(until)) => Some(until),
             // Others may compute for long, and who fails is not waited for.
-            (true, None) if self.plan.goes_on && self.store.has_met() => None,
+            (true, None) if self.plan.goes_on && self.worlds.awaits_only_again() => None,
             (true, None) => Some(Instant::now() + self.plan.startup_timeout),
         };
     }
@@ -440,8 +401,11 @@ impl Launcher<'_> {
         } else {
             self.output.drop_repeats(rank);
         }
-        let finalized = self.store.has_finalized(rank);
+        let finalized = self.worlds.has_finalized(rank);
         self.ranks[rank as usize].over = true;
+        if self.is_refused(rank) {
+            return;
+        }
         let joined = self.ranks[rank as usize].joined;
         let text = match ended {
             Ended::Code(0) if joined && !finalized => "exited without finalize".to_owned(),
@@ -456,7 +420,7 @@ impl Launcher<'_> {
         if finalized {
             // The others have no need of it.
             self.say_end(code, format!("{}: {text}", self.name(rank)));
-        } else if self.goes_on() {
+        } else if self.goes_on(rank) {
             self.code = self.code.or(Some(code));
             let text = format!("{}: {text}; the others go on", self.name(rank));
             self.output.say(&text);
@@ -464,15 +428,15 @@ impl Launcher<'_> {
         } else {
             self.end(Signal::SIGTERM, code, Some(format!("{}: {text}", self.name(rank))));
         }
-        let outcome = self.store.left(rank);
+        let outcome = self.worlds.left(rank);
         self.answer(rank, outcome);
     }
 
     /// The job can go on without a rank: that was asked for, it does not end already, and the rank is not one that others
     /// wait for at start-up.
-    fn goes_on(&self) -> bool {
+    fn goes_on(&self, rank: u32) -> bool {
         let nobody_joined = !self.ranks.iter().any(|rank| rank.joined);
-        self.plan.goes_on && self.next_step.is_none() && (self.store.has_met() || nobody_joined)
+        self.plan.goes_on && self.next_step.is_none() && (self.worlds.has_met(rank) || nobody_joined)
     }
 
     /// Tells the others that a rank has failed, and goes on with them.
@@ -481,7 +445,7 @@ impl Launcher<'_> {
         for link in self.links.iter_mut().filter(|link| link.ended.is_none()) {
             link.queue(&Frame::new(Kind::Lost, rank, Vec::new()));
         }
-        let outcome = self.store.lost(rank);
+        let outcome = self.worlds.lost(rank);
         self.answer(rank, outcome);
     }
 
@@ -491,7 +455,7 @@ impl Launcher<'_> {
             return Ok(());
         }
         self.failed.sort_unstable();
-        let (count, size) = (self.failed.len(), self.plan.size);
+        let (count, size) = (self.failed.len(), self.ranks.len());
         let text = format!("{count} of {size} ranks failed: {}", ranks_text(&self.failed));
         self.output.say(&text);
         self.drain()
@@ -499,7 +463,7 @@ impl Launcher<'_> {
 
     /// A job of programs that do not join is fine; one that some join and others cannot join any more is not.
     fn blame_who_did_not_join(&mut self) {
-        let left_out = |rank: &Rank| rank.over && !rank.joined;
+        let left_out = |rank: &Rank| rank.over && !rank.joined && !rank.refused;
         let culprit = self.ranks.iter().position(left_out).map(|rank| rank as u32);
         if let Some(rank) = culprit
             && self.ranks.iter().any(|rank| rank.joined)
@@ -577,7 +541,7 @@ impl Launcher<'_> {
             }
         }
         if self.fence_until.is_some_and(|until| now >= until) {
-            let missing = ranks_text(&self.store.awaited());
+            let missing = ranks_text(&self.worlds.awaited());
             let seconds = self.plan.startup_timeout.as_secs_f64();
             let text = format!("others wait at start-up, and {missing} did not come within {seconds} s");
             self.end(Signal::SIGTERM, 1, Some(text));

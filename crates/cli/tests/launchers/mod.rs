@@ -1,13 +1,18 @@
 //! Launchers of others: MPICH's, Open MPI's and Slurm's. They need these to be installed (`cargo xtask setup`) and are
 //! run by `cargo xtask launchers`.
 
+mod program;
+
 use std::{
     env, fs,
     os::unix::process::ExitStatusExt,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread,
+    time::Instant,
 };
 
-use super::{Dir, PROGRAM, check_hello, err, out};
+use self::program::Program;
+use super::{Dir, PATIENCE, PROGRAM, check_hello, err, out};
 
 fn by(line: &str, more: &[(&str, &str)]) -> Output {
     let mut words = line.split_whitespace();
@@ -33,6 +38,15 @@ fn hello(line: &str, size: usize, launcher: &str, more: &[(&str, &str)]) {
         "{}",
         out(&output)
     );
+}
+
+/// Runs a program in C, which sends, sums and puts.
+fn in_c(line: &str, size: usize, more: &[(&str, &str)]) {
+    let Some(program) = Program::compiled() else { return };
+    let output = by(&format!("{line} {}", program.path()), more);
+    assert!(output.status.success(), "{line}: {}", err(&output));
+    let said = format!("{size} ranks, sum {}", size * (size - 1) / 2);
+    assert!(out(&output).contains(&said), "{line}: {}", out(&output));
 }
 
 /// Ranks that abort and that vanish. `run` runs a launcher.
@@ -68,6 +82,7 @@ fn mpich() {
     hello("mpiexec.hydra -n 2", 2, "pmi2", &[("HIKYAKU_BOOTSTRAP", "pmi2")]);
     hello("mpiexec.mpich -n 1", 1, "pmi1", &[]);
     misbehaviour("mpiexec.hydra -n 3", |line| by(line, &[]));
+    in_c("mpiexec.hydra -n 3", 3, &[]);
 }
 
 #[test]
@@ -77,6 +92,7 @@ fn open_mpi() {
     hello(&format!("{mpirun} -n 3"), 3, "pmix", &[]);
     hello(&format!("{mpirun} -n 1"), 1, "pmix", &[]);
     misbehaviour(&format!("{mpirun} -n 3"), by_open_mpi);
+    in_c(&format!("{mpirun} -n 3"), 3, &[]);
 }
 
 /// Slurm with one node, this one, in a directory of its own; as root.
@@ -172,6 +188,8 @@ fn slurm() {
         &[conf, &[("HIKYAKU_BOOTSTRAP", "pmi1")]].concat(),
     );
     hello("srun --mpi=none -n 1", 1, "slurm", conf);
+    in_c("srun --mpi=pmi2 -O -n 3", 3, conf);
+    in_c("srun --mpi=none -O -n 3", 3, conf);
     let output = by(
         &format!("srun --mpi=pmi2 -O -n 3 {PROGRAM} hello --abort 1 --code 7"),
         conf,
@@ -187,4 +205,60 @@ fn slurm() {
         "{}",
         err(&output)
     );
+}
+
+/// Pods of an indexed job: the name of the first one resolves only when it is there, which is after the others.
+#[test]
+#[ignore = "needs root and unshare: cargo xtask launchers"]
+fn pods() {
+    let dir = Dir::new("pods");
+    let hosts = dir.write("hosts", "127.0.0.1 localhost\n");
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    // Each pod has a file of its hosts for itself; here they share one. No server is asked for names.
+    let names = dir.write("nsswitch.conf", "hosts: files\n");
+    let script =
+        format!("mount --bind {hosts} /etc/hosts && mount --bind {names} /etc/nsswitch.conf && exec {PROGRAM} hello");
+    let pod = |index: usize| {
+        Command::new("unshare")
+            .args(["--mount", "sh", "-c", &script])
+            .env("JOB_COMPLETION_INDEX", index.to_string())
+            .env("HIKYAKU_SIZE", "3")
+            .env("HIKYAKU_RENDEZVOUS", format!("prog-0.ranks:{port}"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut pods: Vec<_> = [1, 2].map(pod).into();
+    for process in &pods {
+        wait_until_it_tries_again(process.id());
+    }
+    dir.write("hosts", "127.0.0.1 localhost prog-0.ranks\n");
+    pods.push(pod(0));
+    let mut text = String::new();
+    for process in pods {
+        let output = process.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        text += &out(&output);
+    }
+    check_hello(&text, 3, "rendezvous");
+}
+
+/// Waits until a process sleeps, which it does between two attempts to reach rank 0.
+fn wait_until_it_tries_again(process: u32) {
+    let end = Instant::now() + PATIENCE;
+    let sleeps = || {
+        let command = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        let call = fs::read_to_string(format!("/proc/{process}/syscall")).unwrap_or_default();
+        let number = call.split(' ').next().and_then(|number| number.parse::<i64>().ok());
+        command.trim() == "hikyaku" && number == Some(nix::libc::SYS_clock_nanosleep)
+    };
+    while !sleeps() {
+        assert!(Instant::now() < end, "process {process} does not try to reach rank 0");
+        thread::yield_now();
+    }
 }

@@ -1,7 +1,14 @@
 #![expect(unsafe_code, reason = "hands buffers that are borrowed to the engine")]
 //! Collectives in which one process has a part of its own, the root.
 
-use hikyaku::mpi::{Rank, collectives::Collective, error::Error};
+use std::{borrow::Borrow, process::Command};
+
+use hikyaku::mpi::{
+    Rank,
+    collectives::Collective,
+    error::{Detail, Error, ErrorClass},
+    job::Program,
+};
 
 use super::{
     Operation, Persistent,
@@ -10,8 +17,9 @@ use super::{
 };
 use crate::{
     datatype::{Blocks, Buffer, BufferMut, PartitionedBuffer, PartitionedBufferMut, Place},
+    environment::{self, SpawnError},
     request::{Found, Request, Scope},
-    topology::{AsCommunicator, Process, handle},
+    topology::{AsCommunicator, InterCommunicator, Process, handle},
 };
 
 /// A collective with this process as the root.
@@ -90,6 +98,55 @@ pub trait Root: AsCommunicator {
         receive recvbuf: BufferMut as Place;
         operation op: Operation;
         |this, call| rooted(this, call, Collective::Reduce).from(&sendbuf).into(&recvbuf).by(op);
+    }
+
+    /// Starts `num_procs` processes of `command` as a world of their own, and gives the communicator between it and this
+    /// one (`MPI_Comm_spawn`). Collective; only the arguments of the root count. See
+    /// [`spawn_multiple`](Self::spawn_multiple).
+    ///
+    /// # Errors
+    /// As [`spawn_multiple`](Self::spawn_multiple).
+    fn spawn(&self, command: &Command, num_procs: Rank) -> Result<InterCommunicator, SpawnError>
+    where
+        Self: Sized,
+    {
+        self.spawn_multiple([command], &[num_procs])
+    }
+
+    /// Starts processes of several programs, `num_procs[i]` of the `i`-th, as one world of their own, and gives the
+    /// communicator between it and this one (`MPI_Comm_spawn_multiple`). Collective; only the arguments of the root
+    /// count. The processes get the program and the arguments of a command, which must be UTF-8, and run on the hosts of
+    /// the job in turn. They find the other end by [`Communicator::parent`](crate::traits::Communicator::parent).
+    ///
+    /// # Errors
+    /// At the root: the job was not started by `hikyaku run` (or is simulated), a program cannot be started, or its processes do not begin
+    /// MPI. The others then get an error of class [`Spawn`](crate::ErrorClass::Spawn). A process is lost.
+    fn spawn_multiple(
+        &self,
+        commands: impl IntoIterator<Item = impl Borrow<Command>>,
+        num_procs: &[Rank],
+    ) -> Result<InterCommunicator, SpawnError>
+    where
+        Self: Sized,
+    {
+        let words = |command: &Command| -> Vec<String> {
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            words.map(|word| word.to_string_lossy().into_owned()).collect()
+        };
+        let programs = commands.into_iter().zip(num_procs).map(|(command, count)| Program {
+            command: words(command.borrow()),
+            processes: u32::try_from(*count).unwrap_or(0),
+        });
+        let programs: Vec<Program> = programs.collect();
+        let Some(job) = environment::job() else {
+            let detail = Detail::Text("simulated ranks cannot start processes");
+            return Err(Error::new(ErrorClass::Spawn, "MPI_Comm_spawn")
+                .with_detail(detail)
+                .into());
+        };
+        let handle = handle(self);
+        let between = job.spawn(&handle.comm, self.root_rank(), &programs)?;
+        Ok(InterCommunicator::new(handle.sibling(between)))
     }
 }
 

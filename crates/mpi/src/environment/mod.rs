@@ -4,12 +4,15 @@ mod state;
 
 use std::{string::FromUtf8Error, sync::OnceLock, thread, time::Instant};
 
-pub use hikyaku::mpi::job::{FinalizeError, InitError};
+pub use hikyaku::mpi::job::{FinalizeError, InitError, SpawnError};
 use hikyaku::mpi::job::{Job, LINGER};
 
-pub(crate) use self::state::{abort, host_name, number, own, world};
-use self::state::{begin, current, leave};
-use crate::{lock::lock, topology::SimpleCommunicator};
+pub(crate) use self::state::{abort, host_name, job, number, own, parent, world};
+use self::state::{begin, current, forget_parent, leave};
+use crate::{
+    lock::lock,
+    topology::{InterCommunicator, SimpleCommunicator},
+};
 
 /// MPI in this process, after [`initialize`]. Dropping it ends MPI: the process then meets all other processes, so all
 /// must drop theirs.
@@ -30,8 +33,8 @@ impl Universe {
         SimpleCommunicator::new(world())
     }
 
-    /// The number of processes that there could be (`MPI_UNIVERSE_SIZE`). Processes cannot be started later, so this
-    /// is the number that there are.
+    /// The number of processes that there should be (`MPI_UNIVERSE_SIZE`): those that there are. More can be
+    /// [spawned](crate::traits::Root::spawn).
     #[must_use]
     pub fn size(&self) -> Option<usize> {
         Some(world().comm.size() as usize)
@@ -73,6 +76,17 @@ impl Universe {
     /// Waits until that buffer is free, and detaches it (`MPI_Buffer_detach`).
     pub fn detach_buffer(&mut self) {
         self.set_buffer_size(0);
+    }
+
+    /// Leaves the communicator with the processes that have spawned this world, if any have
+    /// ([`Communicator::parent`](crate::traits::Communicator::parent)): waits until they leave it, too
+    /// ([`InterCommunicator::disconnect`](crate::topology::InterCommunicator::disconnect)). Collective.
+    pub fn disconnect_parent(&mut self) {
+        if let Some(parent) = forget_parent()
+            && let Err(error) = InterCommunicator::new(parent).disconnect()
+        {
+            eprintln!("hikyaku-mpi: {error}");
+        }
     }
 
     /// Ends MPI like a drop (`MPI_Finalize`), and returns the errors that a drop can only print. Not in rsmpi.

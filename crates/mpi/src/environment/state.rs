@@ -24,7 +24,9 @@ pub(super) struct Part {
     pub(super) world: Handle,
     pub(super) own: Handle,
     /// `None` without a launcher: in a simulation.
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<Arc<Job>>,
+    /// Between the world and the processes that have spawned it, until it is left.
+    pub(super) parent: Option<Handle>,
 }
 
 /// The state of MPI in this process.
@@ -87,17 +89,20 @@ impl Part {
     /// The world, and this process alone.
     fn new(engine: &Arc<Engine>, job: Option<Job>) -> Self {
         let local = Arc::<Local>::default();
+        let parent = job.as_ref().and_then(Job::parent);
         Self {
+            parent: parent.map(|parent| Handle::new(parent.clone(), &local)),
             world: Handle::new(Communicator::world(engine), &local),
             own: Handle::new(Communicator::own(engine), &local),
-            job,
+            job: job.map(Arc::new),
         }
     }
 }
 
 /// Ends the part of this process, and returns the job if there is a launcher.
 pub(super) fn leave() -> Option<Job> {
-    leave_with().and_then(|part| part.job)
+    // A thread that spawns processes meanwhile breaks the rules of the end, and has it.
+    leave_with().and_then(|part| part.job).and_then(Arc::into_inner)
 }
 
 fn leave_with() -> Option<Box<Part>> {
@@ -119,6 +124,24 @@ pub(crate) fn own() -> Handle {
     current(|part| part.own.clone())
 }
 
+/// The communicator between the world and the processes that have spawned it.
+pub(crate) fn parent() -> Option<Handle> {
+    current(|part| part.parent.clone())
+}
+
+/// Forgets that communicator.
+pub(super) fn forget_parent() -> Option<Handle> {
+    with_state(|state| match state {
+        State::Now(part) => part.parent.take(),
+        State::Before | State::After => None,
+    })
+}
+
+/// The part of this process in the job that a launcher has started.
+pub(crate) fn job() -> Option<Arc<Job>> {
+    current(|part| part.job.clone())
+}
+
 /// The number of this process in the job; 0 without one.
 pub(crate) fn number() -> u32 {
     part(|part| part.world.comm.engine().process()).unwrap_or(0)
@@ -127,10 +150,15 @@ pub(crate) fn number() -> u32 {
 /// Ends the job, through the launcher if there is one.
 pub(crate) fn abort(code: i32) -> ! {
     if let Some(part) = leave_with() {
-        let Part { world, own, job } = *part;
+        let Part {
+            world,
+            own,
+            job,
+            parent,
+        } = *part;
         // Goodbye would look as if all were well.
-        std::mem::forget((world, own));
-        match job {
+        std::mem::forget((world, own, parent));
+        match job.and_then(Arc::into_inner) {
             Some(job) => job.abort(code, "MPI_Abort"),
             None => panic!("MPI_Abort with code {code} in a simulation"),
         }

@@ -88,6 +88,13 @@ pub trait Communicator: AsHandle {
         }
     }
 
+    /// The communicator between this world and the processes that have [spawned](crate::traits::Root::spawn) it
+    /// (`MPI_Comm_get_parent`); `None`: the launcher has started it, or it has been left
+    /// ([`Universe::disconnect_parent`](crate::environment::Universe::disconnect_parent)).
+    fn parent(&self) -> Option<InterCommunicator> {
+        environment::parent().map(InterCommunicator::new)
+    }
+
     /// Creates a communicator of the same processes in a new context (`MPI_Comm_dup`). Collective.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ pub enum MergeOrder {
 }
 
 impl InterCommunicator {
-    pub(super) fn new(handle: Handle) -> Self {
+    pub(crate) fn new(handle: Handle) -> Self {
         Self(handle)
     }
 
@@ -67,6 +67,15 @@ impl InterCommunicator {
         let duplicate = self.0.sibling(self.0.comm.duplicate()?);
         self.0.attributes().clone_to(duplicate.attributes());
         Ok(Self(duplicate))
+    }
+
+    /// Waits until all processes of both groups leave the communicator, and leaves it (`MPI_Comm_disconnect`).
+    /// Collective over both groups.
+    ///
+    /// # Errors
+    /// A process is lost.
+    pub fn disconnect(self) -> Result<(), Error> {
+        self.0.comm.barrier()
     }
 
     /// Creates one communicator of both groups (`MPI_Intercomm_merge`). Collective over both; all processes of a group

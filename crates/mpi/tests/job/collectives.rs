@@ -363,7 +363,7 @@ fn every_rank_gets_what_is_for_it() {
         } else {
             let (mut a, mut b, mut c) = ([false; 2], [false; 2], [false; 2]);
             let mut into = [&mut a, &mut b, &mut c].map(|x| DynBufferMut::new(&mut x[..]));
-            world.all_to_all_parts_into(&from, &mut into).unwrap();
+            mpi::request::scope(|scope| world.immediate_all_to_all_parts_into(scope, &from, &mut into).wait()).unwrap();
             assert_eq!([a, b, c], [[false, true], [true, true], [false, true]]);
         }
         let too_few = world.all_to_all_parts_into(&from[..2], &mut [[0_u8; 1]; 2]);

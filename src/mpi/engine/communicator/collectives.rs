@@ -53,9 +53,11 @@ impl Communicator {
         algorithm: Option<Algorithm>,
     ) -> Result<Request, Error> {
         let span = self.enter(|| Entry::collective(name, call, (&buffers.input, &buffers.output), operation));
+        let is_immediate = is_immediate(name);
+        let next = self.next_collective(is_immediate);
         // SAFETY: the caller's contract.
-        let begun = unsafe { self.collective_quietly(name, call, buffers, operation, algorithm) };
-        if is_immediate(name) {
+        let begun = unsafe { self.collective_quietly(name, call, buffers, (operation, algorithm), next) };
+        if is_immediate {
             return span.begin(begun);
         }
         match begun {
@@ -71,13 +73,20 @@ impl Communicator {
         name: &'static str,
         call: &Call<'_>,
         buffers: &Buffers<'_>,
-        operation: Option<&Operation>,
-        algorithm: Option<Algorithm>,
+        (operation, algorithm): (Option<&Operation>, Option<Algorithm>),
+        next: (Class, &AtomicU32),
     ) -> Result<Request, Error> {
-        let (class, number) = (self.0.class, &self.0.sequence);
         // SAFETY: the caller's contract.
-        let planned = unsafe { self.plan(name, call, buffers, operation, algorithm, (class, number)) }?;
+        let planned = unsafe { self.plan(name, call, buffers, operation, algorithm, next) }?;
         self.start_collective(name, &planned)
+    }
+
+    /// The class of a collective, and the counter that gives its number. All are in one order if calls are compared.
+    fn next_collective(&self, is_immediate: bool) -> (Class, &AtomicU32) {
+        match self.0.class {
+            Class::Collective if is_immediate && !self.0.engine.check => (Class::Immediate, &self.0.immediate),
+            class => (class, &self.0.sequence),
+        }
     }
 
     /// Starts a planned collective, unless it is running.
@@ -323,7 +332,15 @@ impl Communicator {
         let call = Call::of(Kind::Allreduce).with_count(values.len()).with_in_place(true);
         let operation = Operation::predefined(operation);
         // SAFETY: the caller's contract.
-        unsafe { self.collective_quietly(name, &call, &buffers, Some(&operation), None) }
+        unsafe {
+            self.collective_quietly(
+                name,
+                &call,
+                &buffers,
+                (Some(&operation), None),
+                self.next_collective(false),
+            )
+        }
     }
 
     /// The values of each rank, in rank order.
@@ -337,7 +354,8 @@ impl Communicator {
         };
         let call = Call::of(Kind::Allgather).with_count(own.len());
         // SAFETY: both are owned here or borrowed, and this function is left only when the request has ended, as above.
-        let begin = || unsafe { self.collective_quietly(name, &call, &buffers, None, None) };
+        let begin =
+            || unsafe { self.collective_quietly(name, &call, &buffers, (None, None), self.next_collective(false)) };
         uninterrupted(|| begin()?.finish())?;
         Ok(all)
     }

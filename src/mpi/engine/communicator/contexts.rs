@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use super::Communicator;
+use crate::bootstrap::MAX_PROCESSES;
 use crate::mpi::{
     Rank,
     engine::{Entry, class::Class, request::Request, uninterrupted::uninterrupted},
@@ -15,6 +16,8 @@ use crate::mpi::{
 
 /// Width of a context.
 const CONTEXT_BITS: u32 = 29;
+/// The first context of processes that were spawned.
+const SPAWNED: i64 = 1 << (CONTEXT_BITS - 1);
 
 /// New communicators.
 impl Communicator {
@@ -31,10 +34,15 @@ impl Communicator {
     /// A context that no process has allocated, or −1 if this process has none left.
     pub(in crate::mpi::engine) fn own_context(&self) -> i64 {
         let engine = &self.0.engine;
-        let number = engine.contexts.fetch_add(1, Ordering::Relaxed);
-        // 0 is the world, 1 a process alone; of the others each process has every `size`-th.
-        let place = i64::from(number) * i64::from(engine.size) + i64::from(engine.process) + 2;
-        if place < 1 << CONTEXT_BITS { place } else { -1 }
+        let number = i64::from(engine.contexts.fetch_add(1, Ordering::Relaxed));
+        let process = i64::from(engine.process);
+        let (place, end) = match engine.first {
+            // 0 is the world, 1 a process alone; of the others each process of the first world has every `size`-th.
+            0 => (number * i64::from(engine.size) + process + 2, SPAWNED),
+            // Worlds that were spawned know nothing of each other.
+            _ => (SPAWNED + number * i64::from(MAX_PROCESSES) + process, 1 << CONTEXT_BITS),
+        };
+        if place < end { place } else { -1 }
     }
 
     /// Checks the result of [`own_context`](Self::own_context), of this process or another.

@@ -257,11 +257,11 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         // SAFETY: the caller's contract.
-        if let Some((selector, buffer)) = unsafe { self.short_receive(base, count, datatype, source, tag) }
+        if let Some((rings, selector, plain)) = unsafe { self.short_receive(base, count, datatype, source, tag) }
             && selector.source.is_some()
         {
-            let room = buffer.len();
-            if let Some(id) = self.0.engine.fabric.post(&selector, buffer) {
+            let room = plain.len() as u64;
+            if let Some(id) = rings.post(selector, plain) {
                 return Ok(Request::pending(self, id, IRECV, room));
             }
         }
@@ -358,10 +358,10 @@ impl Communicator {
         tag: i32,
     ) -> Result<Status, Error> {
         // SAFETY: the caller's contract.
-        if let Some((selector, mut buffer)) = unsafe { self.short_receive(base, count, datatype, source, tag) }
-            && let Some(envelope) = self.0.engine.fabric.receive_short(&selector, &mut buffer)
+        if let Some((rings, selector, mut room)) = unsafe { self.short_receive(base, count, datatype, source, tag) }
+            && let Some(envelope) = rings.receive_short(&selector, room.bytes())
         {
-            return Ok(self.status_of(&envelope));
+            return Ok(self.plain_status_of(&envelope));
         }
         // SAFETY: the caller's contract.
         unsafe { self.receive_in_full(base, count, datatype, source, tag) }

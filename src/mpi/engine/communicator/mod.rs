@@ -65,6 +65,8 @@ struct Inner {
     context: u32,
     rank: Rank,
     revoked: AtomicBool,
+    /// The processes to which its messages go, if they are in one row: the first one and their number; else the number is 0.
+    row: (u32, u32),
     group: Group,
     /// The remote group, for an intercommunicator.
     remote: Option<Group>,
@@ -72,6 +74,8 @@ struct Inner {
     class: Class,
     /// Number of the next collective.
     sequence: AtomicU32,
+    /// Number of the next collective of class [`Class::Immediate`].
+    immediate: AtomicU32,
     /// Number of the next persistent collective.
     persistent: AtomicU32,
     /// Number of the next message of partitioned communication.
@@ -111,14 +115,17 @@ impl Communicator {
         (class, sequence): (Class, u32),
     ) -> Option<Self> {
         let rank = group.rank_of(engine.process)?;
+        let row = remote.as_ref().unwrap_or(&group).row().unwrap_or_default();
         Some(Self(Arc::new(Inner {
             engine: Arc::clone(engine),
             context,
+            row,
             group,
             rank,
             remote,
             class,
             sequence: AtomicU32::new(sequence),
+            immediate: AtomicU32::new(0),
             persistent: AtomicU32::new(0),
             partitions: AtomicU32::new(0),
             last: Mutex::new(None),
@@ -133,7 +140,7 @@ impl Communicator {
     /// Never: every process is in the world.
     #[must_use]
     pub fn world(engine: &Arc<Engine>) -> Self {
-        let world = Self::new(engine, 0, Group::world(engine.size as Rank));
+        let world = Self::new(engine, 0, engine.world());
         world
             .unwrap_or_else(|| unreachable!("every process is in the world"))
             .named("MPI_COMM_WORLD")
@@ -231,8 +238,24 @@ impl Communicator {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    #[inline(always)]
     pub(super) fn rank_of(&self, process: u32) -> Option<Rank> {
+        let (first, len) = self.0.row;
+        let index = process.wrapping_sub(first);
+        if index < len {
+            return Some(index as Rank);
+        }
         self.targets().rank_of(process)
+    }
+
+    /// The process of a rank; `None` if there is no such rank.
+    #[inline(always)]
+    fn process_of(&self, rank: Rank) -> Option<u32> {
+        let (first, len) = self.0.row;
+        if (rank as u32) < len {
+            return Some(first + rank as u32);
+        }
+        self.targets().process(rank)
     }
 
     pub(super) fn locate(&self, error: Error) -> Error {
@@ -291,7 +314,7 @@ impl Communicator {
     /// The process of a rank.
     #[inline]
     pub(super) fn process(&self, call: &'static str, rank: Rank) -> Result<u32, Error> {
-        let process = self.targets().process(rank);
+        let process = self.process_of(rank);
         process.ok_or_else(|| self.locate(Error::rank(call, rank, self.targets().size())))
     }
 
@@ -306,7 +329,7 @@ impl Communicator {
         let source = if source == ANY_SOURCE {
             None
         } else {
-            Some(self.targets().process(source)?)
+            Some(self.process_of(source)?)
         };
         let (tag, ignore) = if tag == ANY_TAG {
             (0, u64::from(u32::MAX))
@@ -355,9 +378,18 @@ impl Communicator {
     #[inline]
     pub(super) fn status_of(&self, envelope: &Envelope) -> Status {
         Status {
+            len: self.payload(envelope.len),
+            ..self.plain_status_of(envelope)
+        }
+    }
+
+    /// The same for a message without the header of calls that are compared.
+    #[inline(always)]
+    pub(super) fn plain_status_of(&self, envelope: &Envelope) -> Status {
+        Status {
             source: self.rank_of(envelope.source).unwrap_or(ANY_SOURCE),
             tag: envelope.bits as u32 as i32,
-            len: self.payload(envelope.len),
+            len: envelope.len,
             cancelled: false,
         }
     }

@@ -10,16 +10,16 @@ use crate::{
     mpi::{
         Rank,
         datatype::Datatype,
-        engine::{buffer::Buffer, class::Class},
+        engine::{buffer::PlainRun, class::Class, native::Native},
     },
     ring::LONG,
 };
 
 impl Communicator {
-    /// Returns whether calls may take the way of short messages, and this communicator may be used.
+    /// Asked first for short messages, if these may go by rings in memory, and this communicator may be used.
     #[inline(always)]
-    fn is_short(&self) -> bool {
-        self.0.engine.is_short() && !self.is_revoked()
+    fn rings(&self) -> Option<&Native> {
+        self.0.engine.rings().filter(|_| !self.is_revoked())
     }
 
     /// Sends a message by a ring, if there is one to that process and the message fits. Returns whether it did.
@@ -37,20 +37,23 @@ impl Communicator {
         tag: i32,
     ) -> bool {
         let len = datatype.size().saturating_mul(count);
-        if len > LONG as u64 || !self.is_short() || mode == Mode::Synchronous || tag < 0 {
+        if len > LONG as u64 || mode == Mode::Synchronous || tag < 0 {
             return false;
         }
-        let (Some(begin), Some(process)) = (datatype.begin_of_small_run(count), self.targets().process(destination))
-        else {
+        let (Some(rings), Some(begin), Some(process)) = (
+            self.rings(),
+            datatype.begin_of_small_run(count),
+            self.process_of(destination),
+        ) else {
             return false;
         };
         // SAFETY: by the caller's contract these are the data of the elements, which are one run, of at least one element.
         let data = unsafe { slice::from_raw_parts(base.wrapping_offset(begin as isize), len as usize) };
         let bits = self.bits(Class::Message, tag as u32);
-        self.0.engine.fabric.send_short(process, bits, data)
+        rings.send_short(process, bits, data)
     }
 
-    /// The selector and buffer of a receive that may get its message from a ring.
+    /// The selector and the room of a receive that may get its message from a ring.
     ///
     /// # Safety
     /// See [`ireceive`](Self::ireceive).
@@ -62,13 +65,11 @@ impl Communicator {
         datatype: &Datatype,
         source: Rank,
         tag: i32,
-    ) -> Option<(Selector, Buffer)> {
-        if !self.is_short() {
-            return None;
-        }
+    ) -> Option<(&Native, Selector, PlainRun)> {
+        let rings = self.rings()?;
         let selector = self.plain_selector(source, tag)?;
         // SAFETY: the caller's contract.
-        let buffer = unsafe { Buffer::run_of(base, count, datatype) }?;
-        Some((selector, buffer))
+        let room = unsafe { PlainRun::new(base, count, datatype) }?;
+        Some((rings, selector, room))
     }
 }

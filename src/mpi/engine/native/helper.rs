@@ -120,10 +120,11 @@ impl Native {
     /// Makes a pass if no other thread makes progress. False: the network has failed.
     fn relieve(&self, watch: &mut Watch) -> bool {
         // A thread that holds the lock is in a call, and makes progress there.
-        let Some(inner) = self.inner.try_lock() else {
+        let Some(mut inner) = self.inner.try_lock() else {
             watch.stay_away();
             return true;
         };
+        inner.enter();
         if inner.failure.is_some() {
             return false;
         }

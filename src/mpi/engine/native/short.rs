@@ -6,7 +6,7 @@ use core::hint;
 use super::{Inner, Native, UNPASSED};
 use crate::{
     messaging::tagged::{Envelope, Selector},
-    mpi::engine::{buffer::Buffer, core::RequestId},
+    mpi::engine::{buffer::PlainRun, core::RequestId},
     reliability::Which,
     ring::LONG,
     sync::Guard,
@@ -17,8 +17,9 @@ use crate::{
 const LOOKS: u32 = 128;
 
 impl Native {
+    /// Sends a short message by a ring in memory, if there is one to that process now, and returns whether it did.
     #[inline(always)]
-    pub(super) fn send_by_ring(&self, process: u32, bits: u64, data: &[u8]) -> bool {
+    pub(in super::super) fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         inner.callers.note();
@@ -68,24 +69,37 @@ impl Native {
         false
     }
 
+    /// Posts a receive that names its source, if nothing has come, and no process is lost, that it would have to be
+    /// compared with.
     #[inline(always)]
-    pub(super) fn post_for_ring(&self, selector: &Selector, buffer: Buffer) -> Option<RequestId> {
+    pub(in super::super) fn post(&self, selector: Selector, room: PlainRun) -> Option<RequestId> {
         let mut inner = self.inner.lock();
         inner.callers.note();
         let calm = inner.is_calm();
         if !calm && !inner.short {
             return None;
         }
-        inner.core.post(selector, buffer, calm)
+        inner.core.post(selector, room, calm)
     }
 
+    /// Takes the next short message from the rings, if it ends this request well; forgets the request then. `None` says
+    /// nothing of the request. A caller that `waits` gives the message a moment to come.
     #[inline(always)]
-    pub(super) fn take_from_ring(&self, id: RequestId, waits: bool) -> Option<Envelope> {
+    pub(in super::super) fn take_short(&self, id: RequestId, waits: bool) -> Option<Envelope> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         if !inner.may_skip_pass() || !(inner.is_calm() || inner.may_take()) {
             return None;
         }
+        let taken = inner.core.take_parked(inner.driver.messenger_mut(), id, Which::InLine);
+        if taken.is_some() {
+            return taken;
+        }
+        self.take_short_later(inner, id, waits)
+    }
+
+    #[inline(never)]
+    fn take_short_later(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
         let taken = inner.core.take_short(inner.driver.messenger_mut(), id, Which::InLine);
         if taken.is_some() {
             return taken;
@@ -94,7 +108,6 @@ impl Native {
     }
 
     /// Looks at all rings; for a while, if the caller waits and the message can come there.
-    #[inline(never)]
     fn await_short(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
         let source = inner.core.source_of(id).filter(|_| waits);
         let may_come = source.is_some_and(|source| inner.driver.messenger().has_ring(source));
@@ -103,32 +116,33 @@ impl Native {
         })
     }
 
+    /// Receives the next short message from a ring into `room`, if it is one that the selector takes, fits, and is
+    /// older than all others that the program might receive; gives it a moment to come. `None`: nothing was done.
     #[inline(always)]
-    pub(super) fn receive_from_ring(&self, selector: &Selector, buffer: &mut Buffer) -> Option<Envelope> {
+    pub(in super::super) fn receive_short(&self, selector: &Selector, room: &mut [u8]) -> Option<Envelope> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         inner.callers.note();
-        if !inner.may_skip_pass() || !(inner.is_calm() || inner.is_clear()) || inner.core.tagged.posted() > 0 {
+        if !inner.may_skip_pass() || !(inner.is_calm() || inner.is_clear()) || inner.core.has_posted() {
             return None;
         }
         let messenger = inner.driver.messenger_mut();
-        let taken = inner.core.receive_short(messenger, selector, buffer, Which::InLine);
+        let taken = inner.core.receive_short(messenger, selector, room, Which::InLine);
         if taken.is_some() {
             return taken;
         }
-        self.await_for(inner, selector, buffer)
+        self.await_for(inner, selector, room)
     }
 
     #[inline(never)]
-    fn await_for(&self, inner: &mut Inner, selector: &Selector, buffer: &mut Buffer) -> Option<Envelope> {
+    fn await_for(&self, inner: &mut Inner, selector: &Selector, room: &mut [u8]) -> Option<Envelope> {
         let source = selector.source.and_then(|process| inner.core.peers.get(process));
         // (A longer message comes as a packet.)
-        let may_come =
-            buffer.len() <= LONG as u64 && source.is_some_and(|source| inner.driver.messenger().has_ring(source));
+        let may_come = room.len() <= LONG && source.is_some_and(|source| inner.driver.messenger().has_ring(source));
         self.look(inner, may_come, |inner| {
             inner
                 .core
-                .receive_short(inner.driver.messenger_mut(), selector, buffer, Which::Begun)
+                .receive_short(inner.driver.messenger_mut(), selector, room, Which::Begun)
         })
     }
 

@@ -117,7 +117,7 @@ impl Window {
         operation: &Operation,
     ) -> Result<(), Error> {
         const CALL: &str = "MPI_Accumulate";
-        let what = self.accumulation(CALL, target.datatype, operation)?;
+        let what = self.accumulation(CALL, (target.count, target.datatype), operation)?;
         // SAFETY: the caller's contract.
         unsafe { self.operate(CALL, what, Some(origin), None, target, false) }.map(drop)
     }
@@ -136,7 +136,7 @@ impl Window {
         operation: &Operation,
     ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Raccumulate";
-        let what = self.accumulation(CALL, target.datatype, operation)?;
+        let what = self.accumulation(CALL, (target.count, target.datatype), operation)?;
         // SAFETY: the caller's contract.
         unsafe { self.operate(CALL, what, Some(origin), None, target, true) }
     }
@@ -157,7 +157,7 @@ impl Window {
         operation: &Operation,
     ) -> Result<(), Error> {
         const CALL: &str = "MPI_Get_accumulate";
-        let what = self.accumulation(CALL, target.datatype, operation)?;
+        let what = self.accumulation(CALL, (target.count, target.datatype), operation)?;
         // SAFETY: the caller's contract.
         unsafe { self.operate(CALL, what, origin, Some(result), target, false) }.map(drop)
     }
@@ -177,7 +177,7 @@ impl Window {
         operation: &Operation,
     ) -> Result<Request, Error> {
         const CALL: &str = "MPI_Rget_accumulate";
-        let what = self.accumulation(CALL, target.datatype, operation)?;
+        let what = self.accumulation(CALL, (target.count, target.datatype), operation)?;
         // SAFETY: the caller's contract.
         unsafe { self.operate(CALL, what, origin, Some(result), target, true) }
     }
@@ -200,7 +200,7 @@ impl Window {
     ) -> Result<(), Error> {
         const CALL: &str = "MPI_Fetch_and_op";
         let datatype = &Datatype::predefined(kind);
-        let what = self.accumulation(CALL, datatype, operation)?;
+        let what = self.accumulation(CALL, (1, datatype), operation)?;
         let one = |base| Operands {
             base,
             count: 1,
@@ -305,13 +305,18 @@ impl Window {
         unsafe { self.operate(CALL, what, None, Some(&result), &target, has_request) }
     }
 
-    fn accumulation(&self, call: &'static str, datatype: &Datatype, operation: &Operation) -> Result<What, Error> {
+    fn accumulation(
+        &self,
+        call: &'static str,
+        (count, datatype): (u64, &Datatype),
+        operation: &Operation,
+    ) -> Result<What, Error> {
         let wrong = |detail| self.error(call, ErrorClass::Op).with_detail(detail);
         let operation = operation
             .as_predefined()
             .ok_or_else(|| wrong(Detail::Text("windows take predefined operations only")))?;
-        if datatype.size() == 0 {
-            // No elements, of no kind: nothing will be done.
+        if count == 0 || datatype.size() == 0 {
+            // No elements: nothing will be done, whatever kind they are of.
             return Ok(What::Put);
         }
         let kind = datatype.element_kind().ok_or_else(|| {

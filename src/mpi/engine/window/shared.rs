@@ -2,7 +2,7 @@
 //! Windows whose memory all processes of a communicator have in common (MPI 12.2.3).
 
 use super::{
-    Flavor, Own, Window,
+    Flavor, Own, Peer, Window,
     memory::{Kept, Mapped, Offer, WORDS},
 };
 use crate::mpi::{
@@ -86,25 +86,29 @@ impl Window {
     }
 
     /// Where the part of `rank` is in this process, its length in bytes, and its displacement unit
-    /// (`MPI_Win_shared_query`). Of [`PROC_NULL`]: of the first rank whose part is not empty.
+    /// (`MPI_Win_shared_query`). Of [`PROC_NULL`]: of the first rank whose part is not empty. A part that this process
+    /// does not share has length 0 and a null pointer: windows of other flavours may have such.
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_FLAVOR` if the window was not made by [`allocate_shared`](Self::allocate_shared); `MPI_ERR_RANK`.
+    /// `MPI_ERR_RMA_FLAVOR` if the window was made by [`create_dynamic`](Self::create_dynamic); `MPI_ERR_RANK`.
     pub fn shared_query(&self, rank: Rank) -> Result<(*mut u8, u64, u32), Error> {
         const CALL: &str = "MPI_Win_shared_query";
         self.told(CALL, Some(rank), || {
             self.check(CALL)?;
-            if self.0.flavor != Flavor::Shared {
+            if self.0.flavor == Flavor::Dynamic {
                 return Err(self.error(CALL, ErrorClass::RmaFlavor));
             }
-            let peer = if rank == PROC_NULL {
-                let first = self.0.peers.iter().find(|peer| peer.len > 0);
-                first.unwrap_or(&self.0.peers[0])
-            } else {
-                self.peer(CALL, rank)?
+            let own = self.0.communicator.rank();
+            let part = |rank: Rank, peer: &Peer| match peer.mapped.or_else(|| (rank == own).then_some(self.0.base)) {
+                Some(base) => (base, peer.len, peer.unit),
+                None => (core::ptr::null_mut(), 0, peer.unit),
             };
-            let base = peer.mapped.unwrap_or(core::ptr::null_mut());
-            Ok((base, peer.len, peer.unit))
+            if rank != PROC_NULL {
+                return Ok(part(rank, self.peer(CALL, rank)?));
+            }
+            let first = (0..).zip(&self.0.peers).find(|(_, peer)| peer.len > 0);
+            let (rank, peer) = first.unwrap_or((0, &self.0.peers[0]));
+            Ok(part(rank, peer))
         })
     }
 }

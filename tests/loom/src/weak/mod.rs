@@ -32,6 +32,9 @@ pub(crate) mod bell;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;
+#[warn(unsafe_code)]
+#[path = "../../../../src/sync/lock.rs"]
+pub(crate) mod lock;
 #[path = "../../../../src/sync/pins.rs"]
 pub(crate) mod pins;
 #[path = "../../../../src/shm/ring.rs"]

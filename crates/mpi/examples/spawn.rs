@@ -1,0 +1,177 @@
+//! Processes that start others in the middle of a job, and compute with them: π by the areas of strips.
+//!
+//! `hikyaku run -n 2 spawn`. Without a launcher that can start processes, it says so and ends. `spawn PROGRAM ARGUMENT…`
+//! starts two processes of another program; with `spawn apart`, rank 0 starts a process of which the others know
+//! nothing.
+
+use std::{
+    env,
+    process::{Command, ExitCode},
+};
+
+use mpi::{
+    ErrorClass,
+    collective::SystemOperation,
+    environment::Universe,
+    topology::{InterCommunicator, MergeOrder, SimpleCommunicator},
+    traits::*,
+};
+
+/// The spawned processes, of two programs; here both are this one.
+const WORKERS: [i32; 2] = [2, 1];
+const STRIPS: u32 = 100_000;
+const APART: &str = "apart";
+
+pub(crate) fn main() -> ExitCode {
+    let mut universe = mpi::initialize().unwrap();
+    let apart = env::args().nth(1).is_some_and(|word| word == APART);
+    let worked = match universe.world().parent() {
+        parent if apart => stay_apart(&universe, parent),
+        Some(parent) => work(&mut universe, &parent),
+        None if env::args().len() > 1 => start_another(&universe),
+        None => lead(&universe),
+    };
+    match worked {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("spawn: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The processes that spawn the others give them the work, and take the sum.
+fn lead(universe: &Universe) -> Result<(), Box<dyn std::error::Error>> {
+    let world = universe.world();
+    let own = env::current_exe()?;
+    let commands = ["first", "second"].map(|name| {
+        let mut command = Command::new(&own);
+        command.args([name, "with blanks in it"]);
+        command
+    });
+    let between = match world.process_at_rank(0).spawn_multiple(commands, &WORKERS) {
+        Ok(between) => between,
+        Err(error) if env::var_os("HIKYAKU_RUN_ADDRESS").is_none() => {
+            if world.rank() == 0 {
+                println!("nothing is spawned: {error}");
+            }
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    assert_eq!(between.remote_size(), WORKERS.iter().sum());
+    let first = between.process_at_rank(0);
+    if world.rank() == 0 {
+        first.send(&STRIPS)?;
+        let (pi, _) = first.receive::<f64>()?;
+        println!(
+            "{} processes of {} say that pi is {pi:.6}",
+            between.remote_size(),
+            world.size()
+        );
+        assert!((pi - std::f64::consts::PI).abs() < 1e-6);
+    }
+    all_count(&between, MergeOrder::Low)?;
+    between.disconnect()?;
+    Ok(())
+}
+
+/// Starts two processes of the program that the command line names.
+fn start_another(universe: &Universe) -> Result<(), Box<dyn std::error::Error>> {
+    let world = universe.world();
+    let mut words = env::args().skip(1);
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    match world.process_at_rank(0).spawn(&command, 2) {
+        Ok(between) => println!("rank {} has {} partners", world.rank(), between.remote_size()),
+        Err(error) => println!("rank {}: {error}", world.rank()),
+    }
+    // This world goes on in any case.
+    world.barrier()?;
+    Ok(())
+}
+
+/// A spawned process computes its part.
+fn work(universe: &mut Universe, parent: &InterCommunicator) -> Result<(), Box<dyn std::error::Error>> {
+    let world = universe.world();
+    let (rank, size) = (world.rank() as u32, world.size() as u32);
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let name = if universe.appnum() == Some(0) {
+        "first"
+    } else {
+        "second"
+    };
+    assert_eq!(arguments, [name, "with blanks in it"]);
+
+    let mut strips = 0;
+    if rank == 0 {
+        strips = parent.process_at_rank(0).receive::<u32>()?.0;
+    }
+    world.process_at_rank(0).broadcast_into(&mut strips)?;
+    let height = |strip: u32| 4.0 / (1.0 + ((f64::from(strip) + 0.5) / f64::from(strips)).powi(2));
+    let part: f64 = (rank..strips).step_by(size as usize).map(height).sum::<f64>() / f64::from(strips);
+    let root = world.process_at_rank(0);
+    if rank == 0 {
+        let mut pi = 0.0;
+        root.reduce_into_root(&part, &mut pi, SystemOperation::sum())?;
+        parent.process_at_rank(0).send(&pi)?;
+    } else {
+        root.reduce_into(&part, SystemOperation::sum())?;
+    }
+    all_count(parent, MergeOrder::High)?;
+    universe.disconnect_parent();
+    assert!(world.parent().is_none());
+    Ok(())
+}
+
+/// Rank 0 starts a process by itself. A communicator of that and of all ranks is refused, since the others cannot reach
+/// it; the process starts another one, with which it can talk.
+fn stay_apart(universe: &Universe, parent: Option<InterCommunicator>) -> Result<(), Box<dyn std::error::Error>> {
+    let (world, own) = (universe.world(), SimpleCommunicator::self_comm());
+    let start = |word: &str| {
+        let mut command = Command::new(env::current_exe()?);
+        command.args([APART, word]);
+        Ok::<_, Box<dyn std::error::Error>>(own.process_at_rank(0).spawn(&command, 1)?)
+    };
+    let last = env::args().any(|word| word == "last");
+    let order = if parent.is_some() {
+        MergeOrder::High
+    } else {
+        MergeOrder::Low
+    };
+    let between = match parent {
+        Some(parent) => parent,
+        None if world.rank() == 0 => start("first")?,
+        None => {
+            let refused = world.create_intercommunicator(0, &world, 0, 5).unwrap_err();
+            assert_eq!(refused.class(), ErrorClass::Group);
+            return Ok(());
+        }
+    };
+    let pair = between.merge(order)?;
+    if last {
+        pair.process_at_rank(0).send(&42)?;
+    } else if order == MergeOrder::High {
+        let refused = own.create_intercommunicator(0, &pair, 0, 5).unwrap_err();
+        println!("the spawned process: {refused}");
+        let below = start("last")?;
+        let child = below.merge(MergeOrder::Low)?;
+        assert_eq!(child.process_at_rank(1).receive::<i32>()?.0, 42);
+        below.disconnect()?;
+    } else {
+        let refused = world.create_intercommunicator(0, &pair, 1, 5).unwrap_err();
+        assert_eq!(refused.class(), ErrorClass::Group);
+    }
+    Ok(between.disconnect()?)
+}
+
+/// Both worlds become one communicator, in which all have a number.
+fn all_count(between: &InterCommunicator, order: MergeOrder) -> Result<(), mpi::Error> {
+    let all = between.merge(order)?;
+    assert_eq!(all.size(), between.size() + between.remote_size());
+    let again = all.duplicate()?;
+    let mut sum = 0;
+    again.all_reduce_into(&again.rank(), &mut sum, SystemOperation::sum())?;
+    assert_eq!(sum, all.size() * (all.size() - 1) / 2);
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Processes that are spawned in the middle of a job by `hikyaku run`.
+
+#[path = "support/built.rs"]
+mod built;
+
+use std::process::{Command, Output, Stdio};
+
+use built::{example, launcher};
+
+/// Runs the example with these arguments as two ranks; gives the output, standard output and standard error in one.
+fn spawn(run: &[&str], arguments: &[&str]) -> (Output, String) {
+    let output = Command::new(launcher())
+        .args(["run", "-n", "2"])
+        .args(run)
+        .arg(example("spawn"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = [&output.stdout[..], &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    (output, text)
+}
+
+#[test]
+fn spawned_processes_are_numbered_through_the_job() {
+    let (output, text) = spawn(&["--tag-output", "--report-bindings"], &[]);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("3 processes of 2 say that pi is 3.141593"), "{text}");
+    for rank in 0..5 {
+        assert!(text.contains(&format!("rank {rank} (pid ")), "{text}");
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_an_error_and_the_job_goes_on() {
+    let (output, text) = spawn(&[], &["/nowhere/program"]);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("rank 0: MPI_Comm_spawn: ") && text.contains("/nowhere/program: No such file"),
+        "{text}"
+    );
+    assert!(
+        text.contains("rank 1: MPI_Comm_spawn") && text.contains("MPI_ERR_SPAWN"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_spawned_process_that_fails_ends_the_job() {
+    let (output, text) = spawn(&[], &["sh", "-c", "exit 3"]);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("exited with code 3"), "{text}");
+}
+
+/// Ranks that do not know a process are told so; one that was spawned spawns another.
+#[test]
+fn a_process_that_only_one_rank_knows_is_in_no_communicator_of_all() {
+    let (output, text) = spawn(&[], &["apart"]);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("the spawned process: MPI_Intercomm_create"), "{text}");
+}
+
+/// Each of the processes that ends with success may be the first one.
+#[test]
+fn a_spawned_process_must_begin_mpi() {
+    let (output, text) = spawn(&[], &["true"]);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("exited without joining the job as others have"), "{text}");
+}

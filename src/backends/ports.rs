@@ -1,0 +1,479 @@
+//! Several backends as the ports of one: each network interface of a host has one, and a sender says by which a burst
+//! leaves.
+//!
+//! The ports have nothing in common: each has its address, its queues and its counters ([`Backend::ports`]). A port that
+//! fails for good (its device has vanished) only drops from then on; the whole fails with its last port.
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, epoll, poll},
+    io::Errno,
+};
+
+use super::{Backend, BackendStats, Capabilities, Notice, Received, Sent, Transmit, Wake};
+use crate::{events::event, time::Instant};
+
+/// Most ports: a number of 8 bits names one.
+const MAX_PORTS: usize = 256;
+/// The longest sleep if a port has no descriptor to wait for.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A [`Backend`] that consists of others.
+///
+/// ```
+/// # #[cfg(feature = "udp")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use hikyaku::backends::{Backend, ports::Ports, udp::UdpBackend};
+///
+/// let sockets = ["127.0.0.1:0", "127.0.0.2:0"].map(|address| UdpBackend::bind(address.parse().unwrap()));
+/// let sockets = sockets.into_iter().map(|socket| Ok(Box::new(socket?) as _));
+/// let backend = Ports::new(sockets.collect::<std::io::Result<_>>()?)?;
+/// assert_eq!(backend.ports().len(), 2);
+/// assert_eq!(backend.local_addr().ip().to_string(), "127.0.0.1");
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "udp"))]
+/// # fn main() {}
+/// ```
+pub struct Ports {
+    ports: Vec<Box<dyn Backend>>,
+    /// Whether the port of this number can be used.
+    alive: Vec<bool>,
+    /// Readable if a port is; none if a port has no descriptor.
+    epoll: Option<OwnedFd>,
+    /// The port that has received last.
+    current: usize,
+    /// Bursts for ports that do not exist, or not any more.
+    dropped: u64,
+}
+
+impl Ports {
+    /// Makes one backend of `ports`, which have the numbers from 0 on. The first is the one at whose address peers reach
+    /// the whole.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] if there is none, or more than 256; if one has a packet layer of its own
+    /// ([`Capabilities::layered`]); or if some hold references and others do not
+    /// ([`Capabilities::holds_references`]). Else the kernel gives no descriptor.
+    pub fn new(ports: Vec<Box<dyn Backend>>) -> io::Result<Self> {
+        let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        let abilities = || ports.iter().map(|port| port.capabilities());
+        if ports.is_empty() || ports.len() > MAX_PORTS {
+            return refuse("a backend has 1 to 256 ports");
+        }
+        if abilities().any(|port| port.layered) {
+            return refuse("a backend with a packet layer of its own cannot be one of several ports");
+        }
+        if abilities().any(|port| port.holds_references != ports[0].capabilities().holds_references) {
+            return refuse("some of the ports hold references, and some do not");
+        }
+        Ok(Self {
+            epoll: watch_all(&ports)?,
+            alive: vec![true; ports.len()],
+            ports,
+            current: 0,
+            dropped: 0,
+        })
+    }
+
+    /// A port cannot be used any more.
+    ///
+    /// # Errors
+    /// It was the last one.
+    #[cold]
+    fn fail(&mut self, number: usize, error: io::Error) -> io::Result<()> {
+        self.alive[number] = false;
+        event!(WARN, port = number, address = %self.ports[number].local_addr(), %error, "a port has failed");
+        if let (Some(epoll), Some(descriptor)) = (&self.epoll, self.ports[number].as_fd()) {
+            // It may be gone already.
+            let _ = epoll::delete(epoll, descriptor);
+        }
+        if self.alive.contains(&true) { Ok(()) } else { Err(error) }
+    }
+
+    /// The numbers of the ports that can be used, beginning behind the one that has received last.
+    fn in_turn(&self) -> impl Iterator<Item = usize> + use<> {
+        let (next, count) = (self.current + 1, self.ports.len());
+        (0..count).map(move |step| (next + step) % count)
+    }
+
+    /// Waits for all ports by their descriptors. Returns which have something.
+    fn poll(&self, timeout: Option<Duration>) -> io::Result<Vec<(usize, PollFlags)>> {
+        let alive = |number: &usize| self.alive[*number];
+        let numbers: Vec<usize> = (0..self.ports.len()).filter(alive).collect();
+        let mut descriptors: Vec<PollFd<'_>> = numbers
+            .iter()
+            .filter_map(|&number| self.ports[number].as_fd())
+            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+            .collect();
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        match poll(&mut descriptors, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+        let flags = descriptors.iter().map(PollFd::revents);
+        let found = numbers.into_iter().zip(flags);
+        Ok(found.filter(|(_, flags)| !flags.is_empty()).collect())
+    }
+
+    /// Sleeps when a port has no descriptor: on one port after the other, and not for long.
+    fn nap(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        let Some(number) = self.in_turn().find(|&number| self.alive[number]) else {
+            return Ok(Wake::TimedOut);
+        };
+        let nap = timeout.map_or(NAP, |timeout| timeout.min(NAP));
+        if let Err(error) = self.ports[number].wait(Some(nap)) {
+            self.fail(number, error)?;
+        }
+        self.current = number;
+        Ok(Wake::Readable)
+    }
+}
+
+/// One descriptor for those of all; `None` if one has none.
+fn watch_all(ports: &[Box<dyn Backend>]) -> io::Result<Option<OwnedFd>> {
+    if ports.iter().any(|port| port.as_fd().is_none()) {
+        return Ok(None);
+    }
+    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (number, descriptor) in (0..).zip(ports.iter().filter_map(|port| port.as_fd())) {
+        epoll::add(
+            &all,
+            descriptor,
+            epoll::EventData::new_u64(number),
+            epoll::EventFlags::IN,
+        )?;
+    }
+    Ok(Some(all))
+}
+
+impl Backend for Ports {
+    fn name(&self) -> &'static str {
+        self.ports[0].name()
+    }
+
+    /// What all ports can do.
+    fn capabilities(&self) -> Capabilities {
+        let all = self.ports.iter().map(|port| port.capabilities());
+        let least = |a: Capabilities, b: Capabilities| Capabilities {
+            max_datagram: a.max_datagram.min(b.max_datagram),
+            max_segments: a.max_segments.min(b.max_segments),
+            max_batch: a.max_batch.min(b.max_batch),
+            receive_buffer: a.receive_buffer.min(b.receive_buffer),
+            checksummed: a.checksummed && b.checksummed,
+            ack_bytes: a.ack_bytes.min(b.ack_bytes),
+            ..a
+        };
+        all.reduce(least).expect("there is a port")
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.ports[0].local_addr()
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        let number = usize::from(transmit.port);
+        if self.alive.get(number) != Some(&true) {
+            self.dropped += 1;
+            return Ok(Sent::Dropped);
+        }
+        match self.ports[number].transmit(now, transmit) {
+            Ok(sent) => Ok(sent),
+            Err(error) => self.fail(number, error).map(|()| Sent::Dropped),
+        }
+    }
+
+    /// The first port that has something fills the buffers; the others come first next time.
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        for number in self.in_turn() {
+            if !self.alive[number] {
+                continue;
+            }
+            match self.ports[number].receive(now, budget) {
+                Ok(0) => {}
+                Ok(filled) => {
+                    self.current = number;
+                    return Ok(filled);
+                }
+                Err(error) => self.fail(number, error)?,
+            }
+        }
+        Ok(0)
+    }
+
+    #[inline]
+    fn received(&mut self, index: usize) -> Received<'_> {
+        Received {
+            port: self.current as u8,
+            ..self.ports[self.current].received(index)
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        if self.epoll.is_none() {
+            return self.nap(timeout);
+        }
+        let found = self.poll(timeout)?;
+        for &(number, flags) in &found {
+            // The port alone knows what to do about its error, without which the next wait would not wait.
+            if flags != PollFlags::IN
+                && let Err(error) = self.ports[number].wait(Some(Duration::ZERO))
+            {
+                self.fail(number, error)?;
+            }
+        }
+        Ok(if found.is_empty() {
+            Wake::TimedOut
+        } else {
+            Wake::Readable
+        })
+    }
+
+    /// The sums over all ports.
+    fn stats(&self) -> BackendStats {
+        let mut stats: BackendStats = self.ports.iter().map(|port| port.stats()).sum();
+        stats.dropped += self.dropped;
+        stats
+    }
+
+    fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
+        self.ports.iter_mut().for_each(|port| port.poll_notices(each));
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.epoll.as_ref().map(AsFd::as_fd)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.ports.iter().filter_map(|port| port.next_deadline()).min()
+    }
+
+    fn ports(&self) -> &[Box<dyn Backend>] {
+        &self.ports
+    }
+}
+
+impl fmt::Debug for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses: Vec<SocketAddr> = self.ports.iter().map(|port| port.local_addr()).collect();
+        f.debug_struct("Ports")
+            .field("addresses", &addresses)
+            .field("alive", &self.alive)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            script::Script,
+            udp::{UdpBackend, UdpOptions},
+        },
+        *,
+    };
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn sockets(addresses: &[&str]) -> Ports {
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        UdpBackend::bind_ports(&addresses, &UdpOptions::default()).unwrap()
+    }
+
+    fn send(from: &mut Ports, port: u8, to: &dyn Backend, data: &[u8]) -> Sent {
+        let transmit = Transmit {
+            destination: to.local_addr(),
+            port,
+            segment_size: data.len(),
+            len: data.len(),
+            slices: &[io::IoSlice::new(data)],
+            dont_fragment: true,
+            token: 0,
+        };
+        from.transmit(NOW, &transmit).unwrap()
+    }
+
+    /// Receives until there have been `count` datagrams: each with its port and its source.
+    fn receive(at: &mut Ports, count: usize) -> Vec<(u8, SocketAddr, Vec<u8>)> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            assert_eq!(at.wait(Some(Duration::from_secs(10))).unwrap(), Wake::Readable);
+            for index in 0..at.receive(NOW, 4).unwrap() {
+                let received = at.received(index);
+                all.push((received.port, received.source, received.data.to_vec()));
+            }
+        }
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn each_port_sends_and_receives_by_itself() {
+        let (mut a, mut b) = (
+            sockets(&["127.0.0.1:0", "127.0.0.2:0", "[::1]:0"]),
+            sockets(&["127.0.0.1:0", "127.0.0.3:0", "[::1]:0"]),
+        );
+        for port in 0..3 {
+            let to = &b.ports()[usize::from(port)];
+            assert_eq!(send(&mut a, port, &**to, &[port; 9]), Sent::All);
+        }
+        let expected: Vec<_> = (0..3)
+            .map(|port| (port, a.ports()[usize::from(port)].local_addr(), vec![port; 9]))
+            .collect();
+        assert_eq!(receive(&mut b, 3), expected);
+        assert_eq!((a.stats().datagrams_sent, a.stats().bytes_sent), (3, 27));
+        assert_eq!(b.ports()[1].stats().datagrams_received, 1);
+        // A port that does not exist.
+        assert_eq!(send(&mut a, 3, &b, b"lost"), Sent::Dropped);
+        assert_eq!(a.stats().dropped, 1);
+        // Nothing is left.
+        assert_eq!(b.wait(Some(Duration::ZERO)).unwrap(), Wake::TimedOut);
+        assert_eq!(b.receive(NOW, 4).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_busy_port_does_not_starve_the_others() {
+        let (mut a, mut b) = (
+            sockets(&["127.0.0.1:0", "127.0.0.2:0"]),
+            sockets(&["127.0.0.1:0", "127.0.0.2:0"]),
+        );
+        for _ in 0..100 {
+            send(&mut a, 0, &*b.ports()[0], b"flood");
+        }
+        send(&mut a, 1, &*b.ports()[1], b"drop");
+        let mut calls = 0;
+        loop {
+            calls += 1;
+            assert!(b.receive(NOW, 4).unwrap() > 0);
+            if b.received(0).port == 1 {
+                break;
+            }
+        }
+        assert!(calls <= 2, "{calls}");
+    }
+
+    /// The one descriptor for all is what a program with an event loop of its own watches.
+    #[test]
+    fn one_descriptor_is_readable_when_any_port_is() {
+        let (mut a, mut b) = (sockets(&["127.0.0.1:0"]), sockets(&["127.0.0.1:0", "127.0.0.2:0"]));
+        let is_readable = |at: &Ports| {
+            let descriptor = at.as_fd().unwrap();
+            let mut watched = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+            poll(&mut watched, Some(&Timespec::default())).unwrap() == 1
+        };
+        assert!(!is_readable(&b));
+        send(&mut a, 0, &*b.ports()[1], b"here");
+        assert!(is_readable(&b));
+        assert_eq!(receive(&mut b, 1)[0].0, 1);
+        assert!(!is_readable(&b));
+    }
+
+    /// An error of a socket that nobody takes away would end every wait at once.
+    #[test]
+    fn a_refused_datagram_is_a_notice_and_no_busy_loop() {
+        let mut a = sockets(&["127.0.0.1:0", "127.0.0.2:0"]);
+        let gone = UdpBackend::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = gone.local_addr();
+        let held = gone.capabilities();
+        assert!(!held.holds_references);
+        drop(gone);
+        let transmit = Transmit {
+            destination: address,
+            port: 1,
+            segment_size: 5,
+            len: 5,
+            slices: &[io::IoSlice::new(b"hello")],
+            dont_fragment: true,
+            token: 0,
+        };
+        assert_eq!(a.transmit(NOW, &transmit).unwrap(), Sent::All);
+        assert_eq!(a.wait(Some(Duration::from_secs(10))).unwrap(), Wake::Readable);
+        assert_eq!(a.wait(Some(Duration::ZERO)).unwrap(), Wake::TimedOut);
+        let mut notices = 0;
+        a.poll_notices(&mut |notice| {
+            assert!(matches!(notice, Notice::Unreachable(report) if report.address == address));
+            notices += 1;
+        });
+        assert_eq!(notices, 1);
+    }
+
+    /// Fails as a device that has been taken away.
+    struct Failing(bool);
+
+    impl Backend for Failing {
+        crate::forward_backend!(self => Script::default(); name, capabilities, wait, stats);
+
+        fn local_addr(&self) -> SocketAddr {
+            Script::local()
+        }
+
+        fn transmit(&mut self, _: Instant, _: &Transmit<'_>) -> io::Result<Sent> {
+            if self.0 {
+                Err(io::ErrorKind::NotFound.into())
+            } else {
+                Ok(Sent::All)
+            }
+        }
+
+        fn receive(&mut self, _: Instant, _: usize) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn received(&mut self, _: usize) -> Received<'_> {
+            unreachable!("it receives nothing")
+        }
+    }
+
+    #[test]
+    fn the_whole_outlives_all_ports_but_the_last() {
+        let to = Script::default();
+        let mut all = Ports::new(vec![Box::new(Failing(true)), Box::new(Failing(false))]).unwrap();
+        assert_eq!(send(&mut all, 0, &to, b"x"), Sent::Dropped);
+        assert_eq!(send(&mut all, 0, &to, b"x"), Sent::Dropped);
+        assert_eq!(send(&mut all, 1, &to, b"x"), Sent::All);
+        // There is nothing to wait by: it naps.
+        assert!(all.as_fd().is_none());
+        assert_eq!(all.wait(Some(Duration::from_secs(10))).unwrap(), Wake::Readable);
+        let mut last = Ports::new(vec![Box::new(Failing(true))]).unwrap();
+        let transmit = Transmit {
+            destination: Script::peer(),
+            port: 0,
+            segment_size: 1,
+            len: 1,
+            slices: &[io::IoSlice::new(b"x")],
+            dont_fragment: true,
+            token: 0,
+        };
+        assert_eq!(
+            last.transmit(NOW, &transmit).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_bundled_is_refused() {
+        let script = |holds_references| -> Box<dyn Backend> {
+            let mut script = Script::default();
+            script.holds_references = holds_references;
+            Box::new(script)
+        };
+        assert!(Ports::new(Vec::new()).is_err());
+        assert!(Ports::new((0..257).map(|_| script(false)).collect()).is_err());
+        assert!(Ports::new(vec![script(true), script(false)]).is_err());
+        assert!(Ports::new(vec![script(true), script(true)]).is_ok());
+        let wildcard = ["127.0.0.1:0", "0.0.0.0:0"].map(|address| address.parse().unwrap());
+        let error = UdpBackend::bind_ports(&wildcard, &UdpOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,308 @@
+#![expect(
+    unsafe_code,
+    reason = "messages without data are sent from and received into no memory"
+)]
+//! Worlds that are joined in the middle of a job: the processes that spawn, and those that are spawned (MPI 11.8).
+//!
+//! Processes are numbered through all worlds of a job. The spawning processes agree on a context, one of them has the
+//! others started and learns their addresses, and all add them as peers; then they let them go on. The spawned processes
+//! know the context, the group and the addresses of those that have spawned them before they exchange anything.
+
+use alloc::{string::String, sync::Arc, vec::Vec};
+use core::{
+    fmt::Write as _,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    ops::Range,
+    ptr,
+};
+
+use super::{Communicator, Engine, Entry, Mode, class::Class};
+use crate::{
+    bootstrap::MAX_PROCESSES,
+    mpi::{
+        Rank,
+        collectives::Model,
+        datatype::{Datatype, Kind},
+        error::{Detail, Error, ErrorClass},
+        group::Group,
+        operation::Predefined,
+    },
+    reliability::PeerId,
+};
+
+const CALL: &str = "MPI_Comm_spawn";
+
+/// Numbers by which an address is agreed on: both halves of an IPv6 address, which may hold an IPv4 one, and the port.
+const ADDRESS: usize = 3;
+
+/// The processes that spawn others, as those are told.
+#[derive(Clone, Debug)]
+pub(in crate::mpi) struct Parents {
+    /// The context in which both worlds talk.
+    context: u32,
+    /// The rank that has had the others started.
+    root: Rank,
+    /// By which algorithms are chosen, so that both worlds choose the same ones.
+    pub(in crate::mpi) model: Model,
+    group: Group,
+}
+
+impl Parents {
+    /// A word without blanks that says it all.
+    fn to_word(&self) -> String {
+        let Model {
+            alpha,
+            beta,
+            gamma,
+            sharing,
+            ..
+        } = self.model;
+        let mut word = String::new();
+        let _ = write!(word, "{}/{}/{alpha}/{beta}/{gamma}/{sharing}/", self.context, self.root);
+        let mut runs: Vec<Range<u32>> = Vec::new();
+        for process in self.group.processes() {
+            match runs.last_mut() {
+                Some(run) if run.end == process => run.end += 1,
+                _ => runs.push(process..process + 1),
+            }
+        }
+        for (index, run) in runs.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let _ = write!(word, "{comma}{}-{}", run.start, run.end - 1);
+        }
+        word
+    }
+
+    /// Reads the word; `None`: it is not of this form.
+    pub(in crate::mpi) fn of_word(word: &str) -> Option<Self> {
+        let [context, root, alpha, beta, gamma, sharing, runs] =
+            <[&str; 7]>::try_from(word.split('/').collect::<Vec<_>>()).ok()?;
+        let mut processes = Vec::new();
+        for run in runs.split(',') {
+            let (first, last) = run.split_once('-')?;
+            let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+            if first > last || last >= MAX_PROCESSES || processes.len() >= MAX_PROCESSES as usize {
+                return None;
+            }
+            processes.extend(first..=last);
+        }
+        let group = Group::of_processes(&processes).ok()?;
+        let root = root.parse().ok().filter(|root| (0..group.size()).contains(root))?;
+        Some(Self {
+            context: context.parse().ok()?,
+            root,
+            model: Model {
+                alpha: alpha.parse().ok()?,
+                beta: beta.parse().ok()?,
+                gamma: gamma.parse().ok()?,
+                sharing: sharing.parse().ok()?,
+                ..Model::default()
+            },
+            group,
+        })
+    }
+
+    /// The processes.
+    pub(in crate::mpi) fn processes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.group.processes()
+    }
+}
+
+impl Communicator {
+    /// Has other processes started by the rank `root`, whose `start` is given a word for them and says the number of the
+    /// first one and their addresses, and makes the communicator between them and the ranks of this one. Collective.
+    ///
+    /// # Errors
+    /// A process is lost, or the communicator is revoked; at `root`, the error of `start`, and at the others one of class
+    /// [`Spawn`](ErrorClass::Spawn).
+    pub(in crate::mpi) fn spawn_with<E: From<Error>>(
+        &self,
+        root: Rank,
+        start: impl FnOnce(&str) -> Result<(u32, Vec<SocketAddr>), E>,
+    ) -> Result<Self, E> {
+        let span = self.enter(|| Entry::named(CALL).with_peer(root));
+        let made = self.spawn_quietly(root, start);
+        // The profile knows errors of MPI only.
+        let _ = span.make(match &made {
+            Ok(made) => Ok(made.clone()),
+            Err(_) => Err(self.not_started()),
+        });
+        made
+    }
+
+    fn spawn_quietly<E: From<Error>>(
+        &self,
+        root: Rank,
+        start: impl FnOnce(&str) -> Result<(u32, Vec<SocketAddr>), E>,
+    ) -> Result<Self, E> {
+        if self.group().process(root).is_none() {
+            return Err(self.locate(Error::rank(CALL, root, self.size())).into());
+        }
+        let context = self.new_context(CALL)?;
+        let mut started = Ok((0, Vec::new()));
+        if self.rank() == root {
+            let parents = Parents {
+                context,
+                root,
+                model: self.engine().policy.model,
+                group: self.group().clone(),
+            };
+            started = start(&parents.to_word());
+        }
+        let known = started
+            .as_ref()
+            .map_or((0, &[][..]), |(first, addresses)| (*first, &addresses[..]));
+        let mut head = [i64::from(known.0), known.1.len() as i64];
+        self.agree(CALL, &mut head, Predefined::Sum)?;
+        let [first, count] = head.map(|number| u32::try_from(number).unwrap_or(0));
+        let mut numbers = Vec::from_iter(known.1.iter().flat_map(|address| numbers_of(*address)));
+        numbers.resize(ADDRESS * count as usize, 0);
+        started?;
+        if count == 0 {
+            return Err(self.not_started().into());
+        }
+        self.agree(CALL, &mut numbers, Predefined::Sum)?;
+        let addresses: Vec<SocketAddr> = numbers.chunks_exact(ADDRESS).map(address_of).collect();
+        let mut refused = [i64::from(!self.engine().admit(first, &addresses))];
+        self.agree(CALL, &mut refused, Predefined::Sum)?;
+        if refused[0] > 0 {
+            let detail = Detail::Text("a process could not add the others as peers");
+            return Err(self
+                .locate(Error::new(ErrorClass::Spawn, CALL).with_detail(detail))
+                .into());
+        }
+        let children: Vec<u32> = (first..first + count).collect();
+        let children = Group::of_processes(&children).map_err(|error| self.locate(Error::group(CALL, error)))?;
+        let inter = Self::between(self.engine(), context, self.group().clone(), children);
+        let inter = inter.ok_or_else(|| self.broken(CALL))?;
+        if self.rank() == root {
+            // All have added them by now.
+            inter.send_nothing(0)?;
+        }
+        Ok(inter)
+    }
+
+    /// The communicator between this world and the processes that have spawned it (`MPI_Comm_get_parent`). Collective
+    /// over the world; waits until they are ready.
+    pub(in crate::mpi) fn with_parents(engine: &Arc<Engine>, parents: &Parents) -> Result<Self, Error> {
+        let world = Self::world(engine);
+        let inter = Self::between(engine, parents.context, world.group().clone(), parents.group.clone());
+        let inter = inter.ok_or_else(|| world.broken(CALL))?;
+        let mut failed = [0];
+        let mut ready = Ok(());
+        if world.rank() == 0 {
+            ready = inter.receive_nothing(parents.root);
+            failed = [i64::from(ready.is_err())];
+        }
+        world.agree(CALL, &mut failed, Predefined::Sum)?;
+        ready.map(|()| inter)
+    }
+
+    fn between(engine: &Arc<Engine>, context: u32, local: Group, remote: Group) -> Option<Self> {
+        Self::with(engine, context, local, Some(remote), (Class::Collective, 0))
+    }
+
+    /// Lets a process of the other group go on.
+    fn send_nothing(&self, destination: Rank) -> Result<(), Error> {
+        let datatype = Datatype::predefined(Kind::U8);
+        // SAFETY: no element is read.
+        let nothing = unsafe { self.buffer(CALL, ptr::null_mut(), 0, &datatype) }?;
+        self.isend_buffer(CALL, Mode::Standard, nothing, destination, 0)?
+            .finish()
+            .map(drop)
+    }
+
+    /// Waits until a process of the other group lets this one go on.
+    fn receive_nothing(&self, source: Rank) -> Result<(), Error> {
+        let datatype = Datatype::predefined(Kind::U8);
+        let message = self.mprobe_quietly(CALL, source, 0)?;
+        // SAFETY: no element is written.
+        unsafe { Self::imreceive_quietly(CALL, message, ptr::null_mut(), 0, &datatype) }?
+            .finish()
+            .map(drop)
+    }
+
+    fn not_started(&self) -> Error {
+        let detail = Detail::Text("the root could not have the processes started, and says why");
+        self.locate(Error::new(ErrorClass::Spawn, CALL).with_detail(detail))
+    }
+}
+
+impl Engine {
+    /// Returns whether this process can reach all of these. It knows the processes of its world, those that it has
+    /// spawned with others, and those by which it was spawned.
+    pub(super) fn knows(&self, processes: &[u32]) -> bool {
+        self.read(|core| {
+            let mut others = processes.iter().filter(|process| **process != self.process);
+            others.all(|process| core.peers.knows(*process))
+        })
+    }
+
+    /// Adds processes of another world as peers; false: that was refused.
+    fn admit(&self, first: u32, addresses: &[SocketAddr]) -> bool {
+        let mut all = true;
+        self.fabric.access(&mut |core, messenger, _| {
+            let peers: Option<Vec<PeerId>> = (first..)
+                .zip(addresses)
+                .map(|(process, address)| messenger.add_peer(*address, process).ok())
+                .collect();
+            all = peers.is_some_and(|peers| core.peers.admit(first, peers));
+        });
+        all
+    }
+}
+
+fn numbers_of(address: SocketAddr) -> [i64; ADDRESS] {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let bits = ip.to_bits();
+    [(bits >> 64) as i64, bits as i64, address.port().into()]
+}
+
+fn address_of(numbers: &[i64]) -> SocketAddr {
+    let bits = u128::from(numbers[0] as u64) << 64 | u128::from(numbers[1] as u64);
+    SocketAddr::new(Ipv6Addr::from_bits(bits).to_canonical(), numbers[2] as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents_are_told_by_a_word() {
+        let parents = Parents {
+            context: 77,
+            root: 1,
+            model: Model {
+                alpha: 4e-6,
+                sharing: 1.5,
+                ..Model::default()
+            },
+            group: Group::of_processes(&[0, 1, 2, 7, 5]).unwrap(),
+        };
+        let word = parents.to_word();
+        assert!(word.ends_with("/0-2,7-7,5-5") && !word.contains(' '), "{word}");
+        let read = Parents::of_word(&word).unwrap();
+        assert_eq!((read.to_word(), read.model), (word, parents.model));
+        assert!(read.processes().eq([0, 1, 2, 7, 5]));
+        for wrong in [
+            "",
+            "1/0/1/1/1/1",
+            "1/9/1/1/1/1/0-1",
+            "1/0/1/1/1/1/1-0",
+            "1/0/1/1/1/1/0-4000000000",
+        ] {
+            assert!(Parents::of_word(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_told_by_numbers() {
+        for address in ["127.0.0.1:80", "[::1]:65535", "[fe80::ffff:1]:1"] {
+            let address: SocketAddr = address.parse().unwrap();
+            assert_eq!(address_of(&numbers_of(address)), address);
+        }
+    }
+}
