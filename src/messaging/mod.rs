@@ -365,7 +365,8 @@ impl Messenger {
 
 /// Input.
 impl Messenger {
-    /// Handles datagrams of `stride` bytes each (the last may be shorter) from `source`.
+    /// Handles datagrams of `stride` bytes each (the last may be shorter) that came by one path; an address stands for
+    /// the path by port 0.
     #[inline]
     pub fn handle_datagrams(&mut self, now: Instant, path: impl Into<Path>, data: &mut [u8], stride: usize) {
         self.finish();

@@ -9,8 +9,8 @@ pub(super) const MAX_SENT: u32 = 65_536;
 
 /// A queue of events that does not grow while the application takes none. If several sessions of a peer begin and end
 /// meanwhile, the queue reports only the last end. It adds up the returned messages of each peer, and reports only once
-/// that a peer has room again, and of each rail its last state. [`Event::Sent`] is the one kind that must be reported one by one, so the queue counts
-/// these events.
+/// that a peer has room again, and of each rail its last state. [`Event::Sent`] is the one kind that must be reported one
+/// by one, so the queue counts these events.
 #[derive(Default)]
 pub(super) struct Events {
     queue: VecDeque<Entry>,

@@ -101,11 +101,8 @@ pub(crate) struct Peer {
     pub(crate) watched: bool,
     /// It receives at another port than it sends from.
     pub(crate) split_ports: bool,
-    /// It is reached, or reaches us, by several paths: see `endpoint/rails.rs`.
+    /// The table of rails knows it: it has several paths, or one by another port than 0 (`endpoint/rails.rs`).
     pub(crate) has_rails: bool,
-    /// The rail for small messages, and the port of the first rail.
-    pub(crate) primary: u8,
-    pub(crate) port: u8,
     /// The lower half of the features that it has named.
     pub(crate) features: u16,
 }
@@ -184,8 +181,6 @@ impl Peer {
             watched: false,
             split_ports: false,
             has_rails: false,
-            primary: 0,
-            port: 0,
             features: 0,
         }
     }
@@ -210,7 +205,6 @@ impl Peer {
         self.format = format;
         self.blocked = false;
         self.mtu_found = false;
-        self.primary = 0;
         self.features = 0;
     }
 

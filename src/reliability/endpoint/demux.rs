@@ -41,9 +41,9 @@ impl<'a> Arrival<'a> {
 }
 
 impl Endpoint {
-    /// Handles datagrams that came by one path; an address stands for the path by port 0. `data` holds them back to back,
-    /// `stride` bytes each except the last, which may be shorter: the layout of receive offload. A single datagram has `stride == data.len()`. New packets go to
-    /// `sink`, which may refer to `data` only during the call.
+    /// Handles datagrams that came by one path; an address stands for the path by port 0. `data` holds them back to
+    /// back, `stride` bytes each except the last, which may be shorter: the layout of receive offload. A single datagram
+    /// has `stride == data.len()`. New packets go to `sink`, which may refer to `data` only during the call.
     #[inline]
     pub fn handle_datagrams<S: Sink + ?Sized>(
         &mut self,
@@ -243,6 +243,8 @@ impl Endpoint {
         if base.sequence != self.flows[flow as usize].expected()
             && let Some(reason) = self.refuse(index, base, arrival.flags)
         {
+            // (What is sent again may come by another path than before.)
+            self.note_reply(peer, base.rail, arrival.source);
             return Err(reason);
         }
         if base.kind == Kind::Return && !self.note_return(peer, &arrival.packet, base) {
@@ -254,7 +256,7 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         let in_order = base.sequence == state.expected() && !receive.has_gap(state);
         let goes_on = in_order && base.kind == Kind::Data && is_of_session(base.session);
-        let by_rails = p.has_rails || base.rail != 0;
+        let by_rails = base.rail != 0 || p.has_rails && self.rails.are_several(peer);
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
         let checked = p.checksums();
         let (mut packet, mut flags) = (arrival.packet, arrival.flags);
@@ -328,8 +330,7 @@ impl Endpoint {
                 }
             }
             if by_rails {
-                let back = self.back_to(peer, arrival.source);
-                self.note_reply(peer, base.rail, back);
+                self.note_reply(peer, base.rail, arrival.source);
             }
             if moved && self.flows[flow as usize].expected().after(base.sequence) {
                 self.move_peer(peer, arrival.source);
@@ -497,8 +498,8 @@ impl Endpoint {
             self.addresses.remove(&self.peers, left);
         }
         self.addresses.remove(&self.peers, peer);
-        let p = &mut self.peers[peer as usize];
-        (p.address, p.port) = (to, self.port);
+        self.peers[peer as usize].address = to;
+        self.answer_by_port(peer);
         self.addresses.insert(&self.peers, peer);
     }
 }

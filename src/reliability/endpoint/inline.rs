@@ -42,7 +42,7 @@ impl Endpoint {
         let p = &mut self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
-            || p.primary != 0
+            || p.has_rails && !self.rails.begin_with_first(peer.0)
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
@@ -57,7 +57,7 @@ impl Endpoint {
             active.busy = true;
             self.busy += 1;
         }
-        burst.begin(Path::new(p.address, p.port));
+        burst.begin(Path::from(p.address));
         let at = now + self.times.rto(flow, p);
         let following = Following {
             config: &self.config,

@@ -89,27 +89,61 @@ struct Rail {
     failures: u64,
 }
 
-/// The rails of the peers that have several.
+/// The rails of one peer.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
+struct Several {
+    rails: Vec<Rail>,
+    /// The rail for small messages.
+    primary: u8,
+    /// The backend's port by which the first rail leaves.
+    port: u8,
+}
+
+/// The rails of the peers that have several, or one by another port than 0.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(super) struct Rails {
-    of: BTreeMap<u32, Vec<Rail>>,
+    of: BTreeMap<u32, Several>,
     /// Probes so far: no two have the same number.
     probes: u64,
 }
 
 impl Rails {
     fn get(&self, peer: u32, rail: u8) -> Option<&Rail> {
-        self.of.get(&peer)?.get(usize::from(rail))
+        self.of.get(&peer)?.rails.get(usize::from(rail))
     }
 
     fn get_mut(&mut self, peer: u32, rail: u8) -> Option<&mut Rail> {
-        self.of.get_mut(&peer)?.get_mut(usize::from(rail))
+        self.of.get_mut(&peer)?.rails.get_mut(usize::from(rail))
+    }
+
+    /// All of a peer, those that only the peer has included.
+    fn all(&self, peer: u32) -> &[Rail] {
+        self.of.get(&peer).map_or(&[], |several| &several.rails)
+    }
+
+    #[cold]
+    pub(super) fn primary(&self, peer: u32) -> u8 {
+        self.of.get(&peer).map_or(0, |several| several.primary)
+    }
+
+    /// Small messages go by the first rail and port 0, as those for a peer with one rail do.
+    #[cold]
+    pub(super) fn begin_with_first(&self, peer: u32) -> bool {
+        let is_first = |several: &Several| several.primary == 0 && several.port == 0;
+        self.of.get(&peer).is_none_or(is_first)
+    }
+
+    /// There are more than the first, on one side at least.
+    #[cold]
+    pub(super) fn are_several(&self, peer: u32) -> bool {
+        self.all(peer).len() > 1
     }
 
     /// The rail, made if need be; `rail` is below [`MAX_RAILS`].
     fn make(&mut self, peer: u32, rail: u8) -> &mut Rail {
-        let rails = self.of.entry(peer).or_default();
+        let rails = &mut self.of.entry(peer).or_default().rails;
         while rails.len() <= usize::from(rail) {
             let state = if rails.is_empty() {
                 RailState::Up
@@ -132,16 +166,15 @@ impl Rails {
 
     /// No backend's port takes more.
     pub(super) fn limit_mtu(&mut self, most: u16) {
-        for rail in self.of.values_mut().flatten() {
+        for rail in self.of.values_mut().flat_map(|several| &mut several.rails) {
             rail.mtu = rail.mtu.min(most);
         }
     }
 
     /// The numbers of the rails that are up.
     fn up(&self, peer: u32) -> impl Iterator<Item = u8> + '_ {
-        let rails = self.of.get(&peer).into_iter().flatten();
         (0..)
-            .zip(rails)
+            .zip(self.all(peer))
             .filter(|(_, rail)| rail.state == RailState::Up)
             .map(|(number, _)| number)
     }
@@ -175,20 +208,38 @@ impl Endpoint {
     /// The rail by which small messages go to a peer.
     #[must_use]
     pub fn primary_rail(&self, peer: PeerId) -> u8 {
-        self.peers.get(peer.index()).map_or(0, |p| p.primary)
+        self.rails.primary(peer.0)
     }
 
     /// The flow into which messages for a channel are queued.
     #[inline(always)]
     pub(super) fn home_of(&self, peer: u32, channel: u8) -> FlowKey {
-        FlowKey::new(self.peers.get(peer as usize).map_or(0, |p| p.primary), channel)
+        match self.peers.get(peer as usize) {
+            Some(p) if p.has_rails => FlowKey::new(self.rails.primary(peer), channel),
+            _ => FlowKey::of_channel(channel),
+        }
     }
 
     /// The path on which a rail sends.
     pub(super) fn own_path(&self, peer: u32, rail: u8) -> Path {
-        let p = &self.peers[peer as usize];
         let own = self.rails.get(peer, rail).and_then(|rail| rail.path);
-        own.unwrap_or(Path::new(p.address, p.port))
+        own.unwrap_or(self.first_path(peer))
+    }
+
+    /// The path of the first rail.
+    pub(super) fn first_path(&self, peer: u32) -> Path {
+        let port = self.rails.of.get(&peer).map_or(0, |several| several.port);
+        Path::new(self.peers[peer as usize].address, port)
+    }
+
+    /// The first rail to a peer leaves by the port at which it is heard now.
+    pub(super) fn answer_by_port(&mut self, peer: u32) {
+        let p = &mut self.peers[peer as usize];
+        if self.port != 0 || p.has_rails {
+            p.has_rails = true;
+            self.rails.make(peer, 0);
+            self.rails.of.entry(peer).or_default().port = self.port;
+        }
     }
 
     /// The path by which a flow sends now.
@@ -199,7 +250,7 @@ impl Endpoint {
         if p.has_rails {
             return self.path_of_rail(flow.peer, flow.rail);
         }
-        Path::new(p.address, p.port)
+        Path::from(p.address)
     }
 
     #[cold]
@@ -213,7 +264,7 @@ impl Endpoint {
                 reply: Some(reply),
                 ..
             }) if number != 0 => *reply,
-            _ => self.own_path(peer, self.peers[peer as usize].primary),
+            _ => self.own_path(peer, self.rails.primary(peer)),
         }
     }
 
@@ -233,12 +284,15 @@ impl Endpoint {
     }
 
     pub(super) fn is_mtu_found(&self, flow: &Flow) -> bool {
-        match flow.rail {
-            0 => self.peers[flow.peer as usize].mtu_found,
-            rail => self
-                .rails
-                .get(flow.peer, rail)
-                .is_none_or(|rail| rail.mtu_found || rail.state != RailState::Up),
+        let p = &self.peers[flow.peer as usize];
+        // (None is searched for on a rail that is not up: its probes are those that prove it.)
+        match (
+            flow.rail,
+            p.has_rails.then(|| self.rails.get(flow.peer, flow.rail)).flatten(),
+        ) {
+            (_, Some(rail)) if rail.state != RailState::Up => true,
+            (0, _) => p.mtu_found,
+            (_, rail) => rail.is_none_or(|rail| rail.mtu_found),
         }
     }
 
@@ -273,12 +327,13 @@ impl Endpoint {
     pub fn add_rail(&mut self, now: Instant, peer: PeerId, path: impl Into<Path>) -> Result<u8, AddRailError> {
         let path = path.into();
         self.advance(now);
-        let Some(p) = self.peers.get_mut(peer.index()) else {
+        if self.peers.get(peer.index()).is_none() {
             return Err(AddRailError::UnknownPeer(peer));
-        };
-        let first = Path::new(p.address, p.port);
-        let rails = self.rails.of.get(&peer.0).into_iter().flatten();
-        let paths = (0..).zip(rails).map(|(number, rail)| (number, rail.path));
+        }
+        let first = self.first_path(peer.0);
+        let paths = (0..)
+            .zip(self.rails.all(peer.0))
+            .map(|(number, rail)| (number, rail.path));
         let known = core::iter::once((0, Some(first))).chain(paths.skip(1));
         let (mut number, mut vacant) = (1, None);
         for (other, its) in known {
@@ -295,6 +350,7 @@ impl Endpoint {
         if usize::from(number) >= MAX_RAILS {
             return Err(AddRailError::TooMany);
         }
+        let p = &mut self.peers[peer.index()];
         p.has_rails = true;
         let (proves, mtu) = (
             p.uses_rails() && p.is_confirmed(),
@@ -308,13 +364,6 @@ impl Endpoint {
         Ok(number)
     }
 
-    /// Sets the backend's port by which rail 0 to a peer leaves (default 0).
-    pub fn set_port(&mut self, peer: PeerId, port: u8) {
-        if let Some(p) = self.peers.get_mut(peer.index()) {
-            p.port = port;
-        }
-    }
-
     // ---- probes
 
     /// A session has begun: its rails are to be proven.
@@ -323,8 +372,11 @@ impl Endpoint {
         if !p.has_rails || !p.uses_rails() {
             return;
         }
-        for rail in 0..self.rails.of.get(&peer).map_or(0, Vec::len) {
-            self.prove(peer, rail as u8);
+        if !self.rails.are_several(peer) {
+            return;
+        }
+        for rail in 0..self.rails.all(peer).len() as u8 {
+            self.prove(peer, rail);
         }
     }
 
@@ -382,7 +434,7 @@ impl Endpoint {
     pub(super) fn answer_probe(&mut self, peer: u32, source: SocketAddr, base: &Base) {
         let p = &self.peers[peer as usize];
         let to = if base.rail == 0 && !p.has_rails {
-            Path::new(p.address, p.port)
+            Path::from(p.address)
         } else {
             self.back_to(peer, source)
         };
@@ -433,30 +485,32 @@ impl Endpoint {
         self.wake_flows(peer);
     }
 
-    /// Small messages go by the rail with the shortest round trip. One that is not much shorter is not worth a change.
+    /// Small messages go by the rail with the shortest round trip. One that is not much shorter is not worth a change. A
+    /// rail that owes an answer may be dead, and comes last.
     fn choose_primary(&mut self, peer: u32) {
         let trip = |rail: u8| {
             self.rails
                 .get(peer, rail)
                 .map_or(u64::MAX, |rail| rail.round_trip.max(1))
         };
-        let best = self.rails.up(peer).min_by_key(|&rail| trip(rail));
-        let p = &self.peers[peer as usize];
+        let owes = |rail: u8| self.rails.get(peer, rail).is_none_or(|rail| rail.challenge.is_some());
+        let best = self.rails.up(peer).min_by_key(|&rail| (owes(rail), trip(rail)));
         let Some(best) = best else { return };
-        let stays = self.is_up_rail(peer, p.primary) && trip(best) > trip(p.primary) / 4 * 3;
-        if !stays && p.phase != Phase::Goodbye {
-            self.peers[peer as usize].primary = best;
+        let primary = self.rails.primary(peer);
+        let stays = self.is_up_rail(peer, primary) && trip(best) > trip(primary) / 4 * 3;
+        if !stays && let Some(several) = self.rails.of.get_mut(&peer) {
+            several.primary = best;
         }
     }
 
-    /// A numbered packet, or a question about numbers, has come by this path.
+    /// A numbered packet, or a question about numbers, has come from there.
     #[cold]
-    pub(super) fn note_reply(&mut self, peer: u32, rail: u8, path: Path) {
-        let p = &mut self.peers[peer as usize];
-        if !p.has_rails && rail == 0 {
+    pub(super) fn note_reply(&mut self, peer: u32, rail: u8, source: SocketAddr) {
+        if rail == 0 && !self.rails.are_several(peer) {
             return;
         }
-        p.has_rails = true;
+        let path = self.back_to(peer, source);
+        self.peers[peer as usize].has_rails = true;
         self.rails.make(peer, rail).reply = Some(path);
     }
 
@@ -484,7 +538,12 @@ impl Endpoint {
     }
 
     #[cold]
-    fn judge_rail(&mut self, peer: u32, number: u8, timeouts: u16) {
+    fn judge_rail(&mut self, peer: u32, of_flow: u8, timeouts: u16) {
+        // (A flow of a rail that is down is settled by way of the primary one.)
+        let number = match self.is_up_rail(peer, of_flow) {
+            true => of_flow,
+            false => self.rails.primary(peer),
+        };
         if timeouts < SUSPICIOUS || !self.peers[peer as usize].uses_rails() || !self.has_other_rail(peer, number) {
             return;
         }
@@ -524,16 +583,22 @@ impl Endpoint {
         while let Some(flow) = self.flows.get(next as usize) {
             let (index, rail) = (flow.active, flow.rail);
             next = flow.next;
-            if rail != number {
+            if self.is_up_rail(peer, rail) {
                 continue;
             }
             let Some(active) = self.actives.get_mut(index as usize) else {
                 continue;
             };
-            active.probe.stop();
             if active.send.is_settling() {
+                // By another path than before.
+                active.send.repeat_settle();
+                self.mark_ready(index);
                 continue;
             }
+            if rail != number {
+                continue;
+            }
+            active.probe.stop();
             if active.send.is_quiet(&self.flows[active.flow as usize]) {
                 self.leave_rail(index);
             } else {
@@ -551,7 +616,7 @@ impl Endpoint {
         let state = &self.flows[from as usize];
         let (peer, key) = (state.peer, state.key());
         let p = &self.peers[peer as usize];
-        let home = FlowKey::new(p.primary, key.channel());
+        let home = self.home_of(peer, key.channel());
         // (A goodbye stays where it is: it ends the session when that flow is quiet, and takes a living path.)
         if !p.has_rails || self.is_up_rail(peer, key.rail()) || home == key || p.phase == Phase::Goodbye {
             return;
@@ -587,8 +652,9 @@ impl Endpoint {
         if !p.has_rails {
             return;
         }
-        let rails = self.rails.of.entry(peer).or_default();
-        for (number, rail) in rails.iter_mut().enumerate() {
+        let several = self.rails.of.entry(peer).or_default();
+        several.primary = 0;
+        for (number, rail) in several.rails.iter_mut().enumerate() {
             rail.state = if number == 0 {
                 RailState::Up
             } else {
@@ -596,7 +662,7 @@ impl Endpoint {
             };
             (rail.reply, rail.challenge, rail.tries) = (None, None, 0);
         }
-        if rails.iter().all(|rail| rail.path.is_none()) {
+        if several.port == 0 && several.rails.iter().all(|rail| rail.path.is_none()) {
             p.has_rails = false;
             self.rails.forget(peer);
         }

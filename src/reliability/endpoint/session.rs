@@ -103,8 +103,8 @@ impl Endpoint {
                     }
                     return Err(DropReason::TooManyPeers);
                 };
-                let p = &mut self.peers[peer as usize];
-                (p.place, p.port) = (Place::Stranger, self.port);
+                self.peers[peer as usize].place = Place::Stranger;
+                self.answer_by_port(peer);
                 self.vacancies.came(peer);
                 self.begin_session(peer, &open);
                 return Ok(Some(peer));
@@ -277,7 +277,7 @@ impl Endpoint {
         let to = if p.has_rails {
             self.back_to(peer, source)
         } else {
-            Path::new(p.address, p.port)
+            Path::from(p.address)
         };
         if let Some(flow) = self.find_flow(peer, key) {
             let state = &self.flows[flow as usize];

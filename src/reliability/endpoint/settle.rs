@@ -53,8 +53,10 @@ impl Endpoint {
         if let Some(flow) = self.find_flow(peer, FlowKey::new(rail, 0)) {
             let active = self.activate(flow);
             let active = &mut self.actives[active as usize];
-            active.probe.stop();
-            active.deadlines.stop(Timer::Mtu);
+            if active.probe.running() {
+                active.probe.stop();
+                active.deadlines.stop(Timer::Mtu);
+            }
         }
         self.settle(index);
     }
@@ -148,8 +150,7 @@ impl Endpoint {
         }
         active.deadlines.stop(Timer::Nack);
         active.receive.answer_settle();
-        let back = self.back_to(peer, source);
-        self.note_reply(peer, base.rail, back);
+        self.note_reply(peer, base.rail, source);
         self.mark_ready(index);
         Ok(())
     }
