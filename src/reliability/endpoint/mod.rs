@@ -12,6 +12,7 @@ mod liveness;
 mod locate;
 mod lost_messages;
 mod predicted;
+mod rail;
 mod rails;
 mod reconnect;
 mod recovery;
@@ -45,7 +46,7 @@ use self::{
     attempts::Attempts,
     control::Control,
     lost_messages::LostByPeer,
-    rails::Rails,
+    rail::Rails,
     suspects::Suspects,
     tokens::{Budget, TokenKey},
     vacancies::Vacancies,
@@ -71,7 +72,7 @@ use crate::{
 pub(crate) use self::send::Source;
 pub use self::{
     lost_messages::LostMessages,
-    rails::{RailState, RailStats},
+    rail::{RailState, RailStats},
 };
 
 /// How long a flow keeps its active part after its last use, ns.

@@ -13,17 +13,21 @@
 //! It is probed until it answers again. If no rail answers, none of this happens, and the peer dies as one with a single
 //! path does. `docs/design/rails.md` says why, and what lost.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 use core::{net::SocketAddr, time::Duration};
 
-use super::{Endpoint, control::Control};
+use super::{
+    Endpoint,
+    control::Control,
+    rail::{Rail, RailState, RailStats, Several},
+};
 use crate::{
     error::AddRailError,
     events::event,
     reliability::{
         Event, MAX_RAILS, Path, PeerId,
         burst::Burst,
-        flow::{BASE_DATAGRAM, Flow, FlowKey},
+        flow::{Flow, FlowKey},
         peer::Phase,
         timers::Timer,
     },
@@ -35,154 +39,6 @@ use crate::{
 const PROBE_EVERY: u64 = 500_000_000;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
-
-/// Whether a rail can be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RailState {
-    /// The peer has not answered on it in this session.
-    #[default]
-    Unproven,
-    /// Data goes there.
-    Up,
-    /// It was up, and nothing has come through since.
-    Down,
-}
-
-/// The state of one rail to a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RailStats {
-    /// Where its packets go.
-    pub path: Path,
-    /// Whether it can be used.
-    pub state: RailState,
-    /// Round trip of the last probe that was answered; zero: none was.
-    pub round_trip: Duration,
-    /// Largest datagram known to pass, bytes.
-    pub max_datagram: u16,
-    /// Bytes of datagrams with data, resends included, that its flows have sent since the rail was added.
-    pub bytes_sent: u64,
-    /// Times that it was found dead.
-    pub failures: u64,
-}
-
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone, PartialEq))]
-struct Rail {
-    /// Where our packets go. `None`: where the peer's own address is (the first rail), or we have no such rail.
-    path: Option<Path>,
-    /// Where the peer's last packet with a number of this rail came from: its acknowledgement goes there.
-    reply: Option<Path>,
-    state: RailState,
-    mtu: u16,
-    mtu_found: bool,
-    /// The number of the probe that is under way.
-    challenge: Option<u32>,
-    /// When it was sent, and when one was answered last, ns.
-    asked_at: u64,
-    answered_at: u64,
-    /// Round trip of that, ns.
-    round_trip: u64,
-    /// Probes since the rail was up.
-    tries: u32,
-    bytes_sent: u64,
-    failures: u64,
-}
-
-/// The rails of one peer.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone, PartialEq))]
-struct Several {
-    rails: Vec<Rail>,
-    /// The rail for small messages.
-    primary: u8,
-    /// The backend's port by which the first rail leaves.
-    port: u8,
-}
-
-/// The rails of the peers that have several, or one by another port than 0.
-#[derive(Debug, Default)]
-#[cfg_attr(test, derive(Clone, PartialEq))]
-pub(super) struct Rails {
-    of: BTreeMap<u32, Several>,
-    /// Probes so far: no two have the same number.
-    probes: u64,
-}
-
-impl Rails {
-    fn get(&self, peer: u32, rail: u8) -> Option<&Rail> {
-        self.of.get(&peer)?.rails.get(usize::from(rail))
-    }
-
-    fn get_mut(&mut self, peer: u32, rail: u8) -> Option<&mut Rail> {
-        self.of.get_mut(&peer)?.rails.get_mut(usize::from(rail))
-    }
-
-    /// All of a peer, those that only the peer has included.
-    fn all(&self, peer: u32) -> &[Rail] {
-        self.of.get(&peer).map_or(&[], |several| &several.rails)
-    }
-
-    #[cold]
-    pub(super) fn primary(&self, peer: u32) -> u8 {
-        self.of.get(&peer).map_or(0, |several| several.primary)
-    }
-
-    /// Small messages go by the first rail and port 0, as those for a peer with one rail do.
-    #[cold]
-    pub(super) fn begin_with_first(&self, peer: u32) -> bool {
-        let is_first = |several: &Several| several.primary == 0 && several.port == 0;
-        self.of.get(&peer).is_none_or(is_first)
-    }
-
-    /// There are more than the first, on one side at least.
-    #[cold]
-    pub(super) fn are_several(&self, peer: u32) -> bool {
-        self.all(peer).len() > 1
-    }
-
-    /// The rail, made if need be; `rail` is below [`MAX_RAILS`].
-    fn make(&mut self, peer: u32, rail: u8) -> &mut Rail {
-        let rails = &mut self.of.entry(peer).or_default().rails;
-        while rails.len() <= usize::from(rail) {
-            let state = if rails.is_empty() {
-                RailState::Up
-            } else {
-                RailState::Unproven
-            };
-            rails.push(Rail {
-                state,
-                mtu: BASE_DATAGRAM,
-                ..Rail::default()
-            });
-        }
-        &mut rails[usize::from(rail)]
-    }
-
-    #[cold]
-    pub(super) fn mtu(&self, peer: u32, rail: u8) -> u16 {
-        self.get(peer, rail).map_or(BASE_DATAGRAM, |rail| rail.mtu)
-    }
-
-    /// No backend's port takes more.
-    pub(super) fn limit_mtu(&mut self, most: u16) {
-        for rail in self.of.values_mut().flat_map(|several| &mut several.rails) {
-            rail.mtu = rail.mtu.min(most);
-        }
-    }
-
-    /// The numbers of the rails that are up.
-    fn up(&self, peer: u32) -> impl Iterator<Item = u8> + '_ {
-        (0..)
-            .zip(self.all(peer))
-            .filter(|(_, rail)| rail.state == RailState::Up)
-            .map(|(number, _)| number)
-    }
-
-    pub(super) fn forget(&mut self, peer: u32) {
-        self.of.remove(&peer);
-    }
-}
 
 impl Endpoint {
     // ---- getters
@@ -223,7 +79,7 @@ impl Endpoint {
     /// The path on which a rail sends.
     pub(super) fn own_path(&self, peer: u32, rail: u8) -> Path {
         let own = self.rails.get(peer, rail).and_then(|rail| rail.path);
-        own.unwrap_or(self.first_path(peer))
+        own.unwrap_or_else(|| self.first_path(peer))
     }
 
     /// The path of the first rail.

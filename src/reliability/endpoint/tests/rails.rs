@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use super::*;
 use crate::{
-    error::AddRailError,
+    error::{AddRailError, PeerError},
     prng::Prng,
     reliability::{Path, RailState},
     wire::{Base, Builder, Kind, Token},
@@ -408,6 +408,34 @@ fn a_peer_is_dead_when_all_its_rails_are_silent() {
         net.events[0].iter().any(|event| matches!(event, Event::Down { .. }))
     }));
     assert_eq!(net.ends[0].stats().rails_down, 0, "no rail is worse than the other");
+}
+
+#[test]
+fn a_goodbye_takes_a_living_path() {
+    let far = Way {
+        delay: 1_000_000,
+        ..WAY
+    };
+    let mut net = Net::new(&settings(), &[WAY, far]);
+    net.open();
+    assert_eq!(net.ends[0].primary_rail(PEER), 0);
+    net.cut(0, true);
+    net.ends[0].close(Instant::from_nanos(net.now), PEER);
+    assert!(net.run(500, |net| net.ends.iter().all(|end| end.down(PEER).is_some())));
+    for end in &net.ends {
+        assert_eq!(end.down(PEER), Some(PeerError::Closed));
+    }
+    // The next session begins on the first rail, and proves the other one anew.
+    assert_eq!(
+        [0, 1].map(|rail| net.state(0, rail)),
+        [RailState::Up, RailState::Unproven]
+    );
+    net.cut(0, false);
+    net.ends[0].reconnect(PEER);
+    net.send(0, 1, 1);
+    assert!(net.run(500, |net| net.state(0, 1) == RailState::Up
+        && net.state(1, 1) == RailState::Up));
+    net.assert_got(1, &[1, 1]);
 }
 
 #[test]
