@@ -19,7 +19,7 @@ use core::{net::SocketAddr, time::Duration};
 use super::{
     Endpoint,
     control::Control,
-    rail::{Rail, RailState, RailStats, Several},
+    rail::{Rail, RailState, RailStats},
 };
 use crate::{
     error::AddRailError,
@@ -338,6 +338,10 @@ impl Endpoint {
         self.actives[index as usize].deadlines.stop(Timer::Mtu);
         self.set_mtu((peer, number), self.initial_mtu(path.address.is_ipv6()), false);
         self.search_mtu(index);
+        // The first rail was not asked if this one was added later.
+        if self.rails.get(peer, 0).is_some_and(|first| first.round_trip == 0) {
+            self.prove(peer, 0);
+        }
         self.wake_flows(peer);
     }
 

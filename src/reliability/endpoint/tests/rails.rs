@@ -280,6 +280,27 @@ fn small_messages_take_the_quickest_rail() {
     assert!(net.now - before < 100_000, "{} ns", net.now - before);
 }
 
+#[test]
+fn a_rail_that_is_added_later_is_used() {
+    let far = Way {
+        delay: 2_000_000,
+        ..WAY
+    };
+    let mut net = Net::new(&settings(), &[far]);
+    net.open();
+    for end in 0..2 {
+        net.ways[end].push(WAY);
+        let path = Path::new(address(1 - end, 1), 1);
+        assert_eq!(net.ends[end].add_rail(Instant::from_nanos(net.now), PEER, path), Ok(1));
+    }
+    assert!(net.run(100, |net| [0, 1].map(|end| net.state(end, 1)) == [RailState::Up; 2]));
+    net.run(20, |_| false);
+    assert_eq!([0, 1].map(|end| net.ends[end].primary_rail(PEER)), [1, 1]);
+    net.send(0, 1, 4 << 20);
+    assert!(net.run(1_000, |net| net.got[1].messages.len() == 2));
+    net.assert_got(1, &[1, 4 << 20]);
+}
+
 /// Sends until something happens in the middle, and then goes on: nothing is lost or doubled.
 fn survives(rails: &[Way], mut happens: impl FnMut(&mut Net), mut ends: impl FnMut(&mut Net)) {
     let mut net = Net::new(&settings(), rails);
