@@ -602,10 +602,8 @@ impl Endpoint {
 
     /// Counts a source that became free, and reports its completion.
     pub(super) fn on_freed(&mut self, freed: Freed) {
-        let (flow, token, counted) = match freed {
-            Freed::Shared(flow, Some(token)) => (flow, token, true),
-            Freed::Striped(flow, Some(token)) => (flow, token, false),
-            _ => return,
+        let Freed::Shared(flow, Some(token), counted) = freed else {
+            return;
         };
         let flow_state = &self.flows[flow as usize];
         if counted && let Some(active) = self.actives.get_mut(flow_state.active as usize) {

@@ -29,7 +29,7 @@ pub struct RailStats {
     pub round_trip: Duration,
     /// Largest datagram known to pass, bytes.
     pub max_datagram: u16,
-    /// Bytes of datagrams with data, resends included, that its flows have sent since the rail was added.
+    /// Bytes of the datagrams that its flows have sent since the rail was added.
     pub bytes_sent: u64,
     /// Times that it was found dead.
     pub failures: u64,

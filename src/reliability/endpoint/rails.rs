@@ -76,6 +76,27 @@ impl Endpoint {
         }
     }
 
+    /// The flow itself, made if need be.
+    #[inline(always)]
+    pub(super) fn home_flow(&mut self, peer: u32, channel: u8) -> u32 {
+        if self.peers[peer as usize].has_rails {
+            return self.home_by_rail(peer, channel);
+        }
+        self.flow_for(peer, FlowKey::of_channel(channel))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn home_by_rail(&mut self, peer: u32, channel: u8) -> u32 {
+        self.flow_for(peer, self.home_of(peer, channel))
+    }
+
+    /// What waits on another rail may go by the flow.
+    #[inline]
+    pub(super) fn may_draw(&self, flow: u32) -> bool {
+        self.peers[self.flows[flow as usize].peer as usize].has_rails
+    }
+
     /// The path on which a rail sends.
     pub(super) fn own_path(&self, peer: u32, rail: u8) -> Path {
         let own = self.rails.get(peer, rail).and_then(|rail| rail.path);
@@ -530,10 +551,21 @@ impl Endpoint {
 
     // ---- striping
 
+    /// [`serve`](Self::serve) for a peer with several rails: the flow may draw from others, and others from it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn serve_by_rail(&mut self, index: u32, burst: &mut Burst) -> bool {
+        burst.begin(self.path_of(self.actives[index as usize].flow));
+        self.draw(index);
+        let more = self.fill_any(index, burst);
+        self.spread(index, burst);
+        self.reschedule(index);
+        more && !burst.is_empty()
+    }
+
     /// A flow with nothing of its own to send takes the next piece of a large message that waits on another rail, if its
     /// windows have room for it.
-    #[cold]
-    pub(super) fn draw(&mut self, index: u32) {
+    fn draw(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let (peer, key) = (flow.peer, flow.key());
         let p = &self.peers[peer as usize];
@@ -590,8 +622,7 @@ impl Endpoint {
     }
 
     /// A flow has sent something: flows of other rails may have room for what waits behind that.
-    #[cold]
-    pub(super) fn spread(&mut self, index: u32, burst: &Burst) {
+    fn spread(&mut self, index: u32, burst: &Burst) {
         if burst.is_empty() {
             return;
         }

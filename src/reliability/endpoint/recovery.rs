@@ -154,8 +154,7 @@ impl Endpoint {
             deadlines.stop(Timer::Reorder);
         }
         let send = &self.actives[index as usize].send;
-        let has_rails = self.peers[self.flows[flow as usize].peer as usize].has_rails;
-        if send.has_lost() || (progress && (send.has_queued() || has_rails)) {
+        if send.has_lost() || (progress && (send.has_queued() || self.may_draw(flow))) {
             self.mark_ready(index);
         }
         self.update_busy(flow);

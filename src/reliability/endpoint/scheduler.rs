@@ -4,7 +4,7 @@ use super::Endpoint;
 use crate::{
     config::Recovery,
     reliability::{
-        Burst,
+        Burst, Path,
         flow::{Active, Filled, Lane, NONE, window_of},
         packet_builder::{Body, Written, finish, finish_extensions, open_of},
         peer::{Phase, token_of},
@@ -101,8 +101,12 @@ impl Endpoint {
 
     /// Writes the packets that a flow may send now. Returns whether there may be more.
     fn serve(&mut self, index: u32, burst: &mut Burst) -> bool {
-        let flow = self.actives[index as usize].flow;
-        burst.begin(self.path_of(flow));
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        let p = &self.peers[flow.peer as usize];
+        if p.has_rails {
+            return self.serve_by_rail(index, burst);
+        }
+        burst.begin(Path::from(p.address));
         let more = self.fill(index, burst);
         self.reschedule(index);
         more && !burst.is_empty()
@@ -190,10 +194,6 @@ impl Endpoint {
 
     /// Resends and new data.
     fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
-        let has_rails = self.peers[self.flows[self.actives[index as usize].flow as usize].peer as usize].has_rails;
-        if has_rails {
-            self.draw(index);
-        }
         let mut lane = self.lane(index);
         let first = lane.is_quiet();
         let Filled { more, too_large } = lane.fill(burst);
@@ -205,9 +205,6 @@ impl Endpoint {
         }
         if let Some(again) = too_large {
             self.cut_anew(index, again);
-        }
-        if has_rails {
-            self.spread(index, burst);
         }
         more
     }

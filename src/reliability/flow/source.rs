@@ -62,7 +62,8 @@ struct Source {
     whole: Whole,
     token: Option<SendToken>,
     flow: u32,
-    striped: bool,
+    /// That flow counts it among its messages by reference: it goes by no other.
+    counted: bool,
 }
 
 /// The source, if any, that became free with its last reference.
@@ -72,10 +73,8 @@ pub(crate) enum Freed {
     No,
     /// Copied memory.
     Block,
-    /// A shared message of this flow, to be reported if its token is still wanted.
-    Shared(u32, Option<SendToken>),
-    /// The same, if it goes by several flows, none of which counts it.
-    Striped(u32, Option<SendToken>),
+    /// A shared message of this flow, to be reported if its token is still wanted; whether the flow counts it.
+    Shared(u32, Option<SendToken>, bool),
 }
 
 /// All sources of an endpoint.
@@ -101,7 +100,7 @@ impl Sources {
         source.whole = whole;
         source.token = token;
         source.flow = flow;
-        source.striped = false;
+        source.counted = true;
         id
     }
 
@@ -114,7 +113,7 @@ impl Sources {
             whole: Whole::default(),
             token: None,
             flow: NONE,
-            striped: false,
+            counted: false,
         });
         (self.slots.len() - 1) as SourceId
     }
@@ -227,8 +226,7 @@ impl Sources {
     /// From now on no flow counts it among its messages by reference. Returns the one that has, if one has.
     pub(crate) fn stripe(&mut self, id: SourceId) -> Option<u32> {
         let source = &mut self.slots[id as usize];
-        let counted = source.token.is_some() && !source.striped;
-        source.striped = true;
+        let counted = core::mem::take(&mut source.counted) && source.token.is_some();
         counted.then_some(source.flow)
     }
 
@@ -264,12 +262,7 @@ impl Sources {
             return self.keep_block(id);
         }
         source.data = Data::Free;
-        let (flow, token) = (source.flow, source.token.take());
-        if source.striped {
-            Freed::Striped(flow, token)
-        } else {
-            Freed::Shared(flow, token)
-        }
+        Freed::Shared(source.flow, source.token.take(), source.counted)
     }
 
     #[cold]

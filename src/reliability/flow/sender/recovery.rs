@@ -295,16 +295,12 @@ impl Sender {
                 whole.copied
             }
         };
-        let token = match sources.release(source) {
-            Freed::Shared(_, Some(token)) => {
-                self.shared_messages -= 1;
-                token
-            }
-            Freed::Striped(_, Some(token)) => token,
-            _ => return copied,
-        };
-        events.push_back(Event::Sent { peer, token });
-        true
+        if let Freed::Shared(_, Some(token), counted) = sources.release(source) {
+            self.shared_messages -= u32::from(counted);
+            events.push_back(Event::Sent { peer, token });
+            return true;
+        }
+        copied
     }
 
     /// `seq` is in flight no more; it is to be sent again.
