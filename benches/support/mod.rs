@@ -165,10 +165,8 @@ impl Pair {
             };
             self.now += 2_000;
             let (now, wire) = (Instant::from_nanos(self.now), &mut self.wire);
-            assert!(
-                from.send_inline(now, peer, 0, &message, data, &mut self.burst),
-                "the flow is quiet"
-            );
+            let inline = from.begin_inline(now, peer, 0, &message, data, &mut self.burst);
+            from.finish_inline(&inline.expect("the flow is quiet"), data, &mut self.burst);
             wire.clear();
             from.gather(&self.burst, |piece| wire.extend_from_slice(piece));
             let stride = wire.len();

@@ -53,7 +53,7 @@ use crate::{
     error::{AddPeerError, AddRailError, SendError},
     prefetch::Locate,
     reliability::{
-        Burst, Event, Layer, Limits, LostMessages, Outgoing, Path, Payload, PeerId, Route, SendToken, Target,
+        Burst, Event, Inline, Layer, Limits, LostMessages, Outgoing, Path, Payload, PeerId, Route, SendToken, Target,
     },
     span::Span,
     time::Instant,
@@ -185,29 +185,31 @@ impl Messenger {
         Ok(token)
     }
 
-    /// Fills `burst` with the packet of a small message if nothing is before it on its channel. Transmit the burst
-    /// then. `false`: nothing was done; [`send`](Self::send) takes the message, or says why not. See
-    /// [`Endpoint::send_inline`](crate::reliability::Endpoint::send_inline).
+    /// Fills `burst` with the packet of a small message if nothing is before it on its channel. The caller transmits the
+    /// burst and calls [`finish_inline`](Self::finish_inline). `None`: nothing was done; [`send`](Self::send) takes the
+    /// message, or says why not. See [`Endpoint::begin_inline`](crate::reliability::Endpoint::begin_inline).
     #[inline]
-    pub fn send_inline(
+    pub fn begin_inline(
         &mut self,
         now: Instant,
         peer: PeerId,
         options: &SendOptions,
         data: &[u8],
         burst: &mut Burst,
-    ) -> bool {
+    ) -> Option<Inline> {
         // A lent message is retired later, when no latency depends on it.
-        let Ok((message, number)) = number(&self.layer, &self.inbox, &mut self.numbers, peer, options) else {
-            return false;
-        };
-        let sent = self
+        let (message, number) = number(&self.layer, &self.inbox, &mut self.numbers, peer, options).ok()?;
+        let inline = self
             .layer
-            .send_inline(now, peer, options.channel, &message, data, burst);
-        if sent {
-            *number = number.plus(1);
-        }
-        sent
+            .begin_inline(now, peer, options.channel, &message, data, burst)?;
+        *number = number.plus(1);
+        Some(inline)
+    }
+
+    /// Keeps the message of [`begin_inline`](Self::begin_inline) until it is acknowledged.
+    #[inline]
+    pub fn finish_inline(&mut self, inline: &Inline, data: &[u8], burst: &mut Burst) {
+        self.layer.finish_inline(inline, data, burst);
     }
 
     /// The next message, in order of admission. It is lent until the next call of a method of `&mut self`, which

@@ -48,7 +48,7 @@ use crate::{
     backends::{Backend, BackendStats, Capabilities, Data, Neighbours, Notice, Received, Unreachable, Wake},
     error::{AddPeerError, AddRailError, PeerError, SendError},
     messaging::{Message, Messenger, SendOptions},
-    reliability::{Burst, Event, Limits, LostMessages, Path, Payload, PeerId, SendToken},
+    reliability::{Burst, Due, Event, Limits, LostMessages, Path, Payload, PeerId, SendToken},
     time::{Instant, nanos},
 };
 
@@ -311,8 +311,12 @@ impl Driver {
         options: &SendOptions,
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
-        let quiet = !options.more && self.messenger.layer().is_quiet(peer, options.channel);
-        if quiet
+        let due = if options.more {
+            Due::Later
+        } else {
+            self.messenger.layer().due(peer, options.channel, payload.len())
+        };
+        if due == Due::Now
             && let Payload::Copy(data) = payload
             && self.send_inline(peer, options, data)
         {
@@ -320,10 +324,10 @@ impl Driver {
         }
         // A message queued behind others needs no exact time, and a transmission reads the clock itself.
         let token = self.messenger.send(self.now, peer, options, payload)?;
-        if quiet {
-            self.transmit_now();
-        } else if !options.more && self.messenger.layer().has_batch(peer, options.channel) {
-            self.transmit_batches(peer, options.channel);
+        match due {
+            Due::Now => self.transmit_now(),
+            Due::Batch => self.transmit_batches(peer, options.channel),
+            Due::Later => {}
         }
         Ok(token)
     }
@@ -331,8 +335,8 @@ impl Driver {
     /// Transmits while a full batch is queued. The rest waits for further messages: alone it would be a burst of its
     /// own.
     fn transmit_batches(&mut self, peer: PeerId, channel: u8) {
-        let now = self.read_clock();
         while self.messenger.layer().has_batch(peer, channel) {
+            let now = self.read_clock();
             match self.transmit_next(now) {
                 Ok(true) => {}
                 Ok(false) => break,

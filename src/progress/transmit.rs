@@ -23,14 +23,31 @@ impl Driver {
             return false;
         }
         let now = self.read_clock();
-        if !self.messenger.send_inline(now, peer, options, data, &mut self.burst) {
+        let Some(inline) = self.messenger.begin_inline(now, peer, options, data, &mut self.burst) else {
             return false;
-        }
-        match self.transmit_burst(now) {
+        };
+        let sent = if self.capabilities.holds_references {
+            self.messenger.finish_inline(&inline, data, &mut self.burst);
+            self.transmit_burst(now)
+        } else {
+            let sent = self.transmit_lent(now, data);
+            self.messenger.finish_inline(&inline, data, &mut self.burst);
+            sent
+        };
+        match sent {
             Ok(sent) => _ = self.note_sent(sent),
             Err(error) => self.failure = Some(error),
         }
         true
+    }
+
+    /// Transmits a burst whose payload is `data`, if the burst itself does not hold it.
+    #[inline]
+    fn transmit_lent(&mut self, now: Instant, data: &[u8]) -> io::Result<Sent> {
+        let head = self.burst.head();
+        let slices = [IoSlice::new(head), IoSlice::new(data)];
+        let count = 1 + usize::from(head.len() < self.burst.len());
+        self.backend.transmit(now, &transmit_of(&self.burst, &slices[..count]))
     }
 
     /// Transmits until there is nothing more to transmit, or the backend is busy.

@@ -6,7 +6,7 @@ use core::{fmt, net::SocketAddr};
 use bytes::Bytes;
 
 use super::{
-    Burst, Endpoint, Event, Layer, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Path, Payload, Sink,
+    Burst, Due, Endpoint, Event, Layer, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Path, Payload, Sink,
     Target,
 };
 use crate::{
@@ -152,8 +152,8 @@ impl PacketLayer for Beside {
         of_peer!(self, peer, should_transmit(peer, channel))
     }
 
-    fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
-        of_peer!(self, peer, is_quiet(peer, channel))
+    fn due(&self, peer: PeerId, channel: u8, len: usize) -> Due {
+        of_peer!(self, peer, due(peer, channel, len))
     }
 
     fn has_batch(&self, peer: PeerId, channel: u8) -> bool {

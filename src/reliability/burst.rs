@@ -179,6 +179,29 @@ impl Burst {
         self.count(header_len + len as usize);
     }
 
+    /// The next `header_len` bytes of the arena are the header of a datagram whose payload of `len` bytes is lent by the
+    /// caller: it follows the [head](Self::head), until the burst is [complete](Self::complete).
+    #[inline]
+    pub(crate) fn push_head(&mut self, header_len: usize, len: usize) {
+        self.used += header_len;
+        self.count(header_len + len);
+    }
+
+    /// The last datagram's payload of `len` bytes is kept in this source before `end`. (A small one is in the burst itself.)
+    #[inline]
+    pub(crate) fn complete(&mut self, source: SourceId, end: u32, len: usize) {
+        if len > INLINE {
+            self.refer(source, end - len as u32, len as u32);
+        }
+    }
+
+    /// The bytes that lie in it.
+    #[inline]
+    #[must_use]
+    pub fn head(&self) -> &[u8] {
+        &self.arena[..self.used]
+    }
+
     /// A datagram of zeros behind the header (path MTU probes).
     pub(crate) fn push_padding(&mut self, header_len: usize, padding: usize) {
         self.used += header_len;

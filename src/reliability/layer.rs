@@ -8,7 +8,9 @@ use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{Burst, Endpoint, Event, Limits, LostMessages, MemoryLayer, Outgoing, Path, Payload, Sink, Target};
+use super::{
+    Burst, Due, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Path, Payload, Sink, Target,
+};
 use crate::{
     config::Config,
     error::{AddPeerError, AddRailError, PeerError, SendError},
@@ -58,8 +60,9 @@ macro_rules! methods {
                 fn all_idle() -> bool;
                 /// Returns whether what is queued for a peer on a channel is worth a transmission at once.
                 fn should_transmit(peer: PeerId, channel: u8) -> bool;
-                /// Returns whether nothing is in flight to a peer on a channel.
-                fn is_quiet(peer: PeerId, channel: u8) -> bool;
+                /// Returns when a message of `len` bytes to a peer on a channel, if it is queued now, is to be
+                /// transmitted.
+                fn due(peer: PeerId, channel: u8, len: usize) -> Due;
                 /// Returns whether a full batch is queued for a peer on a channel.
                 fn has_batch(peer: PeerId, channel: u8) -> bool;
                 /// Credit that messages to a peer may still cost, in bytes.
@@ -336,9 +339,9 @@ impl Layer {
         }
     }
 
-    /// [`Endpoint::send_inline`]; no other layer has that way.
+    /// [`Endpoint::begin_inline`]; no other layer has that way.
     #[inline]
-    pub(crate) fn send_inline(
+    pub(crate) fn begin_inline(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -346,10 +349,18 @@ impl Layer {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
-    ) -> bool {
+    ) -> Option<Inline> {
         match self {
-            Self::Endpoint(endpoint) => endpoint.send_inline(now, peer, channel, message, data, burst),
-            Self::Other(_) => false,
+            Self::Endpoint(endpoint) => endpoint.begin_inline(now, peer, channel, message, data, burst),
+            Self::Other(_) => None,
+        }
+    }
+
+    /// [`Endpoint::finish_inline`].
+    #[inline]
+    pub(crate) fn finish_inline(&mut self, inline: &Inline, data: &[u8], burst: &mut Burst) {
+        if let Self::Endpoint(endpoint) = self {
+            endpoint.finish_inline(inline, data, burst);
         }
     }
 

@@ -29,7 +29,7 @@ pub use beside::Beside;
 pub use burst::Burst;
 pub(crate) use credit::{INITIAL_CREDIT, MESSAGE_COST};
 pub(crate) use endpoint::Source;
-pub use endpoint::{Endpoint, LostMessages, RailState, RailStats};
+pub use endpoint::{Endpoint, Inline, LostMessages, RailState, RailStats};
 pub(crate) use flow::Sources;
 pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};
@@ -66,6 +66,17 @@ impl Payload<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// The time to transmit a message that is about to be queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// At once: nothing is in flight.
+    Now,
+    /// At once, for as long as [a full batch is queued](PacketLayer::has_batch): with this message there is one.
+    Batch,
+    /// With others, which are still to come or wait for acknowledgements.
+    Later,
 }
 
 /// A message's header, as the layer above wants it sent.

@@ -22,7 +22,7 @@ use crate::{
     id::{PeerId, SendToken},
     prng::mix,
     reliability::{
-        Burst, Event, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Path, Payload, Route, Sink, Target,
+        Burst, Due, Event, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Path, Payload, Route, Sink, Target,
     },
     stats::{PeerStats, Stats},
     time::Instant,
@@ -433,8 +433,8 @@ impl PacketLayer for Streams {
         PacketLayer::should_transmit(&self.inner, peer, channel)
     }
 
-    fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
-        PacketLayer::is_quiet(&self.inner, peer, channel)
+    fn due(&self, peer: PeerId, channel: u8, len: usize) -> Due {
+        PacketLayer::due(&self.inner, peer, channel, len)
     }
 
     fn has_batch(&self, peer: PeerId, channel: u8) -> bool {

@@ -1,44 +1,17 @@
 #![expect(unsafe_code, reason = "calls functions of the program")]
-//! Error codes and error handlers: the engine's, as programs call them.
+//! Error codes, and how error handlers are called.
 
 use core::{ffi::c_void, fmt::Write as _};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::Mutex;
 
 use hikyaku::mpi::error_code::{ErrorCodes, ErrorHandler};
 
 use crate::{
     abi::{Encoding, Handle, Sort, class_number},
     border::{Call, Failure, Scope, native_handle},
-    objects::{Comm, Errhandler, Session, Win, lock},
+    objects::{Callback, Comm, Session, Win, lock},
     process,
 };
-
-/// An error handler.
-pub type Handler = ErrorHandler<Callback>;
-
-/// A function of the program that is told of errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Callback {
-    /// Its address.
-    pub function: usize,
-    /// The sort of objects that it is for.
-    pub sort: Sort,
-}
-
-/// `MPI_ERRORS_ARE_FATAL`.
-pub(crate) const FATAL: Errhandler = Errhandler::number(0x141);
-
-/// The predefined handler of this number.
-pub(crate) fn predefined(number: u32) -> Option<&'static Arc<Handler>> {
-    static ALL: LazyLock<[Arc<Handler>; 3]> =
-        LazyLock::new(|| [Handler::Fatal, Handler::Abort, Handler::Return].map(Arc::new));
-    ALL.get(number.checked_sub(0x141)? as usize)
-}
-
-/// A handler that calls this function of the program.
-pub(crate) fn calling(function: usize, sort: Sort) -> Errhandler {
-    Errhandler::insert(Handler::Call(Callback { function, sort }))
-}
 
 /// The codes of this process.
 static CODES: Mutex<Option<ErrorCodes>> = Mutex::new(None);
@@ -69,15 +42,17 @@ pub(crate) fn code(call: Call, scope: Option<Scope>, failure: &Failure) -> i32 {
 }
 
 /// The handler of an object; that of `MPI_COMM_SELF` if there is no object, or it has none.
-fn handler_of(scope: Option<Scope>) -> (Errhandler, Scope) {
+fn handler_of(scope: Option<Scope>) -> (ErrorHandler<Callback>, Scope) {
     let own = Scope {
         sort: Sort::Comm,
         handle: Handle(0x102),
     };
     let find = |scope: Scope| match scope.sort {
-        Sort::Comm => Comm::new(scope.handle).find().map(|comm| *lock(&comm.handler)),
-        Sort::Win => Win::new(scope.handle).find().map(|window| *lock(&window.handler)),
-        Sort::Session => Session::new(scope.handle).find().map(|session| *lock(&session.handler)),
+        Sort::Comm => Comm::new(scope.handle).find().map(|comm| lock(&comm.handler).does),
+        Sort::Win => Win::new(scope.handle).find().map(|window| lock(&window.handler).does),
+        Sort::Session => Session::new(scope.handle)
+            .find()
+            .map(|session| lock(&session.handler).does),
         _ => None,
     };
     for scope in scope.into_iter().chain([own]) {
@@ -85,7 +60,7 @@ fn handler_of(scope: Option<Scope>) -> (Errhandler, Scope) {
             return (handler, scope);
         }
     }
-    (FATAL, own)
+    (ErrorHandler::Fatal, own)
 }
 
 /// Has the error handler deal with a failure; returns the code for the program.
@@ -103,10 +78,9 @@ pub(crate) fn raise(call: Call, scope: Option<Scope>, failure: Failure) -> i32 {
 /// Calls the error handler for a code.
 pub(crate) fn handle(call: Call, scope: Option<Scope>, code: i32) {
     let (handler, scope) = handler_of(scope);
-    let handler = handler.find();
-    match handler.as_deref().map(|handler| **handler) {
-        Some(Handler::Return) => {}
-        Some(Handler::Call(Callback { function, sort })) if sort == scope.sort => {
+    match handler {
+        ErrorHandler::Return => {}
+        ErrorHandler::Call(Callback { function, sort }) if sort == scope.sort => {
             // SAFETY: the program has given it as such a function.
             unsafe { call_handler(call.encoding, function, scope, code) };
         }

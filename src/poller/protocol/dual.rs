@@ -15,7 +15,7 @@ use crate::{
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Path, Payload, Route, Sink,
+        Burst, Due, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Path, Payload, Route, Sink,
         Target, Verdict,
     },
     span::Span,
@@ -266,8 +266,8 @@ impl PacketLayer for DualPath {
 
     /// Of messages.
     #[inline]
-    fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
-        self.eager.is_quiet(peer, channel)
+    fn due(&self, peer: PeerId, channel: u8, len: usize) -> Due {
+        self.eager.due(peer, channel, len)
     }
 
     fn has_batch(&self, peer: PeerId, channel: u8) -> bool {

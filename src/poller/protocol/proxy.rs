@@ -19,8 +19,8 @@ use crate::{
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Path, Payload, Route,
-        Sink, Sources, Target,
+        Burst, Due, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Path, Payload,
+        Route, Sink, Sources, Target,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -393,8 +393,8 @@ impl PacketLayer for ProxyEndpoint {
 
     /// Messages that wait to be bundled stay there.
     #[inline]
-    fn is_quiet(&self, _: PeerId, _: u8) -> bool {
-        true
+    fn due(&self, _: PeerId, _: u8, _: usize) -> Due {
+        Due::Now
     }
 
     fn has_batch(&self, _: PeerId, _: u8) -> bool {

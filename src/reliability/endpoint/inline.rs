@@ -1,6 +1,6 @@
 //! The inline send: the short way of a single small message. On a quiet flow the command writes it at once, past the
-//! queue: this is the latency path of request and response. A message that was queued but is the only one is written
-//! without the general choice between several.
+//! queue, and keeps it while its packet is under way: this is the latency path of request and response. A message that
+//! was queued but is the only one is written without the general choice between several.
 
 use super::{Endpoint, later};
 use crate::{
@@ -13,16 +13,26 @@ use crate::{
     time::Instant,
 };
 
+/// A message whose packet is written, and which is not yet kept: see [`Endpoint::begin_inline`].
+#[derive(Debug)]
+#[must_use]
+pub struct Inline {
+    index: u32,
+    message: Outgoing,
+}
+
 impl Endpoint {
-    /// Takes a message and fills `burst` with its packet, if the message fits one packet without checksum and nothing
-    /// else of its flow is queued, unacknowledged or owed. Transmit the burst like one of
-    /// [`poll_transmit`](Self::poll_transmit). `false`: nothing was done. [`send`](Self::send) then takes the message,
-    /// or says why not.
+    /// Fills `burst` with the packet of a message, if the message fits one packet without checksum and nothing else of
+    /// its flow is queued, unacknowledged or owed. `None`: nothing was done. [`send`](Self::send) then takes the
+    /// message, or says why not.
     ///
-    /// The call does the work of `send` and `poll_transmit` together, except for packets of other flows, which wait for
-    /// the next `poll_transmit`.
+    /// The caller transmits the burst and calls [`finish_inline`](Self::finish_inline), before any other method. Both
+    /// calls do the work of `send` and `poll_transmit` together, except for packets of other flows, which wait for the
+    /// next `poll_transmit`. They are two so that the packet is under way while the message is copied and the books are
+    /// kept: until then a payload of more than 512 bytes stays where it is, and follows the burst's
+    /// [own bytes](Burst::head). A backend that refers to the memory of bursts gets them after `finish_inline`.
     #[inline]
-    pub fn send_inline(
+    pub fn begin_inline(
         &mut self,
         now: Instant,
         peer: PeerId,
@@ -30,16 +40,12 @@ impl Endpoint {
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
-    ) -> bool {
-        let Some(flow_index) = self.find_flow(peer.0, FlowKey::of_channel(channel)) else {
-            return false;
-        };
-        let flow = &mut self.flows[flow_index as usize];
+    ) -> Option<Inline> {
+        let flow_index = self.find_flow(peer.0, FlowKey::of_channel(channel))?;
+        let flow = &self.flows[flow_index as usize];
         let index = flow.active;
-        let Some(active) = self.actives.get_mut(index as usize) else {
-            return false;
-        };
-        let p = &mut self.peers[peer.index()];
+        let active = self.actives.get(index as usize)?;
+        let p = &self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
             || p.has_rails && !self.rails.begin_with_first(peer.0)
@@ -48,27 +54,40 @@ impl Endpoint {
             || message.immediate.is_some()
             || !fits_record(&self.config, p, message, data.len())
         {
-            return false;
+            return None;
         }
         self.now = later(self.now, now);
-        let now = self.now;
-        p.cost_queued += cost;
-        if !active.busy {
-            active.busy = true;
-            self.busy += 1;
-        }
         burst.begin(Path::from(p.address));
-        let at = now + self.times.rto(flow, p);
         let following = Following {
             config: &self.config,
-            now,
+            now: self.now,
             peer: p,
             flow,
             receive: &active.receive,
         };
-        active
-            .send
-            .write_at_once(following, &mut self.sources, message, data, burst);
+        active.send.write_at_once(&following, message, data, burst);
+        let message = *message;
+        Some(Inline { index, message })
+    }
+
+    /// Keeps the message of [`begin_inline`](Self::begin_inline), whose payload is `data`, until it is acknowledged.
+    /// `burst` is complete then.
+    #[inline]
+    pub fn finish_inline(&mut self, inline: &Inline, data: &[u8], burst: &mut Burst) {
+        let Inline { index, message } = inline;
+        let now = self.now;
+        let active = &mut self.actives[*index as usize];
+        let flow = &mut self.flows[active.flow as usize];
+        let p = &mut self.peers[flow.peer as usize];
+        p.cost_queued += data.len() as u64 + u64::from(MESSAGE_COST);
+        if !active.busy {
+            active.busy = true;
+            self.busy += 1;
+        }
+        let at = now + self.times.rto(flow, p);
+        let record = active.send.store_at_once(now, &mut self.sources, message, data);
+        burst.complete(record.source, record.offset + u32::from(record.len), data.len());
+        active.send.note_lone(&self.config, flow, &record);
         active.send.wait_since(now - self.stalled.min(now));
         self.stats.packets_sent += 1;
         self.stats.payload_sent += data.len() as u64;
@@ -77,11 +96,10 @@ impl Endpoint {
         active.deadlines.stop(Timer::Ack);
         if repeats {
             let at = now + self.times.repetition();
-            active.deadlines.arm(&mut self.heap, index, Timer::Ack, at);
+            active.deadlines.arm(&mut self.heap, *index, Timer::Ack, at);
         }
-        active.deadlines.arm(&mut self.heap, index, Timer::Rto, at);
+        active.deadlines.arm(&mut self.heap, *index, Timer::Rto, at);
         self.hold(burst);
-        true
     }
 
     /// Writes the packet of the only queued message of a flow, if nothing is in the way of this early exit. `false`:
@@ -101,9 +119,10 @@ impl Endpoint {
             flow,
             receive: &active.receive,
         };
-        let Some(len) = active.send.write_only_queued(following, &self.sources, burst) else {
+        let Some((record, len)) = active.send.write_only_queued(&following, &self.sources, burst) else {
             return false;
         };
+        active.send.note_lone(&self.config, flow, &record);
         self.stats.packets_sent += 1;
         self.stats.payload_sent += len as u64;
         self.launched(index, first);

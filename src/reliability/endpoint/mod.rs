@@ -56,7 +56,7 @@ use crate::{
     error::{AddPeerError, PeerError},
     prng::mix,
     reliability::{
-        Burst, Event, Limits, PeerId,
+        Burst, Due, Event, Limits, PeerId,
         flow::{Active, Flow, Freed, NONE, Placers, Sender, SourceId, Sources, ack_bytes_of},
         packet_builder::Format,
         peer::{Peer, Phase, Place, Tokens},
@@ -71,6 +71,7 @@ use crate::{
 
 pub(crate) use self::send::Source;
 pub use self::{
+    inline::Inline,
     lost_messages::LostMessages,
     rail::{RailState, RailStats},
 };
@@ -373,15 +374,20 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn should_transmit(&self, peer: PeerId, channel: u8) -> bool {
-        self.sender(peer, channel).is_some() && (self.is_quiet(peer, channel) || self.has_batch(peer, channel))
+        self.sender(peer, channel).is_some() && self.due(peer, channel, 0) != Due::Later
     }
 
-    /// Nothing is in flight to this peer on this channel.
+    /// When a message of `len` bytes to this peer on this channel, if it is queued now, is to be transmitted.
     #[must_use]
     #[inline]
-    pub fn is_quiet(&self, peer: PeerId, channel: u8) -> bool {
-        self.sender(peer, channel)
-            .is_none_or(|(flow, send)| send.is_quiet(flow))
+    pub fn due(&self, peer: PeerId, channel: u8, len: usize) -> Due {
+        match self.sender(peer, channel) {
+            Some((flow, send)) if !send.is_quiet(flow) => {
+                let is_batch = send.queued_bytes() as usize + len >= self.limits.max_batch;
+                if is_batch { Due::Batch } else { Due::Later }
+            }
+            _ => Due::Now,
+        }
     }
 
     /// A full batch waits for this peer on this channel.

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use super::Endpoint;
 use crate::{
     Config, Congestion, SendError,
-    reliability::{Burst, Event, Limits, Origin, Outgoing, Payload, PeerId, Sink, Verdict},
+    reliability::{Burst, Due, Event, Limits, Origin, Outgoing, Payload, PeerId, Sink, Verdict},
     time::Instant,
     wire::{Flags, Packet, Plain, Seq},
 };
@@ -466,7 +466,7 @@ fn quiet_flows_and_full_batches_are_worth_transmitting() {
     });
     let told = |pair: &Pair| {
         let endpoint = &pair.ends[0].0;
-        (endpoint.is_quiet(to_b, 0), endpoint.should_transmit(to_b, 0))
+        (endpoint.due(to_b, 0, 0) == Due::Now, endpoint.should_transmit(to_b, 0))
     };
     assert_eq!(told(&pair), (true, false), "nothing was ever sent");
     pair.send(0, to_b, 0, Payload::Copy(b"first"));

@@ -200,11 +200,15 @@ impl Sources {
         &self.slots[id as usize].whole
     }
 
-    /// Only the flow that appends refers to the block: it may be filled from the start again.
+    /// The offset in a block for `len` bytes more: behind its first `fill` bytes, or at its start if only the flow that
+    /// appends refers to it. `None`: it has no room for them, or `id` is [`NONE`].
     #[inline]
-    pub(crate) fn is_sole(&self, id: SourceId) -> bool {
-        let source = &self.slots[id as usize];
-        source.references == 1 && source.held == 0
+    pub(crate) fn room_in(&self, id: SourceId, fill: u32, len: usize) -> Option<u32> {
+        let source = self.slots.get(id as usize)?;
+        let Data::Block(block) = &source.data else { return None };
+        let is_sole = source.references == 1 && source.held == 0;
+        let at = if is_sole { 0 } else { fill };
+        (at as usize + len <= block.len()).then_some(at)
     }
 
     #[inline]

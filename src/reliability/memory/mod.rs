@@ -31,7 +31,7 @@ use self::{
     rings::Rings,
 };
 use super::{
-    Burst, Event, Limits, LostMessages, Origin, Outgoing, Path, Payload, Sink, Target, Verdict,
+    Burst, Due, Event, Limits, LostMessages, Origin, Outgoing, Path, Payload, Sink, Target, Verdict,
     credit::{INITIAL_CREDIT, cost_of},
     flow::{SourceId, Sources},
 };
@@ -293,8 +293,11 @@ impl MemoryLayer {
     }
 
     #[inline]
-    pub(super) fn is_quiet(&self, peer: PeerId, _channel: u8) -> bool {
-        self.peers.get(peer.index()).is_none_or(|p| p.queue.is_empty())
+    pub(super) fn due(&self, peer: PeerId, _channel: u8, _len: usize) -> Due {
+        match self.peers.get(peer.index()) {
+            Some(p) if !p.queue.is_empty() => Due::Batch,
+            _ => Due::Now,
+        }
     }
 
     /// A packet is a burst.

@@ -8,8 +8,8 @@ mod numbers;
 
 pub(crate) use self::numbers::class_number;
 pub use self::numbers::{
-    Combiner, Comparison, Distribution, Flavor, Keyval, Lock, Model, Numbers, Order, SplitType, ThreadLevel, Topology,
-    TypeClass,
+    Bind, Combiner, Comparison, Distribution, Flavor, Keyval, Lock, Model, Numbers, Order, PvarClass, SettingScope,
+    SplitType, ThreadLevel, Topology, TypeClass, Verbosity,
 };
 
 /// A handle in the standard's numbers: below [`Handle::FIRST`] a predefined one, else an object of ours.

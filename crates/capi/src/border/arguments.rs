@@ -269,6 +269,12 @@ impl<T: Copy> Out<T> {
         }
     }
 
+    /// Whether the program does not want it.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
     /// The value that is there, of an argument that is read, too.
     #[must_use]
     pub fn get(&self) -> T {
@@ -311,6 +317,22 @@ impl OutPointer {
             // SAFETY: by `Argument::take`'s contract the program has room for a pointer here.
             unsafe { self.0.write_unaligned(value) };
         }
+    }
+
+    /// Whether the program gives no place.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The address that is there; 0 without a place.
+    #[must_use]
+    pub fn get(&self) -> usize {
+        if self.0.is_null() {
+            return 0;
+        }
+        // SAFETY: by `Argument::take`'s contract there is a pointer, of an argument that is read, too.
+        unsafe { self.0.read_unaligned() }.addr()
     }
 }
 

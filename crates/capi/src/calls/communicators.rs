@@ -6,7 +6,7 @@ use super::{Done, give, groups, point_to_point::scope};
 use crate::{
     abi::{Comparison, SplitType},
     border::{Call, Constant, Failure, Flag, InOut, Int, Out, OutConstant, Rank, Tag, Text, UNDEFINED},
-    objects::{Comm, Communicator, Errhandler, Info, Place, Ranks, RequestObject, Topology, Work, lock},
+    objects::{Comm, Communicator, Errhandler, Handler, Held, Info, Place, Ranks, RequestObject, Topology, Work, lock},
 };
 
 #[doc(hidden)]
@@ -197,16 +197,16 @@ pub fn comm_create_from_group(
     errhandler: Errhandler,
     newcomm: InOut<Communicator>,
 ) -> Done {
-    errhandler.get()?;
+    let handler = errhandler.get()?;
     let made = engine::Communicator::of_group(&engine()?, &*group.get()?, &stringtag.text())?;
-    newcomm.set(made.map_or(Comm::NULL, |made| of_group(made, errhandler, group)));
+    newcomm.set(made.map_or(Comm::NULL, |made| of_group(made, handler, group)));
     Ok(())
 }
 
-fn of_group(made: engine::Communicator, errhandler: Errhandler, group: Ranks) -> Comm {
+fn of_group(made: engine::Communicator, handler: Held<Handler>, group: Ranks) -> Comm {
     let mut made = Communicator::new(made, Topology::None, None);
     made.session = groups::session_of(group);
-    *lock(&made.handler) = errhandler;
+    *lock(&made.handler) = handler;
     Comm::insert(made)
 }
 
@@ -304,11 +304,11 @@ pub fn intercomm_create_from_groups(
     errhandler: Errhandler,
     newintercomm: InOut<Communicator>,
 ) -> Done {
-    errhandler.get()?;
+    let handler = errhandler.get()?;
     let (local, remote) = (local_group.get()?, remote_group.get()?);
     let (local, remote) = ((&**local, local_leader.0), (&**remote, remote_leader.0));
     let made = engine::Communicator::of_groups(&engine()?, local, remote, &stringtag.text())?;
-    newintercomm.set(of_group(made, errhandler, local_group));
+    newintercomm.set(of_group(made, handler, local_group));
     Ok(())
 }
 

@@ -2,12 +2,12 @@
 
 use hikyaku::mpi::error::ErrorClass;
 
-use super::Done;
+use super::{Done, tools::trouble};
 use crate::{
     abi::Sort,
     border::{Call, Failure, InOut, Int, NewString, Out, Pointer, Scope},
-    errors::{self, Handler},
-    objects::{Comm, Errhandler, lock},
+    errors,
+    objects::{Comm, Errhandler, Handler, lock},
 };
 
 #[doc(hidden)]
@@ -31,19 +31,18 @@ macro_rules! error_handlers {
 }
 
 pub fn comm_create_errhandler(_call: Call, function: Pointer, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(errors::calling(function.0, Sort::Comm));
+    errhandler.set(Handler::calling(function.0, Sort::Comm));
     Ok(())
 }
 
 pub fn comm_set_errhandler(_call: Call, comm: Comm, errhandler: Errhandler) -> Done {
     let comm = comm.get()?;
-    errhandler.get()?;
-    *lock(&comm.handler) = errhandler;
+    *lock(&comm.handler) = errhandler.get()?;
     Ok(())
 }
 
 pub fn comm_get_errhandler(_call: Call, comm: Comm, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(*lock(&comm.get()?.handler));
+    errhandler.set(Handler::give(&lock(&comm.get()?.handler)));
     Ok(())
 }
 
@@ -58,15 +57,14 @@ pub fn comm_call_errhandler(call: Call, comm: Comm, errorcode: Int) -> Done {
 }
 
 pub fn errhandler_free(_call: Call, errhandler: InOut<Handler>) -> Done {
-    // The object stays for the communicators that have it: its number is not given out again.
-    let named = errhandler.get();
-    named.get()?;
+    Handler::free(errhandler.get())?;
     errhandler.set(Errhandler::NULL);
     Ok(())
 }
 
 pub fn error_string(call: Call, errorcode: Int, string: NewString, resultlen: Out<i32>) -> Done {
     let text = errors::codes(call.encoding, |codes| codes.text(errorcode.0).map(String::from));
+    let text = text.or_else(|| trouble::text(call.encoding, errorcode.0).map(String::from));
     let text = text.ok_or_else(|| Failure::text(ErrorClass::Arg, "there is no such error code"))?;
     resultlen.set(string.set(text.as_bytes(), 512) as i32);
     Ok(())

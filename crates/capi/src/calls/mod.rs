@@ -31,6 +31,7 @@ pub mod requests;
 pub mod sessions;
 pub mod spawn;
 pub mod statuses;
+pub mod tools;
 pub mod topologies;
 pub mod windows;
 

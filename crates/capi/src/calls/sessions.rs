@@ -8,8 +8,8 @@ use super::{Done, communicators::engine, groups, infos::give};
 use crate::{
     abi::Sort,
     border::{Call, Failure, InOut, Int, NewString, Out, Pointer, Scope, Text},
-    errors::{self, Handler},
-    objects::{Buffered, Errhandler, Info, InfoObject, Ranks, Session, SessionObject, lock},
+    errors,
+    objects::{Buffered, Errhandler, Handler, Info, InfoObject, Ranks, Session, SessionObject, lock},
     process,
 };
 
@@ -45,10 +45,10 @@ macro_rules! sessions {
 }
 
 pub fn session_init(_call: Call, _info: Info, errhandler: Errhandler, session: InOut<SessionObject>) -> Done {
-    errhandler.get()?;
+    let handler = errhandler.get()?;
     process::begin_session()?;
     session.set(Session::insert(SessionObject {
-        handler: Mutex::new(errhandler),
+        handler: Mutex::new(handler),
         buffered: Buffered::default(),
     }));
     Ok(())
@@ -114,18 +114,17 @@ pub fn group_from_session_pset(_call: Call, session: Session, pset_name: Text, n
 }
 
 pub fn session_create_errhandler(_call: Call, function: Pointer, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(errors::calling(function.0, Sort::Session));
+    errhandler.set(Handler::calling(function.0, Sort::Session));
     Ok(())
 }
 
 pub fn session_set_errhandler(_call: Call, session: Session, errhandler: Errhandler) -> Done {
-    errhandler.get()?;
-    *lock(&session.get()?.handler) = errhandler;
+    *lock(&session.get()?.handler) = errhandler.get()?;
     Ok(())
 }
 
 pub fn session_get_errhandler(_call: Call, session: Session, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(*lock(&session.get()?.handler));
+    errhandler.set(Handler::give(&lock(&session.get()?.handler)));
     Ok(())
 }
 

@@ -15,8 +15,8 @@ use crate::{
         Address, Buffer, Call, Constant, Count, Failure, InOut, Int, NewString, Out, OutCount, OutPointer, Pointer,
         Rank, Scope, Text,
     },
-    errors::{self, Handler},
-    objects::{Comm, Errhandler, Held, Info, InfoObject, Ranks, Win, Window, lock},
+    errors,
+    objects::{Comm, Errhandler, Handler, Held, Info, InfoObject, Ranks, Win, Window, lock},
 };
 
 #[doc(hidden)]
@@ -204,19 +204,18 @@ pub fn set_info(_call: Call, win: Win, info: Info) -> Done {
 }
 
 pub fn create_errhandler(_call: Call, function: Pointer, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(errors::calling(function.0, Sort::Win));
+    errhandler.set(Handler::calling(function.0, Sort::Win));
     Ok(())
 }
 
 pub fn set_errhandler(_call: Call, win: Win, errhandler: Errhandler) -> Done {
     let object = win.get()?;
-    errhandler.get()?;
-    *lock(&object.handler) = errhandler;
+    *lock(&object.handler) = errhandler.get()?;
     Ok(())
 }
 
 pub fn get_errhandler(_call: Call, win: Win, errhandler: InOut<Handler>) -> Done {
-    errhandler.set(*lock(&win.get()?.handler));
+    errhandler.set(Handler::give(&lock(&win.get()?.handler)));
     Ok(())
 }
 

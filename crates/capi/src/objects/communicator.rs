@@ -8,8 +8,8 @@ use hikyaku::mpi::{
     topology::{Adjacency, Cartesian, Graph},
 };
 
-use super::{Attributes, Buffered, Errhandler, Session, lock};
-use crate::{border::Failure, errors};
+use super::{Attributes, Buffered, Handler, Held, Session, lock};
+use crate::border::Failure;
 
 /// A communicator of the program.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Communicator {
     /// Its topology.
     pub topology: Topology,
     /// Its error handler.
-    pub handler: Mutex<Errhandler>,
+    pub handler: Mutex<Held<Handler>>,
     /// Its buffer for buffered sends.
     pub buffered: Buffered,
     /// The session of which it was made, if it was.
@@ -57,7 +57,7 @@ impl Communicator {
     /// One with this topology, the error handler of `parent` and nothing else.
     #[must_use]
     pub fn new(comm: engine::Communicator, topology: Topology, parent: Option<&Self>) -> Self {
-        let handler = parent.map_or(errors::FATAL, |parent| *lock(&parent.handler));
+        let handler = parent.map_or_else(Handler::fatal, |parent| lock(&parent.handler).clone());
         Self {
             comm,
             topology,

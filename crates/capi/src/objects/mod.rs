@@ -4,6 +4,7 @@ mod attribute;
 mod buffered;
 mod communicator;
 mod datatype;
+mod error_handler;
 mod operation;
 mod request;
 mod table;
@@ -17,7 +18,6 @@ use std::{
 
 use hikyaku::mpi::{engine::MatchedMessage, error::ErrorClass};
 
-pub use crate::errors::Handler;
 pub use hikyaku::mpi::group::Group;
 
 pub use self::{
@@ -25,6 +25,7 @@ pub use self::{
     buffered::{Buffered, Owner},
     communicator::{Communicator, Neighbours, Topology},
     datatype::{Datatype, PREDEFINED},
+    error_handler::{Callback, Handler},
     operation::{Function, Operation},
     request::{Ended, Pair, Place, Request, RequestObject, Work},
     table::Table,
@@ -62,7 +63,7 @@ impl InfoObject {
 #[derive(Debug)]
 pub struct SessionObject {
     /// Its error handler.
-    pub handler: Mutex<Errhandler>,
+    pub handler: Mutex<Held<Handler>>,
     /// Its buffer for buffered sends.
     pub buffered: Buffered,
 }
@@ -116,6 +117,15 @@ pub enum Held<T: 'static> {
     Static(&'static Arc<T>),
     /// One of the program's.
     Counted(Arc<T>),
+}
+
+impl<T> Clone for Held<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Static(object) => Self::Static(object),
+            Self::Counted(object) => Self::Counted(Arc::clone(object)),
+        }
+    }
 }
 
 impl<T> Deref for Held<T> {
@@ -270,7 +280,7 @@ objects! {
     /// `MPI_Session`.
     Session = SessionObject: Session 0x120 Session true;
     /// `MPI_Errhandler`.
-    Errhandler = Handler: Errhandler 0x140 Errhandler false, crate::errors::predefined;
+    Errhandler = Handler: Errhandler 0x140 Errhandler false, Handler::predefined;
 }
 
 fn empty_group(number: u32) -> Option<&'static Arc<Group>> {

@@ -4,11 +4,10 @@ use std::sync::Mutex;
 
 use hikyaku::mpi::engine;
 
-use super::{Attributes, Errhandler};
+use super::{Attributes, Handler, Held};
 use crate::{
     abi::{Encoding, Flavor, Model},
     border::encode_constant,
-    errors,
 };
 
 /// A window of the program.
@@ -17,7 +16,7 @@ pub struct Window {
     /// The engine's.
     pub window: engine::Window,
     /// Its error handler.
-    pub handler: Mutex<Errhandler>,
+    pub handler: Mutex<Held<Handler>>,
     /// Its name.
     pub name: Mutex<String>,
     /// Its attributes.
@@ -45,7 +44,7 @@ impl Window {
     pub fn new(window: engine::Window, encoding: &Encoding, flavor: i32) -> Self {
         let (size, unit) = window.extent_at(window.communicator().rank()).unwrap_or_default();
         Self {
-            handler: Mutex::new(errors::FATAL),
+            handler: Mutex::new(Handler::fatal()),
             name: Mutex::default(),
             attributes: Attributes::default(),
             numbers: Numbers {

@@ -73,7 +73,7 @@ fn of_handles(text: &str) -> Vec<(String, Vec<Constant>)> {
 }
 
 /// What the names of a set's constants begin with.
-const PREFIXES: [(&str, &str); 12] = [
+const PREFIXES: [(&str, &str); 16] = [
     ("ThreadLevel", "THREAD_"),
     ("Order", "ORDER_"),
     ("Distribution", "DISTRIBUTE_"),
@@ -85,6 +85,10 @@ const PREFIXES: [(&str, &str); 12] = [
     ("Lock", "LOCK_"),
     ("Flavor", "WIN_FLAVOR_"),
     ("Model", "WIN_"),
+    ("Verbosity", "T_VERBOSITY_"),
+    ("Bind", "T_BIND_"),
+    ("SettingScope", "T_SCOPE_"),
+    ("PvarClass", "T_PVAR_CLASS_"),
     ("Keyval", ""),
 ];
 
@@ -114,9 +118,20 @@ fn of_numbers(text: &str) -> Vec<(String, Vec<Constant>)> {
                 text: value.to_string(),
             }
         };
-        groups.push((format!("{name}s."), constants.split(" , ").map(constant).collect()));
+        groups.push((
+            format!("{}.", plural(name)),
+            constants.split(" , ").map(constant).collect(),
+        ));
     }
     groups
+}
+
+fn plural(name: &str) -> String {
+    match name.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if name.ends_with("ss") => format!("{name}es"),
+        None => format!("{name}s"),
+    }
 }
 
 /// Error classes: `(ErrorClass::Name, [standard, mpich]),`. Those that the standard does not have are MPIX.

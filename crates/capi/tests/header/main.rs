@@ -18,8 +18,8 @@ use std::{
 const BLESS: &str = "BLESS";
 /// What the tables do not have: types, and constants that the library does not need or has elsewhere.
 const HEAD: &str = include_str!("head.h");
-/// Functions that are not there yet have no arguments in their table.
-const MISSING: &str = include_str!("missing.txt");
+/// The arguments of functions whose table does not have them as C has them: those that are not there yet, and tools'.
+const ARGUMENTS: &str = include_str!("arguments.txt");
 /// What the library exports.
 const EXPORTED: &str = include_str!("../../abi/tests/symbols.txt");
 
@@ -137,9 +137,9 @@ fn prototypes() -> BTreeMap<String, String> {
         let declaration = declaration(&types::result(function), &function.name, &arguments);
         all.insert(name, declaration);
     }
-    for (name, has_wide) in &tables.missing {
+    for (name, has_wide) in &tables.named {
         for wide in [false, true].into_iter().take(1 + usize::from(*has_wide)) {
-            if let Some(arguments) = types::of_missing(MISSING, name, wide) {
+            if let Some(arguments) = types::listed(ARGUMENTS, name, wide) {
                 let name = if wide { format!("{name}_c") } else { name.clone() };
                 all.insert(format!("MPI_{name}"), declaration("int", &name, &arguments));
             }

@@ -1,6 +1,9 @@
 //! The functions that the tables in `src/calls` name.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// A function of a table.
 #[derive(Clone, Debug)]
@@ -19,16 +22,24 @@ pub(crate) struct Function {
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     pub(crate) functions: Vec<Function>,
-    /// Functions that are not there yet: name, and whether there is one whose name ends in `_c`.
-    pub(crate) missing: Vec<(String, bool)>,
+    /// Functions whose table does not have arguments as C has them: name, and whether there is one whose name ends in
+    /// `_c`. They are not there yet, or tools'.
+    pub(crate) named: Vec<(String, bool)>,
+}
+
+/// The files of a folder and of those within.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
+    let mut files: Vec<PathBuf> = paths.flat_map(below).collect();
+    files.sort();
+    files
 }
 
 /// Reads the tables of all files in a folder.
 pub(crate) fn read(folder: &Path) -> Tables {
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.sort();
     let mut tables = Tables::default();
-    for file in files {
+    for file in files(folder) {
         let text = fs::read_to_string(&file).unwrap();
         let words = words(&text);
         for start in 0..words.len() {
@@ -44,7 +55,8 @@ pub(crate) fn read(folder: &Path) -> Tables {
                     "functions" => rows.functions(&mut tables.functions),
                     "collectives" => rows.collectives(&mut tables.functions),
                     "values" => rows.values(&mut tables.functions),
-                    "missing" => rows.missing(&mut tables.missing),
+                    "missing" => rows.missing(&mut tables.named),
+                    "tool_functions" => rows.tools(&mut tables.named),
                     _ => {}
                 }
             }
@@ -223,6 +235,14 @@ impl Rows<'_> {
                 arguments,
                 result: Some(result),
             });
+        }
+    }
+
+    fn tools(&mut self, into: &mut Vec<(String, bool)>) {
+        self.begin();
+        while let Some(name) = self.string() {
+            self.body();
+            into.push((name, false));
         }
     }
 

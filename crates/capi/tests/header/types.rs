@@ -152,8 +152,8 @@ fn pointer_of(function: &Function, plain: &str, name: &str) -> String {
     format!("MPI_{of_function}_function{end} *{name}")
 }
 
-/// The arguments of a function that is not there yet, out of the list of these. Some words stand for more there.
-pub(crate) fn of_missing(list: &str, name: &str, wide: bool) -> Option<Vec<String>> {
+/// The arguments of a function, out of the list of those whose table does not have them. Some words stand for more there.
+pub(crate) fn listed(list: &str, name: &str, wide: bool) -> Option<Vec<String>> {
     let row = list
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix('('))?;

@@ -109,11 +109,17 @@ fn send_as_through_the_queue(
     let mut twin = pair.ends[from].0.clone();
     let (mut burst, mut nothing) = (Burst::default(), Burst::default());
     let endpoint = &mut pair.ends[from].0;
-    if !endpoint.send_inline(now, peer, channel, message, data, &mut burst) {
+    let Some(inline) = endpoint.begin_inline(now, peer, channel, message, data, &mut burst) else {
         // Nothing was done.
         assert_same(endpoint, &twin);
         return false;
-    }
+    };
+    let lent = if burst.head().len() < burst.len() { data } else { &[] };
+    let written = [burst.head(), lent].concat();
+    endpoint.finish_inline(&inline, data, &mut burst);
+    let mut gathered = Vec::new();
+    endpoint.gather(&burst, |piece| gathered.extend_from_slice(piece));
+    assert_eq!(written, gathered);
     let sent = describe(endpoint, &burst);
     assert!(!endpoint.poll_transmit(now, &mut nothing));
     twin.send(now, peer, channel, message, Payload::Copy(data)).unwrap();

@@ -19,7 +19,7 @@ use crate::{
         peer::Peer,
     },
     span::Span,
-    wire::{Base, Flags, Kind, Record as Stored, write_plain},
+    wire::{Base, Flags, Kind, Record as Stored, Seq, write_plain},
 };
 
 impl Sender {
@@ -32,21 +32,30 @@ impl Sender {
         self.is_quiet(flow) && !waits && !owes && peer.format.is_plain() && peer.is_open()
     }
 
-    /// Writes the packet of a message that is sent [at once](Self::sends_at_once), past the queue.
+    /// Writes the packet of a message that is sent [at once](Self::sends_at_once), past the queue, and changes nothing.
+    /// Payload of more than [`INLINE`] bytes is to follow what `burst` then holds. When the packet is under way, the
+    /// message is [stored](Self::store_at_once).
     #[inline(always)]
-    pub(crate) fn write_at_once(
-        &mut self,
-        lone: Following<'_>,
-        sources: &mut Sources,
-        message: &Outgoing,
-        data: &[u8],
-        burst: &mut Burst,
-    ) {
-        let data = Span::new(data);
-        let (offset, len) = self.store_record(sources, message.match_bits, data);
+    pub(crate) fn write_at_once(&self, lone: &Following<'_>, message: &Outgoing, data: &[u8], burst: &mut Burst) {
+        let packet = Lone {
+            message: message.message,
+            from: message.source,
+            to: message.destination,
+            match_bits: message.match_bits,
+            len: Stored::header_len(message.match_bits) + data.len(),
+            data: Span::new(data),
+        };
+        self.write_lone(lone, &packet, burst);
+    }
+
+    /// Keeps a message whose packet has been [written at once](Self::write_at_once). Returns the record of the packet,
+    /// which is then to be [noted](Self::note_lone).
+    #[inline(always)]
+    pub(crate) fn store_at_once(&mut self, now: u64, sources: &mut Sources, message: &Outgoing, data: &[u8]) -> Record {
+        let (offset, len) = self.store_record(sources, message.match_bits, Span::new(data));
         sources.retain(self.tail);
-        let record = Record {
-            sent_at: lone.now,
+        Record {
+            sent_at: now,
             source: self.tail,
             offset,
             len: len as u16,
@@ -55,20 +64,20 @@ impl Sender {
             message: message.message,
             from: message.source,
             to: message.destination,
-        };
-        self.write_lone(lone, &record, message.match_bits, data, burst);
+        }
     }
 
     /// Writes the packet of the only queued message, if it may go now in a packet of its own without checksum and the
-    /// flow owes nothing but an acknowledgement. Returns the bytes of its payload. `None`: nothing was done. The packet
-    /// equals the one that [`Lane::fill`](super::Lane::fill) would write.
+    /// flow owes nothing but an acknowledgement. Returns the record of the packet, which is then to be
+    /// [noted](Self::note_lone), and the bytes of its payload. `None`: nothing was done. The packet equals the one that
+    /// [`Lane::fill`](super::Lane::fill) would write.
     #[inline(always)]
     pub(crate) fn write_only_queued(
         &mut self,
-        lone: Following<'_>,
+        lone: &Following<'_>,
         sources: &Sources,
         burst: &mut Burst,
-    ) -> Option<usize> {
+    ) -> Option<(Record, usize)> {
         let (receive, config, peer) = (lone.receive, lone.config, lone.peer);
         let in_flight = lone.flow.send_next.distance(self.una);
         let queued = self.queue.front().filter(|_| self.queue.len() == 1)?;
@@ -104,20 +113,21 @@ impl Sender {
         // The packet takes over the queue's own reference.
         self.queue.pop_front();
         self.queued_bytes = self.queued_bytes.saturating_sub(record.len.into());
-        self.write_lone(lone, &record, match_bits, Span::new(data), burst);
-        Some(data.len())
+        let packet = Lone {
+            message: record.message,
+            from: record.from,
+            to: record.to,
+            match_bits,
+            len: run.len(),
+            data: Span::new(data),
+        };
+        self.write_lone(lone, &packet, burst);
+        Some((record, data.len()))
     }
 
-    /// Writes a packet of one small message, and notes that it is in flight.
+    /// Writes a packet of one message.
     #[inline(always)]
-    fn write_lone(
-        &mut self,
-        lone: Following<'_>,
-        record: &Record,
-        match_bits: Option<u64>,
-        data: Span<'_>,
-        burst: &mut Burst,
-    ) {
+    fn write_lone(&self, lone: &Following<'_>, packet: &Lone<'_>, burst: &mut Burst) {
         let Following {
             config,
             peer,
@@ -125,38 +135,56 @@ impl Sender {
             receive,
             ..
         } = lone;
-        let seq = flow.send_next;
         let window = self.window().min(peer.window);
+        let is_last = flow.send_next.distance(self.una) + 1 >= config.window_packets.into();
+        // The window allows no other packet of this size: sending on needs the acknowledgement of this one.
+        let ask = self.want_ack || is_last || !self.has_room_beyond(window, packet.len);
+        let base = Base {
+            kind: Kind::Data,
+            channel: flow.channel,
+            source: packet.from,
+            destination: packet.to,
+            session: peer.remote_token(),
+            sequence: flow.send_next,
+            acknowledgement: flow.expected,
+            rail: 0,
+            message: packet.message,
+        };
+        let stamp = receive.timestamp(lone.now, config);
+        let data = packet.data;
+        let len = data.len() as u16;
+        let header = write_plain(burst.header(), &base, marks(ask), packet.match_bits, stamp, len);
+        if data.len() <= INLINE {
+            burst.push_inline(header, data);
+        } else {
+            burst.push_head(header, len.into());
+        }
+    }
+
+    /// Notes that a packet of one message is in flight.
+    #[inline(always)]
+    pub(crate) fn note_lone(&mut self, config: &Config, flow: &mut Flow, record: &Record) {
+        let seq = flow.send_next;
         self.push_record(seq, *record);
         flow.send_next = seq.plus(1);
         self.bytes_in_flight += u32::from(record.len);
         self.packets_in_flight += 1;
         self.probe = false;
+        self.want_ack = false;
         let is_last = flow.send_next.distance(self.una) >= config.window_packets.into();
         self.waiting = is_last && config.window_mode == WindowMode::BurstThenWait;
-        // The window allows no other packet of this size: sending on needs the acknowledgement of this one.
-        let ask = self.want_ack || is_last || !self.has_room(window, record.len.into());
-        self.want_ack = false;
-        let base = Base {
-            kind: Kind::Data,
-            channel: flow.channel,
-            source: record.from,
-            destination: record.to,
-            session: peer.remote_token(),
-            sequence: seq,
-            acknowledgement: flow.expected,
-            rail: 0,
-            message: record.message,
-        };
-        let stamp = receive.timestamp(record.sent_at, config);
-        let header = write_plain(burst.header(), &base, marks(ask), match_bits, stamp, data.len() as u16);
-        if data.len() <= INLINE {
-            burst.push_inline(header, data);
-        } else {
-            let at = record.offset + u32::from(record.len) - data.len() as u32;
-            burst.push_reference(header, record.source, at, data.len() as u32);
-        }
     }
+}
+
+/// A packet of one message.
+struct Lone<'a> {
+    message: Seq,
+    from: u32,
+    to: u32,
+    match_bits: Option<u64>,
+    /// Bytes of its record.
+    len: usize,
+    data: Span<'a>,
 }
 
 /// What a packet says beside its message, and the flow in which it follows the packets before.
@@ -164,7 +192,7 @@ pub(in crate::reliability) struct Following<'a> {
     pub(in crate::reliability) config: &'a Config,
     pub(in crate::reliability) now: u64,
     pub(in crate::reliability) peer: &'a Peer,
-    pub(in crate::reliability) flow: &'a mut Flow,
+    pub(in crate::reliability) flow: &'a Flow,
     pub(in crate::reliability) receive: &'a Receiver,
 }
 

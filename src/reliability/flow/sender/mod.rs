@@ -339,6 +339,12 @@ impl Sender {
         self.timeouts < CAREFUL && self.bytes_in_flight as usize + len <= window as usize
     }
 
+    /// The same, once a packet of `len` bytes is in flight besides.
+    #[inline]
+    fn has_room_beyond(&self, window: u32, len: usize) -> bool {
+        self.timeouts < CAREFUL && self.bytes_in_flight as usize + 2 * len <= window as usize
+    }
+
     #[inline]
     fn record(&self, seq: Seq) -> &Record {
         &self.records[seq.0 as usize & (self.records.len() - 1)]

@@ -93,31 +93,34 @@ impl Sender {
         data: Span<'_>,
     ) -> (u32, u32) {
         let need = Record::header_len(match_bits) + data.len();
-        if self.tail != NONE && sources.is_sole(self.tail) {
-            self.tail_fill = 0;
-        }
-        if self.tail == NONE || self.tail_fill as usize + need > sources.bytes(self.tail).len() {
-            let mut least = need;
-            if self.tail != NONE {
-                if self.copied_bytes > 0 {
-                    least = least.max(sources.bytes(self.tail).len() + 1);
-                }
-                sources.release(self.tail);
-            }
-            // A packet takes records of one block only, so those of a burst shall not be many blocks.
-            if least > Sources::BURST {
-                least = Sources::MAX_BLOCK;
-            }
-            self.tail = sources.block(least, Whole::default());
-            self.tail_fill = 0;
-        }
-        let at = self.tail_fill;
+        let at = match sources.room_in(self.tail, self.tail_fill, need) {
+            Some(at) => at,
+            None => self.next_tail(sources, need),
+        };
         let room = &mut sources.block_mut(self.tail)[at as usize..at as usize + need];
         let header = Record::emit_header(room, match_bits, data.len() as u16);
         data.copy_to(&mut room[header..]);
-        self.tail_fill += need as u32;
+        self.tail_fill = at + need as u32;
         self.copied_bytes += need as u32;
         (at, need as u32)
+    }
+
+    /// Takes another block to append to, with room for `need` bytes. Returns the offset of the room.
+    #[cold]
+    fn next_tail(&mut self, sources: &mut Sources, need: usize) -> u32 {
+        let mut least = need;
+        if self.tail != NONE {
+            if self.copied_bytes > 0 {
+                least = least.max(sources.bytes(self.tail).len() + 1);
+            }
+            sources.release(self.tail);
+        }
+        // A packet takes records of one block only, so those of a burst shall not be many blocks.
+        if least > Sources::BURST {
+            least = Sources::MAX_BLOCK;
+        }
+        self.tail = sources.block(least, Whole::default());
+        0
     }
 
     /// Copies a small message behind those that wait already.

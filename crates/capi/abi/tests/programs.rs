@@ -1,0 +1,16 @@
+//! Programs in C over the library.
+
+#[path = "../../support/program.rs"]
+mod program;
+
+const LIBRARY: (&str, &str) = ("libmpi_abi.so", "libmpi_abi.so.1");
+
+#[test]
+fn a_tool_sees_settings_and_counters() {
+    program::run("tools", LIBRARY, &[], &[("HIKYAKU_EAGER_LIMIT", "777")]);
+}
+
+#[test]
+fn error_handlers_live_while_they_are_had() {
+    program::run("handlers", LIBRARY, &[], &[]);
+}

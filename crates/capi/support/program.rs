@@ -1,0 +1,48 @@
+//! Programs in C over the shared library that cargo has built for a test: jobs of one process.
+
+use std::{
+    env, fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+};
+
+/// The C sources.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs")
+}
+
+/// Compiles a program, and runs it with these variables. `library` is its file, `name` that by which the loader knows
+/// it, `flags` are for the compiler.
+pub(crate) fn run(program: &str, (library, name): (&str, &str), flags: &[&str], variables: &[(&str, &str)]) {
+    if Command::new("cc")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_err()
+    {
+        println!("skipped: no cc here");
+        return;
+    }
+    let library = env::current_exe().expect("the test's own path").with_file_name(library);
+    let folder = env::temp_dir().join(format!("hikyaku-{program}-{name}-{}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let linked = folder.join(name);
+    symlink(&library, &linked).unwrap();
+    let executable = folder.join(program);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1"]).args(flags);
+    compiler.arg("-I").arg(sources().join("../../include"));
+    compiler.arg(sources().join(format!("{program}.c"))).arg(&linked);
+    compiler
+        .arg(format!("-Wl,-rpath,{}", folder.display()))
+        .arg("-o")
+        .arg(&executable);
+    assert!(compiler.status().unwrap().success(), "{compiler:?}");
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(&executable).envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {}: {said}", output.status);
+    fs::remove_dir_all(&folder).unwrap();
+}
