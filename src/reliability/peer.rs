@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 
 use super::{
     credit::{INITIAL_CREDIT, MESSAGE_COST},
-    flow::NONE,
+    flow::{FlowKey, NONE},
     packet_builder::Format,
     path::MAX_RAILS,
 };
@@ -101,10 +101,18 @@ pub(crate) struct Peer {
     pub(crate) watched: bool,
     /// It receives at another port than it sends from.
     pub(crate) split_ports: bool,
-    /// The table of rails knows it: it has several paths, or one by another port than 0 (`endpoint/rails.rs`).
-    pub(crate) has_rails: bool,
+    rails: Railed,
     /// The lower half of the features that it has named.
     pub(crate) features: u16,
+}
+
+/// Whether the table of rails knows a peer, and its primary rail, in one byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Railed(u8);
+
+impl Railed {
+    const KNOWN: u8 = 1 << 7;
+    const PRIMARY: u8 = MAX_RAILS as u8 - 1;
 }
 
 /// The table index that a token names, if it is a session's. (There is no peer of the index that a cookie names.)
@@ -180,7 +188,7 @@ impl Peer {
             mtu_found: false,
             watched: false,
             split_ports: false,
-            has_rails: false,
+            rails: Railed::default(),
             features: 0,
         }
     }
@@ -286,10 +294,34 @@ impl Peer {
         self.features().contains(Features::SETTLE)
     }
 
-    /// Packets may belong to flows of this rail.
-    #[cold]
-    pub(crate) fn allows_rail(&self, rail: u8) -> bool {
-        usize::from(rail) < MAX_RAILS && self.uses_rails()
+    /// The flow into which messages for a channel are queued.
+    #[inline(always)]
+    pub(crate) fn home(&self, channel: u8) -> FlowKey {
+        FlowKey::new(self.primary_rail(), channel)
+    }
+
+    /// The rail for small messages.
+    #[inline(always)]
+    pub(crate) fn primary_rail(&self) -> u8 {
+        self.rails.0 & Railed::PRIMARY
+    }
+
+    pub(crate) fn set_primary_rail(&mut self, rail: u8) {
+        self.rails.0 = self.rails.0 & Railed::KNOWN | rail & Railed::PRIMARY;
+    }
+
+    /// The table of rails knows it: it has several paths, or one by another port than 0 (`endpoint/rails.rs`).
+    #[inline(always)]
+    pub(crate) fn has_rails(&self) -> bool {
+        self.rails.0 & Railed::KNOWN != 0
+    }
+
+    pub(crate) fn begin_rails(&mut self) {
+        self.rails.0 |= Railed::KNOWN;
+    }
+
+    pub(crate) fn end_rails(&mut self) {
+        self.rails = Railed::default();
     }
 
     /// Several rails are agreed with it.

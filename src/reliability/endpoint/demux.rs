@@ -123,9 +123,10 @@ impl Endpoint {
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
-        if is_about_settling(base.kind) && !p.settles() || base.rail != 0 && !p.allows_rail(base.rail) {
+        if is_about_settling(base.kind) && !p.settles() || base.rail != 0 && !self.allow_rail(peer, base.rail) {
             return Err(DropReason::Unagreed);
         }
+        let p = &self.peers[peer as usize];
         let is_usual = p.is_confirmed() && p.is_bound() && !flags.contains(Flags::OPEN);
         if !is_usual {
             self.confirm(peer, &packet, is_of_session(base.session))?;
@@ -167,7 +168,7 @@ impl Endpoint {
 
     #[cold]
     fn handle_probe_answer(&mut self, peer: u32, rail: u8, number: u32) -> Result<(), DropReason> {
-        if self.peers[peer as usize].has_rails && self.handle_rail_answer(peer, rail, number) {
+        if self.peers[peer as usize].has_rails() && self.handle_rail_answer(peer, rail, number) {
             return Ok(());
         }
         let flow = self
@@ -256,7 +257,6 @@ impl Endpoint {
         let p = &mut self.peers[peer as usize];
         let in_order = base.sequence == state.expected() && !receive.has_gap(state);
         let goes_on = in_order && base.kind == Kind::Data && is_of_session(base.session);
-        let by_rails = base.rail != 0 || p.has_rails && self.rails.are_several(peer);
         let limit = p.cost_released.wrapping_add(self.config.unexpected_bytes);
         let checked = p.checksums();
         let (mut packet, mut flags) = (arrival.packet, arrival.flags);
@@ -280,7 +280,8 @@ impl Endpoint {
                 verdict = sink.deliver(origin, packet);
                 if verdict == Verdict::Doubtful {
                     // (A packet that is refused leaves a gap, so its next copy is believed.)
-                    let confirmed = !in_order || by_rails || p.format.is_verified() || p.begins(&packet);
+                    let is_next = in_order && base.rail == 0 && !(p.has_rails() && self.rails.are_several(peer));
+                    let confirmed = !is_next || p.format.is_verified() || p.begins(&packet);
                     if confirmed {
                         verdict = sink.deliver(Origin { confirmed, ..origin }, packet);
                     }
@@ -309,7 +310,7 @@ impl Endpoint {
                 self.stats.note_delivered(taken, bytes);
             }
             receive.note_taken(taken, bytes, self.now, packet.timestamp());
-            let moved = p.address != arrival.source && !p.split_ports && !by_rails;
+            let (moved, has_rails) = (p.address != arrival.source && !p.split_ports, p.has_rails());
             let due = receive.is_due(marks, &self.config, self.ack_bytes);
             if !in_order {
                 self.note_beside_gap(index, base.sequence, due);
@@ -329,7 +330,7 @@ impl Endpoint {
                     self.share_window(peer, index);
                 }
             }
-            if by_rails {
+            if has_rails {
                 self.note_reply(peer, base.rail, arrival.source);
             }
             if moved && self.flows[flow as usize].expected().after(base.sequence) {
@@ -491,7 +492,8 @@ impl Endpoint {
     /// A valid packet that moved the window came from elsewhere: the peer has moved.
     #[cold]
     fn move_peer(&mut self, peer: u32, to: SocketAddr) {
-        if self.peer_by_address(to).is_some() {
+        // (One with several rails sends from each, and stays where it is.)
+        if self.rails.are_several(peer) || self.peer_by_address(to).is_some() {
             return;
         }
         if let Some(left) = self.addresses.get(&self.peers, to) {

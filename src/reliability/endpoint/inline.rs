@@ -48,7 +48,7 @@ impl Endpoint {
         let p = &self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
-            || p.has_rails && !self.rails.begin_with_first(peer.0)
+            || p.has_rails()
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
@@ -108,7 +108,7 @@ impl Endpoint {
     pub(super) fn fill_lone(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
-        if active.probe.is_due() || flow.rail != 0 {
+        if active.probe.is_due() {
             return false;
         }
         let first = active.send.is_quiet(flow);

@@ -63,8 +63,6 @@ pub(super) struct Rail {
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(super) struct Several {
     pub(super) rails: Vec<Rail>,
-    /// The rail for small messages.
-    pub(super) primary: u8,
     /// The backend's port by which the first rail leaves.
     pub(super) port: u8,
 }
@@ -92,16 +90,11 @@ impl Rails {
         self.of.get(&peer).map_or(&[], |several| &several.rails)
     }
 
+    /// The way back to where packets of the peer's rail come from.
     #[cold]
-    pub(super) fn primary(&self, peer: u32) -> u8 {
-        self.of.get(&peer).map_or(0, |several| several.primary)
-    }
-
-    /// Small messages go by the first rail and port 0, as those for a peer with one rail do.
-    #[cold]
-    pub(super) fn begin_with_first(&self, peer: u32) -> bool {
-        let is_first = |several: &Several| several.primary == 0 && several.port == 0;
-        self.of.get(&peer).is_none_or(is_first)
+    #[inline(never)]
+    pub(super) fn reply(&self, peer: u32, rail: u8) -> Option<Path> {
+        self.get(peer, rail)?.reply
     }
 
     /// There are more than the first, on one side at least.

@@ -63,38 +63,22 @@ impl Endpoint {
 
     /// The rail by which small messages go to a peer.
     #[must_use]
+    #[inline]
     pub fn primary_rail(&self, peer: PeerId) -> u8 {
-        self.rails.primary(peer.0)
+        self.peers.get(peer.index()).map_or(0, |p| p.primary_rail())
     }
 
     /// The flow into which messages for a channel are queued.
     #[inline(always)]
     pub(super) fn home_of(&self, peer: u32, channel: u8) -> FlowKey {
-        match self.peers.get(peer as usize) {
-            Some(p) if p.has_rails => FlowKey::new(self.rails.primary(peer), channel),
-            _ => FlowKey::of_channel(channel),
-        }
-    }
-
-    /// The flow itself, made if need be.
-    #[inline(always)]
-    pub(super) fn home_flow(&mut self, peer: u32, channel: u8) -> u32 {
-        if self.peers[peer as usize].has_rails {
-            return self.home_by_rail(peer, channel);
-        }
-        self.flow_for(peer, FlowKey::of_channel(channel))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn home_by_rail(&mut self, peer: u32, channel: u8) -> u32 {
-        self.flow_for(peer, self.home_of(peer, channel))
+        let rail = self.primary_rail(PeerId(peer));
+        FlowKey::new(rail, channel)
     }
 
     /// What waits on another rail may go by the flow.
     #[inline]
     pub(super) fn may_draw(&self, flow: u32) -> bool {
-        self.peers[self.flows[flow as usize].peer as usize].has_rails
+        self.peers[self.flows[flow as usize].peer as usize].has_rails()
     }
 
     /// The path on which a rail sends.
@@ -112,8 +96,8 @@ impl Endpoint {
     /// The first rail to a peer leaves by the port at which it is heard now.
     pub(super) fn answer_by_port(&mut self, peer: u32) {
         let p = &mut self.peers[peer as usize];
-        if self.port != 0 || p.has_rails {
-            p.has_rails = true;
+        if self.port != 0 || p.has_rails() {
+            p.begin_rails();
             self.rails.make(peer, 0);
             self.rails.of.entry(peer).or_default().port = self.port;
         }
@@ -124,7 +108,7 @@ impl Endpoint {
     pub(super) fn path_of(&self, flow: u32) -> Path {
         let flow = &self.flows[flow as usize];
         let p = &self.peers[flow.peer as usize];
-        if p.has_rails {
+        if p.has_rails() {
             return self.path_of_rail(flow.peer, flow.rail);
         }
         Path::from(p.address)
@@ -141,7 +125,7 @@ impl Endpoint {
                 reply: Some(reply),
                 ..
             }) if number != 0 => *reply,
-            _ => self.own_path(peer, self.rails.primary(peer)),
+            _ => self.own_path(peer, self.peers[peer as usize].primary_rail()),
         }
     }
 
@@ -165,7 +149,7 @@ impl Endpoint {
         // (None is searched for on a rail that is not up: its probes are those that prove it.)
         match (
             flow.rail,
-            p.has_rails.then(|| self.rails.get(flow.peer, flow.rail)).flatten(),
+            p.has_rails().then(|| self.rails.get(flow.peer, flow.rail)).flatten(),
         ) {
             (_, Some(rail)) if rail.state != RailState::Up => true,
             (0, _) => p.mtu_found,
@@ -184,7 +168,7 @@ impl Endpoint {
 
     /// The peer can be reached by another rail than this one.
     pub(super) fn has_other_rail(&self, peer: u32, rail: u8) -> bool {
-        self.peers[peer as usize].has_rails && self.rails.up(peer).any(|other| other != rail)
+        self.peers[peer as usize].has_rails() && self.rails.up(peer).any(|other| other != rail)
     }
 
     fn is_up_rail(&self, peer: u32, rail: u8) -> bool {
@@ -228,7 +212,7 @@ impl Endpoint {
             return Err(AddRailError::TooMany);
         }
         let p = &mut self.peers[peer.index()];
-        p.has_rails = true;
+        p.begin_rails();
         let (proves, mtu) = (
             p.uses_rails() && p.is_confirmed(),
             self.initial_mtu(path.address.is_ipv6()),
@@ -246,7 +230,7 @@ impl Endpoint {
     /// A session has begun: its rails are to be proven.
     pub(super) fn prove_rails(&mut self, peer: u32) {
         let p = &self.peers[peer as usize];
-        if !p.has_rails || !p.uses_rails() {
+        if !p.has_rails() || !p.uses_rails() {
             return;
         }
         if !self.rails.are_several(peer) {
@@ -290,11 +274,23 @@ impl Endpoint {
     pub(super) fn prove_again(&mut self, index: u32) -> bool {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let (peer, rail) = (flow.peer, flow.rail);
-        let proves = self.peers[peer as usize].has_rails && !self.is_up_rail(peer, rail);
+        let proves = self.peers[peer as usize].has_rails() && !self.is_up_rail(peer, rail);
         if proves {
             self.prove(peer, rail);
         }
         proves
+    }
+
+    /// A packet of a rail that the peer has beside its first. `false`: that is not agreed.
+    #[cold]
+    pub(super) fn allow_rail(&mut self, peer: u32, rail: u8) -> bool {
+        let p = &mut self.peers[peer as usize];
+        let is_agreed = usize::from(rail) < MAX_RAILS && p.uses_rails();
+        if is_agreed {
+            p.begin_rails();
+            self.rails.make(peer, rail);
+        }
+        is_agreed
     }
 
     /// The way back to where what is handled now came from.
@@ -310,7 +306,7 @@ impl Endpoint {
     /// A probe has come: the answer goes back where it came from.
     pub(super) fn answer_probe(&mut self, peer: u32, source: SocketAddr, base: &Base) {
         let p = &self.peers[peer as usize];
-        let to = if base.rail == 0 && !p.has_rails {
+        let to = if base.rail == 0 && !p.has_rails() {
             Path::from(p.address)
         } else {
             self.back_to(peer, source)
@@ -377,10 +373,10 @@ impl Endpoint {
         let owes = |rail: u8| self.rails.get(peer, rail).is_none_or(|rail| rail.challenge.is_some());
         let best = self.rails.up(peer).min_by_key(|&rail| (owes(rail), trip(rail)));
         let Some(best) = best else { return };
-        let primary = self.rails.primary(peer);
+        let primary = self.peers[peer as usize].primary_rail();
         let stays = self.is_up_rail(peer, primary) && trip(best) > trip(primary) / 4 * 3;
-        if !stays && let Some(several) = self.rails.of.get_mut(&peer) {
-            several.primary = best;
+        if !stays {
+            self.peers[peer as usize].set_primary_rail(best);
         }
     }
 
@@ -391,19 +387,7 @@ impl Endpoint {
             return;
         }
         let path = self.back_to(peer, source);
-        self.peers[peer as usize].has_rails = true;
         self.rails.make(peer, rail).reply = Some(path);
-    }
-
-    /// What is written about the peer's numbers goes where they came from.
-    #[inline]
-    pub(super) fn reply_by(&self, index: u32, burst: &mut Burst) {
-        let flow = &self.flows[self.actives[index as usize].flow as usize];
-        if self.peers[flow.peer as usize].has_rails
-            && let Some(Rail { reply: Some(reply), .. }) = self.rails.get(flow.peer, flow.rail)
-        {
-            burst.redirect(*reply);
-        }
     }
 
     // ---- the end of a rail
@@ -412,7 +396,7 @@ impl Endpoint {
     #[inline]
     pub(super) fn suspect_rail(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
-        if self.peers[flow.peer as usize].has_rails {
+        if self.peers[flow.peer as usize].has_rails() {
             let (peer, rail) = (flow.peer, flow.rail);
             self.judge_rail(peer, rail, self.actives[index as usize].send.timeouts());
         }
@@ -423,7 +407,7 @@ impl Endpoint {
         // (A flow of a rail that is down is settled by way of the primary one.)
         let number = match self.is_up_rail(peer, of_flow) {
             true => of_flow,
-            false => self.rails.primary(peer),
+            false => self.peers[peer as usize].primary_rail(),
         };
         if timeouts < SUSPICIOUS || !self.peers[peer as usize].uses_rails() || !self.has_other_rail(peer, number) {
             return;
@@ -499,7 +483,7 @@ impl Endpoint {
         let p = &self.peers[peer as usize];
         let home = self.home_of(peer, key.channel());
         // (A goodbye stays where it is: it ends the session when that flow is quiet, and takes a living path.)
-        if !p.has_rails || self.is_up_rail(peer, key.rail()) || home == key || p.phase == Phase::Goodbye {
+        if !p.has_rails() || self.is_up_rail(peer, key.rail()) || home == key || p.phase == Phase::Goodbye {
             return;
         }
         let taken = self.actives[index as usize].send.take_queue(&self.sources);
@@ -530,11 +514,11 @@ impl Endpoint {
     /// The session is over: in the next one, rails are to be proven anew.
     pub(super) fn forget_rails(&mut self, peer: u32) {
         let p = &mut self.peers[peer as usize];
-        if !p.has_rails {
+        if !p.has_rails() {
             return;
         }
+        p.set_primary_rail(0);
         let several = self.rails.of.entry(peer).or_default();
-        several.primary = 0;
         for (number, rail) in several.rails.iter_mut().enumerate() {
             rail.state = if number == 0 {
                 RailState::Up
@@ -544,7 +528,7 @@ impl Endpoint {
             (rail.reply, rail.challenge, rail.tries) = (None, None, 0);
         }
         if several.port == 0 && several.rails.iter().all(|rail| rail.path.is_none()) {
-            p.has_rails = false;
+            p.end_rails();
             self.rails.forget(peer);
         }
     }

@@ -103,7 +103,7 @@ impl Endpoint {
     fn serve(&mut self, index: u32, burst: &mut Burst) -> bool {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let p = &self.peers[flow.peer as usize];
-        if p.has_rails {
+        if p.has_rails() {
             return self.serve_by_rail(index, burst);
         }
         burst.begin(Path::from(p.address));
@@ -327,11 +327,15 @@ impl Endpoint {
 
     /// An acknowledgement alone: with a bitmap if there are gaps, and with credit.
     fn write_ack(&mut self, index: u32, burst: &mut Burst) {
-        self.reply_by(index, burst);
         let window = self.window_for(self.flows[self.actives[index as usize].flow as usize].peer);
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
+        if peer.has_rails()
+            && let Some(path) = self.rails.reply(flow.peer, flow.rail)
+        {
+            burst.redirect(path);
+        }
         let base = Base {
             kind: Kind::Ack,
             channel: flow.channel,

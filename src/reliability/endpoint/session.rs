@@ -274,7 +274,7 @@ impl Endpoint {
     pub(super) fn peer_said_goodbye(&mut self, peer: u32, source: SocketAddr, base: &Base) {
         let p = &self.peers[peer as usize];
         let key = FlowKey::of(base);
-        let to = if p.has_rails {
+        let to = if p.has_rails() {
             self.back_to(peer, source)
         } else {
             Path::from(p.address)
@@ -345,7 +345,7 @@ impl Endpoint {
     /// Releases everything that a flow has queued or in flight, and the flow.
     fn abandon(&mut self, flow: u32) {
         let index = self.flows[flow as usize].active;
-        let has_rails = self.peers[self.flows[flow as usize].peer as usize].has_rails;
+        let has_rails = self.peers[self.flows[flow as usize].peer as usize].has_rails();
         if index != NONE {
             let send = &mut self.actives[index as usize].send;
             if send.has_shared() || has_rails {

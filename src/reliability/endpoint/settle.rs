@@ -92,9 +92,12 @@ impl Endpoint {
     }
 
     pub(super) fn write_settled(&mut self, index: u32, burst: &mut Burst) {
-        self.reply_by(index, burst);
         let active = &mut self.actives[index as usize];
-        let next = self.flows[active.flow as usize].send_next();
+        let flow = &self.flows[active.flow as usize];
+        let next = flow.send_next();
+        if let Some(path) = self.rails.reply(flow.peer, flow.rail) {
+            burst.redirect(path);
+        }
         let Some(done) = active.receive.take_settled() else {
             return;
         };

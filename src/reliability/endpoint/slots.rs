@@ -145,7 +145,7 @@ impl Endpoint {
         let gap = active.receive.has_gap(flow) || active.receive.is_settling(flow);
         let watched = peer.watched && active.deadlines.is_set(Timer::Keepalive);
         // (The search for the path MTU may end so; the proof of a rail goes on.)
-        let asks = active.deadlines.is_set(Timer::Persist) || peer.has_rails && active.deadlines.is_set(Timer::Mtu);
+        let asks = active.deadlines.is_set(Timer::Persist) || peer.has_rails() && active.deadlines.is_set(Timer::Mtu);
         if quiet && !active.send.is_busy(flow) && !owes && !watched && !asks {
             // Packets beyond a gap must be kept until the gap is filled, however long that takes, and so must an answer
             // that may have to be given again; that needs no timer.

@@ -43,11 +43,7 @@ impl Lane<'_> {
             };
             let size = plan.size();
             let is_first = burst.is_empty();
-            let common = if is_first {
-                self.overhead + self.room
-            } else {
-                burst.segment_size()
-            };
+            let common = if is_first { self.largest() } else { burst.segment_size() };
             if size < common || self.passed > 0 {
                 let room = burst.segments() + 1 < most && burst.len() + 2 * common <= max_batch;
                 if self.changes_order(&plan, common, room) {
