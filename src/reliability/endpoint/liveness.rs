@@ -8,6 +8,7 @@
 //!   between us and that address has seen those. The peer is a *suspect*: it is probed repeatedly, and sent little else,
 //!   until a packet of it arrives. If a probe sent [`REFUSED_FOR`] after the first refusal, or later, is refused in the
 //!   same way, the peer is gone ([`PeerError::Refused`]).
+//!   A peer with several rails is asked on each: a firewall may refuse what comes by one of them.
 //! - Nothing of ours (many hosts quote only addresses and ports): the peer is probed, but with a limited rate.
 //! - Anything else is forged or old, and ignored.
 
@@ -49,7 +50,8 @@ impl Endpoint {
     /// ([`Config::late_peers`](crate::Config::late_peers)).
     pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.advance(now);
-        let Some(peer) = self.addresses.get(&self.peers, address) else {
+        let by_rail = || self.rails.peer_at(address);
+        let Some(peer) = self.addresses.get(&self.peers, address).or_else(by_rail) else {
             self.stats.refusals_ignored += 1;
             return;
         };
@@ -57,10 +59,8 @@ impl Endpoint {
         match (self.peers[peer as usize].phase, quote) {
             (Phase::Down, _) | (_, Quote::Other) => self.stats.refusals_ignored += 1,
             (Phase::New, _) if self.config.late_peers => {}
-            // It can be reached elsewhere.
-            _ if self.has_other_rail(peer, 0) => self.stats.refusals_ignored += 1,
             // It may have gone as soon as it had our goodbye; all data was acknowledged before.
-            (Phase::Goodbye, Quote::Ours) => self.end_session(peer, PeerError::Closed),
+            (Phase::Goodbye, Quote::Ours) if !self.are_several_up(peer) => self.end_session(peer, PeerError::Closed),
             (_, Quote::Ours) => self.suspect(peer),
             (_, Quote::Short) => self.take_hint(peer),
         }
@@ -111,7 +111,9 @@ impl Endpoint {
             return;
         };
         if suspicion.is_confirmed(self.now) {
-            self.end_session(peer, PeerError::Refused);
+            let closes = self.peers[peer as usize].phase == Phase::Goodbye;
+            let error = if closes { PeerError::Closed } else { PeerError::Refused };
+            self.end_session(peer, error);
         }
     }
 
@@ -131,8 +133,9 @@ impl Endpoint {
         true
     }
 
-    /// Asks the peer, and will again.
+    /// Asks the peer, on all its rails, and will again.
     fn ask_on(&mut self, peer: u32) {
+        self.ask_rails(peer);
         let index = self.ask(peer);
         self.actives[index as usize]
             .deadlines

@@ -1,7 +1,7 @@
 //! What is known of the rails of each peer.
 
 use alloc::{collections::BTreeMap, vec::Vec};
-use core::time::Duration;
+use core::{net::SocketAddr, time::Duration};
 
 use crate::reliability::{Path, flow::BASE_DATAGRAM};
 
@@ -139,6 +139,15 @@ impl Rails {
             .zip(self.all(peer))
             .filter(|(_, rail)| rail.state == RailState::Up)
             .map(|(number, _)| number)
+    }
+
+    /// The peer of which a rail leads to that address.
+    #[cold]
+    pub(super) fn peer_at(&self, address: SocketAddr) -> Option<u32> {
+        let leads = |rail: &Rail| rail.path.is_some_and(|path| path.address == address);
+        let mut all = self.of.iter();
+        all.find(|(_, several)| several.rails.iter().any(leads))
+            .map(|(&peer, _)| peer)
     }
 
     pub(super) fn forget(&mut self, peer: u32) {

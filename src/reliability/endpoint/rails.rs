@@ -171,6 +171,11 @@ impl Endpoint {
         self.peers[peer as usize].has_rails() && self.rails.up(peer).any(|other| other != rail)
     }
 
+    /// The peer can be reached by several rails.
+    pub(super) fn are_several_up(&self, peer: u32) -> bool {
+        self.peers[peer as usize].has_rails() && self.rails.up(peer).nth(1).is_some()
+    }
+
     fn is_up_rail(&self, peer: u32, rail: u8) -> bool {
         self.rails
             .get(peer, rail)
@@ -391,6 +396,26 @@ impl Endpoint {
     }
 
     // ---- the end of a rail
+
+    /// Asks on each rail that is up, except where an answer may still be under way. (The primary one is asked by its flow,
+    /// too, and a host that refuses does not say so often.)
+    pub(super) fn ask_rails(&mut self, peer: u32) {
+        let p = &self.peers[peer as usize];
+        if !p.has_rails() || !p.uses_rails() || !self.rails.are_several(peer) {
+            return;
+        }
+        let (now, primary) = (self.now, self.peers[peer as usize].primary_rail());
+        let asks = |&number: &u8| {
+            self.rails.get(peer, number).is_some_and(|rail| {
+                let is_over = number != primary && now - rail.asked_at >= 2 * rail.round_trip;
+                rail.challenge.is_none() || is_over
+            })
+        };
+        let asked: Vec<u8> = self.rails.up(peer).filter(asks).collect();
+        for rail in asked {
+            self.prove(peer, rail);
+        }
+    }
 
     /// Nothing was acknowledged for another time-out.
     #[inline]

@@ -19,6 +19,11 @@ struct Way {
     delay: u64,
     /// No datagram arrives any more.
     cut: bool,
+    /// Nobody listens at its end, which the host there reports as often as Linux does: six times at once, and then once
+    /// a second.
+    refuses: bool,
+    refused: u32,
+    refused_at: u64,
     /// Largest datagram that passes, bytes.
     mtu: usize,
     /// One of so many datagrams is lost.
@@ -32,6 +37,9 @@ const WAY: Way = Way {
     rate: 1_000,
     delay: 20_000,
     cut: false,
+    refuses: false,
+    refused: 0,
+    refused_at: 0,
     mtu: 65_507,
     drop_every: u64::MAX,
     free_at: 0,
@@ -44,6 +52,8 @@ struct Datagram {
     rail: u8,
     source: SocketAddr,
     bytes: Vec<u8>,
+    /// The network brings it back.
+    refusal: bool,
 }
 
 /// Two endpoints with a wire for each port.
@@ -120,13 +130,22 @@ impl Net {
         way.bytes += datagram.len() as u64;
         way.free_at = way.free_at.max(self.now) + datagram.len() as u64 * 1_000 / way.rate;
         self.sent += 1;
+        let (mut to, mut source, mut at) = (to, address(1 - to, port), way.free_at + way.delay);
+        if way.refuses {
+            if way.refused >= 6 && at < way.refused_at + 1_000_000_000 {
+                return;
+            }
+            (way.refused, way.refused_at) = (way.refused + 1, at);
+            (to, source, at) = (1 - to, address(to, port), at + way.delay);
+        }
         let datagram = Datagram {
             to,
             rail: port,
-            source: address(1 - to, port),
+            source,
             bytes: datagram.to_vec(),
+            refusal: way.refuses,
         };
-        self.wire.insert((way.free_at + way.delay, self.sent), datagram);
+        self.wire.insert((at, self.sent), datagram);
     }
 
     /// Runs until `done`; at most so many milliseconds.
@@ -153,6 +172,11 @@ impl Net {
                 let mut datagram = entry.remove();
                 let (len, path) = (datagram.bytes.len(), Path::new(datagram.source, datagram.rail));
                 let to = datagram.to;
+                if datagram.refusal {
+                    let quoted = &datagram.bytes[..len.min(256)];
+                    self.ends[to].handle_unreachable(now, datagram.source, quoted);
+                    continue;
+                }
                 self.ends[to].handle_datagrams(now, path, &mut datagram.bytes, len, &mut self.got[to]);
             }
             for end in &mut self.ends {
@@ -429,6 +453,46 @@ fn a_peer_is_dead_when_all_its_rails_are_silent() {
         net.events[0].iter().any(|event| matches!(event, Event::Down { .. }))
     }));
     assert_eq!(net.ends[0].stats().rails_down, 0, "no rail is worse than the other");
+}
+
+#[test]
+fn a_process_that_is_gone_is_lost_by_its_refusals() {
+    for (len, limit_ms) in [(8, 150), (4 << 20, 1_300)] {
+        for rails in [&[WAY][..], &[WAY, WAY], &[WAY, Way { delay: 100_000, ..WAY }, WAY]] {
+            let mut net = Net::new(&settings(), rails);
+            net.open();
+            net.send(0, 1, len);
+            net.run(1, |net| net.ends[0].stats().packets_sent > 20);
+            for rail in 0..rails.len() {
+                (net.ways[1][rail].refuses, net.ways[0][rail].cut) = (true, true);
+            }
+            net.send(0, 2, len);
+            let is_down = |net: &Net| net.ends[0].down(PEER) == Some(PeerError::Refused);
+            assert!(net.run(limit_ms, is_down), "{} rails, {len} bytes", rails.len());
+        }
+    }
+}
+
+/// What one rail refuses comes by the other one, and soon.
+#[test]
+fn a_rail_that_a_firewall_refuses_is_dead_and_its_peer_is_not() {
+    for refused in [0, 1] {
+        let mut net = Net::new(&settings(), &[WAY, WAY]);
+        net.open();
+        net.send(0, 1, 4 << 20);
+        net.run(1, |_| false);
+        net.ways[1][refused].refuses = true;
+        for number in 2..=20 {
+            net.send(0, number, 1 << 20);
+            assert!(
+                net.run(400, |net| net.got[1].messages.len() as u32 + 2 > number),
+                "{number}"
+            );
+        }
+        assert!(net.run(400, |net| net.ends[0].all_idle()));
+        assert_eq!(net.state(0, refused as u8), RailState::Down);
+        assert_eq!(net.ends[0].down(PEER), None);
+    }
 }
 
 #[test]
