@@ -171,7 +171,8 @@ pub struct Config {
     /// other addresses. 0 to 1,000,000; default 1,000.
     pub resets_per_second: u32,
     /// Most challenges a second: this many to addresses of peers that open another session, and as many to strangers. 1
-    /// to 1,000,000; default 2,000 (each costs a system call: at 10,000 a flood of openings takes a fifth of a CPU).
+    /// to 1,000,000; default 1,000. (Each costs a system call, and several where nobody listens at the address: at 10,000 a
+    /// flood of openings takes a fifth of a CPU.)
     pub challenges_per_second: u32,
     /// The secret that both sides must know for a session to begin; the same on both. Default [`Contact::NONE`]; the
     /// processes of an MPI job derive it from the job's key.
@@ -215,7 +216,7 @@ impl Default for Config {
             max_peers: MAX_PEERS,
             accept_strangers: false,
             resets_per_second: 1_000,
-            challenges_per_second: 2_000,
+            challenges_per_second: 1_000,
             contact: Contact::NONE,
         }
     }

@@ -47,6 +47,24 @@ pub(crate) fn ask_for_short_slice() {
     slice::shorten();
 }
 
+/// Yields the core. From the first time on this thread has a short slice, as by [`ask_for_short_slice`]: since Linux 6.6 a
+/// thread that yields gives up its slice, so that with a usual one of some 3 ms each program that computes beside the job
+/// would run for as long at each hand-over between ranks.
+#[cfg(feature = "mpi")]
+pub(crate) fn give_way() {
+    thread_local!(static HAS_SHORT_SLICE: Cell<bool> = const { Cell::new(false) });
+    if !HAS_SHORT_SLICE.replace(true) {
+        ask_for_short_slice();
+    }
+    thread::yield_now();
+}
+
+/// The slice of this thread, ns; 0: the system does not say.
+#[cfg(all(test, feature = "mpi", target_os = "linux"))]
+pub(crate) fn slice_of_thread() -> u64 {
+    slice::attributes().map_or(0, |attributes| attributes.runtime)
+}
+
 /// Lets the timers of this thread fire later by so much, where the system can (Linux). The thread that waits with a time
 /// limit then sets no timer of the hardware as long as its CPU ticks at least as often, which in a virtual machine
 /// costs some 20 us a wait.
@@ -124,31 +142,33 @@ mod slice {
     /// `struct sched_attr` of the kernel, in its first version.
     #[repr(C)]
     #[derive(Default)]
-    struct Attributes {
+    pub(super) struct Attributes {
         size: u32,
         policy: u32,
         flags: u64,
         nice: i32,
         priority: u32,
-        runtime: u64,
+        pub(super) runtime: u64,
         deadline: u64,
         period: u64,
     }
 
-    pub(super) fn shorten() {
+    /// Those of this thread, if it is one of those that share the time.
+    pub(super) fn attributes() -> Option<Attributes> {
         let size = size_of::<Attributes>() as u32;
         let mut attributes = Attributes::default();
-        // SAFETY: the calls read and write no more than `size` bytes of it, and concern this thread alone.
-        unsafe {
-            if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) != 0
-                || attributes.policy != libc::SCHED_OTHER as u32
-            {
-                return;
-            }
-            attributes.size = size;
+        // SAFETY: the call writes no more than `size` bytes of it, and concerns this thread alone.
+        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+        (got == 0 && attributes.policy == libc::SCHED_OTHER as u32).then_some(attributes)
+    }
+
+    pub(super) fn shorten() {
+        if let Some(mut attributes) = attributes() {
+            attributes.size = size_of::<Attributes>() as u32;
             attributes.flags = 0;
             attributes.runtime = SHORTEST;
-            libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
+            // SAFETY: the call reads no more than `size` bytes of it, and concerns this thread alone.
+            unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
         }
     }
 }

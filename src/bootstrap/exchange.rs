@@ -24,6 +24,10 @@ pub(super) trait Exchange: Send {
     fn spawner(&mut self) -> Option<&mut dyn Spawner> {
         None
     }
+    /// Where names are published, if the launcher has such a place.
+    fn names(&mut self) -> Option<&mut dyn Names> {
+        None
+    }
     /// Where failed ranks are reported, if the job goes on without them.
     fn news(&self) -> Option<&News> {
         None
@@ -39,6 +43,13 @@ pub struct Program {
     pub command: Vec<String>,
     /// Number of processes, at least 1.
     pub processes: u32,
+}
+
+/// A launcher by which all processes of a job find texts by names.
+pub(super) trait Names {
+    fn publish(&mut self, name: &str, text: &str) -> Result<(), BootstrapError>;
+    fn look_up(&mut self, name: &str) -> Result<String, BootstrapError>;
+    fn unpublish(&mut self, name: &str) -> Result<(), BootstrapError>;
 }
 
 /// A launcher that can start more processes in the middle of a job.

@@ -10,7 +10,7 @@ use super::{
     descriptor,
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    exchange::{Program, Spawner},
+    exchange::{Names, Program, Spawner},
     message::{Message, NOTHING, Version, from_hex, key_of, to_hex},
     news::News,
 };
@@ -385,6 +385,10 @@ impl Exchange for Pmi {
         (self.launcher == Launcher::Hikyaku).then_some(self)
     }
 
+    fn names(&mut self) -> Option<&mut dyn Names> {
+        (self.launcher == Launcher::Hikyaku).then_some(self)
+    }
+
     fn finalize(&mut self) -> Result<(), BootstrapError> {
         let [request, answer] = self.vocabulary().finalize;
         self.ask("finalizing", &Message::new(request), answer).map(drop)
@@ -435,6 +439,33 @@ impl Spawner for Pmi {
         let answer = self.ask(&doing, &request, "get_of_result")?;
         let value = answer.get("value").and_then(from_hex);
         value.ok_or_else(|| self.unexpected(&doing, "a value in hexadecimal digits".into(), &answer))
+    }
+}
+
+impl Names for Pmi {
+    fn publish(&mut self, name: &str, text: &str) -> Result<(), BootstrapError> {
+        let request = Message::new("publish_name")
+            .with("service", to_hex(name.as_bytes()))
+            .with("port", to_hex(text.as_bytes()));
+        self.ask(&format!("publishing '{name}'"), &request, "publish_result")
+            .map(drop)
+    }
+
+    fn look_up(&mut self, name: &str) -> Result<String, BootstrapError> {
+        let doing = format!("looking up '{name}'");
+        let request = Message::new("lookup_name").with("service", to_hex(name.as_bytes()));
+        let answer = self.ask(&doing, &request, "lookup_result")?;
+        let text = answer.get("port").and_then(from_hex).map(String::from_utf8);
+        match text {
+            Some(Ok(text)) => Ok(text),
+            _ => Err(self.unexpected(&doing, "a text in hexadecimal digits".into(), &answer)),
+        }
+    }
+
+    fn unpublish(&mut self, name: &str) -> Result<(), BootstrapError> {
+        let request = Message::new("unpublish_name").with("service", to_hex(name.as_bytes()));
+        self.ask(&format!("withdrawing '{name}'"), &request, "unpublish_result")
+            .map(drop)
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     address::{self, Choice, Wish},
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    exchange::Program,
+    exchange::{Names, Program},
     failures::Failures,
     identity::Identity,
     interfaces::interfaces,
@@ -301,6 +301,51 @@ impl World {
         match self.lock().spawner() {
             Some(spawner) => spawner.get_of(process, key),
             None => Err(self.cannot_spawn("asking for a process of another world")),
+        }
+    }
+
+    /// Lets all processes of the job find `text` under a name, which no other text has (`MPI_Publish_name`). Each has 1 to
+    /// [`MAX_VALUE`] bytes.
+    ///
+    /// # Errors
+    /// The name is taken; there are too many; a length is out of range; or the launcher is not `hikyaku run`.
+    pub fn publish(&self, name: &str, text: &str) -> Result<(), BootstrapError> {
+        if [name, text]
+            .iter()
+            .any(|text| text.is_empty() || text.len() > MAX_VALUE)
+        {
+            return Err(self.argument(format!("a name and its text have 1 to {MAX_VALUE} bytes")));
+        }
+        self.with_names("publishing a name", |names| names.publish(name, text))
+    }
+
+    /// The text that a process of the job has [published](Self::publish) under this name (`MPI_Lookup_name`).
+    ///
+    /// # Errors
+    /// There is none, or the launcher is not `hikyaku run`.
+    pub fn look_up(&self, name: &str) -> Result<String, BootstrapError> {
+        self.with_names("looking up a name", |names| names.look_up(name))
+    }
+
+    /// From now on no text is found under this name (`MPI_Unpublish_name`).
+    ///
+    /// # Errors
+    /// There was none, or the launcher is not `hikyaku run`.
+    pub fn unpublish(&self, name: &str) -> Result<(), BootstrapError> {
+        self.with_names("withdrawing a name", |names| names.unpublish(name))
+    }
+
+    fn with_names<R>(
+        &self,
+        doing: &str,
+        ask: impl FnOnce(&mut dyn Names) -> Result<R, BootstrapError>,
+    ) -> Result<R, BootstrapError> {
+        match self.lock().names() {
+            Some(names) => ask(names),
+            None => {
+                let cause = Cause::Argument("only jobs that `hikyaku run` has started can publish names".into());
+                Err(BootstrapError::new(self.launcher, doing, cause))
+            }
         }
     }
 

@@ -165,6 +165,16 @@ impl Messenger {
         self.layer.add_rail(now, peer, path.into())
     }
 
+    /// Adds the peer of a process that has begun at this address after the one of any other peer there has ended, which
+    /// is closed. (Only layers that are an [`Endpoint`](crate::reliability::Endpoint), or have one, can do that.)
+    ///
+    /// # Errors
+    /// As [`add_peer`](Self::add_peer).
+    #[cfg(feature = "mpi")]
+    pub(crate) fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        self.layer.replace_peer(address, processor)
+    }
+
     /// Queues a message; nothing is transmitted before the next [`poll_transmit`](Self::poll_transmit). The token
     /// names a message by reference ([`Payload::Shared`]) until its [`Event::Sent`].
     ///

@@ -79,6 +79,17 @@ impl Beside {
             self.near.push(false);
         }
     }
+
+    /// Gives the peer that the network layer has got last its place in the memory layer.
+    fn settle(&mut self, address: SocketAddr, processor: u32) -> Result<(), AddPeerError> {
+        if (self.is_near)(address, processor) {
+            self.memory.add_peer(address, processor)?;
+            self.near.push(true);
+        } else {
+            self.follow();
+        }
+        Ok(())
+    }
 }
 
 /// Passes a call about a peer to its layer.
@@ -183,12 +194,13 @@ impl PacketLayer for Beside {
     fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         // All peers have a place in the network's layer, which numbers them.
         let peer = self.network.add_peer(address, processor)?;
-        if (self.is_near)(address, processor) {
-            self.memory.add_peer(address, processor)?;
-            self.near.push(true);
-        } else {
-            self.follow();
-        }
+        self.settle(address, processor)?;
+        Ok(peer)
+    }
+
+    fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        let peer = self.network.replace_peer(address, processor)?;
+        self.settle(address, processor)?;
         Ok(peer)
     }
 
@@ -323,6 +335,10 @@ impl PacketLayer for Beside {
             self.network.handle_shared(now, source, data, &mut { sink });
             self.follow();
         }
+    }
+
+    fn is_in_memory(&self, peer: PeerId) -> bool {
+        self.is_near(peer)
     }
 
     #[inline]

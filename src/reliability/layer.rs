@@ -142,6 +142,12 @@ macro_rules! declare {
                 })
             }
 
+            /// Adds a peer as [`add_peer`](PacketLayer::add_peer) does, in the place of the one at this address, if there
+            /// is one and the layer can do that: the process of that one has ended, as the caller knows.
+            fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+                self.add_peer(address, processor)
+            }
+
             /// Takes in datagrams of `stride` bytes each (the last may be shorter) that came by `path`.
             fn handle_datagrams(
                 &mut self,
@@ -158,6 +164,12 @@ macro_rules! declare {
                 let mut data = data.to_vec();
                 let stride = data.len();
                 self.handle_datagrams(now, source.into(), &mut data, stride, sink);
+            }
+
+            /// Returns whether this peer is reached through memory.
+            fn is_in_memory(&self, peer: PeerId) -> bool {
+                let _ = peer;
+                false
             }
 
             /// The layer that reaches peers through memory, if this is one or has one: short messages go by its rings.
@@ -232,6 +244,10 @@ methods!(implement!(Endpoint {
         Self::add_rail(self, now, peer, path)
     }
 
+    fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        Self::replace_peer(self, address, processor)
+    }
+
     fn as_endpoint(&self) -> Option<&Endpoint> {
         Some(self)
     }
@@ -240,6 +256,10 @@ methods!(implement!(MemoryLayer {
     #[inline]
     fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
         Self::handle_shared(self, now, source, data, sink);
+    }
+
+    fn is_in_memory(&self, _: PeerId) -> bool {
+        true
     }
 
     #[inline]
@@ -339,6 +359,14 @@ impl Layer {
         }
     }
 
+    /// [`PacketLayer::replace_peer`].
+    pub(crate) fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.replace_peer(address, processor),
+            Self::Other(layer) => layer.replace_peer(address, processor),
+        }
+    }
+
     /// [`Endpoint::begin_inline`]; no other layer has that way.
     #[inline]
     pub(crate) fn begin_inline(
@@ -384,6 +412,15 @@ impl Layer {
         match self {
             Self::Endpoint(endpoint) => PacketLayer::handle_shared(endpoint, now, source, data, sink),
             Self::Other(layer) => layer.handle_shared(now, source, data, sink),
+        }
+    }
+
+    /// Returns whether this peer is reached through memory.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn is_in_memory(&self, peer: PeerId) -> bool {
+        match self {
+            Self::Endpoint(_) => false,
+            Self::Other(layer) => layer.is_in_memory(peer),
         }
     }
 

@@ -17,6 +17,7 @@ mod messages;
 mod mistakes;
 mod partitioned;
 mod persistent;
+mod ports;
 mod profile;
 mod progress;
 mod requests;

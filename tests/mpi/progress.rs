@@ -215,6 +215,10 @@ fn a_target_that_only_asks_for_the_past_serves_others() {
         let _ = comm.engine().window_stats();
     });
     serve_by(|comm, _| {
+        let stats = comm.engine().packet_stats();
+        assert!(stats.packets_sent > 0 && stats.packets_delivered > 0, "{stats}");
+    });
+    serve_by(|comm, _| {
         let _ = comm.engine().requests();
     });
 }

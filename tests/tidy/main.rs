@@ -167,6 +167,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "config",
             "error",
             "span",
+            "stats",
             "sync",
             "table",
         ],

@@ -27,6 +27,7 @@ impl Steps {
         println!("\n== {name}");
         let start = Instant::now();
         let result = step();
+        println!("== {name}: {:.1} s", start.elapsed().as_secs_f64());
         let outcome = if result.is_ok() {
             Outcome::Passed
         } else {

@@ -80,11 +80,11 @@ pub(crate) fn handle(call: Call, scope: Option<Scope>, code: i32) {
     let (handler, scope) = handler_of(scope);
     match handler {
         ErrorHandler::Return => {}
-        ErrorHandler::Call(Callback { function, sort }) if sort == scope.sort => {
-            // SAFETY: the program has given it as such a function.
+        ErrorHandler::Call(Callback { function, .. }) => {
+            // SAFETY: the program has given it as such a function; an object takes no handler for another sort.
             unsafe { call_handler(call.encoding, function, scope, code) };
         }
-        _ => {
+        ErrorHandler::Fatal | ErrorHandler::Abort => {
             let told = |codes: &mut ErrorCodes| {
                 let text = codes.text(code).map_or_else(|| "unknown error".to_owned(), Into::into);
                 (text, codes.class(code).unwrap_or(code))

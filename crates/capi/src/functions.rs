@@ -30,6 +30,7 @@ macro_rules! export {
         $crate::sessions!($abi);
         $crate::tools!($abi);
         $crate::spawning!($abi);
+        $crate::ports!($abi);
         $crate::removed!($abi);
         $crate::missing_calls!($abi);
     };

@@ -2,7 +2,7 @@
 //!
 //! `hikyaku run -n 2 spawn`. Without a launcher that can start processes, it says so and ends. `spawn PROGRAM ARGUMENT…`
 //! starts two processes of another program; with `spawn apart`, rank 0 starts a process of which the others know
-//! nothing.
+//! nothing; with `spawn in-turn`, all start a process after the other has ended, and so on.
 
 use std::{
     env,
@@ -21,12 +21,16 @@ use mpi::{
 const WORKERS: [i32; 2] = [2, 1];
 const STRIPS: u32 = 100_000;
 const APART: &str = "apart";
+const IN_TURN: &str = "in-turn";
+/// Processes that are started one after another.
+const TURNS: usize = 30;
 
 pub(crate) fn main() -> ExitCode {
     let mut universe = mpi::initialize().unwrap();
-    let apart = env::args().nth(1).is_some_and(|word| word == APART);
+    let is_asked = |wanted: &str| env::args().nth(1).is_some_and(|word| word == wanted);
     let worked = match universe.world().parent() {
-        parent if apart => stay_apart(&universe, parent),
+        parent if is_asked(APART) => stay_apart(&universe, parent),
+        parent if is_asked(IN_TURN) => start_in_turn(&universe, parent),
         Some(parent) => work(&mut universe, &parent),
         None if env::args().len() > 1 => start_another(&universe),
         None => lead(&universe),
@@ -73,6 +77,23 @@ fn lead(universe: &Universe) -> Result<(), Box<dyn std::error::Error>> {
     }
     all_count(&between, MergeOrder::Low)?;
     between.disconnect()?;
+    Ok(())
+}
+
+/// Starts one process after another, each of which has ended when the next one begins, or will soon.
+fn start_in_turn(universe: &Universe, parent: Option<InterCommunicator>) -> Result<(), Box<dyn std::error::Error>> {
+    let world = universe.world();
+    if let Some(parent) = parent {
+        return Ok(parent.disconnect()?);
+    }
+    for _ in 0..TURNS {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg(IN_TURN);
+        world.process_at_rank(0).spawn(&command, 1)?.disconnect()?;
+    }
+    if world.rank() == 0 {
+        println!("{TURNS} processes, one after another");
+    }
     Ok(())
 }
 

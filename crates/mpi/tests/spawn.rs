@@ -3,13 +3,24 @@
 #[path = "support/built.rs"]
 mod built;
 
-use std::process::{Command, Output, Stdio};
+use std::{
+    ffi::OsString,
+    process::{Command, Output, Stdio},
+};
 
 use built::{example, launcher};
 
 /// Runs the example with these arguments as two ranks; gives the output, standard output and standard error in one.
 fn spawn(run: &[&str], arguments: &[&str]) -> (Output, String) {
-    let output = Command::new(launcher())
+    spawn_within(&[], run, arguments)
+}
+
+/// The same, by a command that runs another.
+fn spawn_within(outer: &[&str], run: &[&str], arguments: &[&str]) -> (Output, String) {
+    let mut words: Vec<OsString> = outer.iter().map(OsString::from).collect();
+    words.push(launcher().into());
+    let output = Command::new(&words[0])
+        .args(&words[1..])
         .args(["run", "-n", "2"])
         .args(run)
         .arg(example("spawn"))
@@ -67,4 +78,20 @@ fn a_spawned_process_must_begin_mpi() {
     let (output, text) = spawn(&[], &["true"]);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("exited without joining the job as others have"), "{text}");
+}
+
+/// There are few ports, so that some processes have the address of one that has ended. (TCP needs some for a while, too.)
+#[test]
+fn a_process_may_have_the_address_of_one_that_has_ended() {
+    let enter = "ip link set lo up && echo 40000 40079 > /proc/sys/net/ipv4/ip_local_port_range && exec \"$@\"";
+    let outer = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", enter, "sh"];
+    let mut tried = Command::new(outer[0]);
+    tried.args(&outer[1..]).arg("true");
+    if !tried.status().is_ok_and(|status| status.success()) {
+        println!("skipped: no network namespaces here");
+        return;
+    }
+    let (output, text) = spawn_within(&outer, &[], &["in-turn"]);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("30 processes, one after another"), "{text}");
 }

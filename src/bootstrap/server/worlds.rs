@@ -23,12 +23,17 @@ struct Member {
     spawner: Option<u32>,
 }
 
+/// Most names that the processes of a job may have published.
+const MAX_NAMES: usize = 4 << 10;
+
 /// The state of a job, whose processes may spawn others.
 #[derive(Debug)]
 pub struct Worlds {
     worlds: Vec<Member>,
     /// The words that a process has told so far.
     told: BTreeMap<u32, Vec<Vec<String>>>,
+    /// What has been published under names (MPI 11.9.4). Both are opaque here.
+    names: BTreeMap<String, String>,
 }
 
 impl Worlds {
@@ -38,6 +43,7 @@ impl Worlds {
         let mut worlds = Self {
             worlds: Vec::new(),
             told: BTreeMap::new(),
+            names: BTreeMap::new(),
         };
         worlds.begin(size, None);
         worlds
@@ -151,6 +157,9 @@ impl Worlds {
         };
         match message {
             Some(message) if message.command() == "get_of" => answered(self.get_of(&message)),
+            Some(message) if message.command() == "publish_name" => answered(self.publish(&message)),
+            Some(message) if message.command() == "lookup_name" => answered(self.look_up(&message)),
+            Some(message) if message.command() == "unpublish_name" => answered(self.unpublish(&message)),
             Some(message) if message.command() == "spawn_word" => answered(self.hear(process, &message)),
             Some(message) if message.command() == "spawn" => match self.spawning(process, &message) {
                 Ok(spawning) => Outcome {
@@ -176,6 +185,37 @@ impl Worlds {
         match world.store.value(&key_of(process - world.first, key)) {
             Some(value) => Message::new(ANSWER).with("rc", 0).with("value", value),
             None => refusal(ANSWER, "no_such_key"),
+        }
+    }
+
+    fn publish(&mut self, message: &Message) -> Message {
+        const ANSWER: &str = "publish_result";
+        let (Some(service), Some(port)) = (message.get("service"), message.get("port")) else {
+            return refusal(ANSWER, "no_name_or_port");
+        };
+        if self.names.contains_key(service) {
+            return refusal(ANSWER, "the_name_is_published_already");
+        }
+        if self.names.len() >= MAX_NAMES {
+            return refusal(ANSWER, "too_many_names_are_published");
+        }
+        self.names.insert(service.to_owned(), port.to_owned());
+        Message::new(ANSWER).with("rc", 0)
+    }
+
+    fn look_up(&self, message: &Message) -> Message {
+        const ANSWER: &str = "lookup_result";
+        match message.get("service").and_then(|service| self.names.get(service)) {
+            Some(port) => Message::new(ANSWER).with("rc", 0).with("port", port),
+            None => refusal(ANSWER, "no_such_name"),
+        }
+    }
+
+    fn unpublish(&mut self, message: &Message) -> Message {
+        const ANSWER: &str = "unpublish_result";
+        match message.get("service").and_then(|service| self.names.remove(service)) {
+            Some(_) => Message::new(ANSWER).with("rc", 0),
+            None => refusal(ANSWER, "no_such_name"),
         }
     }
 
@@ -296,6 +336,36 @@ mod tests {
         assert_eq!(outcome.replies[0].1, "cmd=get_of_result rc=0 value=0a\n");
         // The first world's fences know nothing of the other's.
         assert_eq!(fence(&mut worlds, 0..2).replies.len(), 2);
+    }
+
+    #[test]
+    fn what_is_published_is_found_until_it_is_withdrawn() {
+        let mut worlds = Worlds::new(1);
+        worlds.joined(0);
+        worlds.begin(1, Some(0));
+        worlds.joined(1);
+        let mut answer = |process, line: &str| told(&mut worlds, process, line).replies.remove(0).1;
+        assert!(answer(0, "cmd=lookup_name service=6f63\n").starts_with("cmd=lookup_result rc=-1"));
+        let publish = "cmd=publish_name service=6f63 port=70\n";
+        assert_eq!(answer(0, publish), "cmd=publish_result rc=0\n");
+        assert!(
+            answer(1, publish).starts_with("cmd=publish_result rc=-1"),
+            "of all worlds one"
+        );
+        let looked_up = "cmd=lookup_name service=6f63\n";
+        assert_eq!(answer(1, looked_up), "cmd=lookup_result rc=0 port=70\n");
+        let withdraw = "cmd=unpublish_name service=6f63\n";
+        assert_eq!(answer(1, withdraw), "cmd=unpublish_result rc=0\n");
+        assert!(answer(1, withdraw).starts_with("cmd=unpublish_result rc=-1"));
+        assert!(answer(0, looked_up).starts_with("cmd=lookup_result rc=-1"));
+        assert!(answer(0, "cmd=publish_name service=6f63\n").starts_with("cmd=publish_result rc=-1"));
+        for name in 0..MAX_NAMES {
+            answer(0, &format!("cmd=publish_name service={name} port=70\n"));
+        }
+        assert!(
+            answer(0, publish).starts_with("cmd=publish_result rc=-1"),
+            "there is a limit"
+        );
     }
 
     #[test]

@@ -190,11 +190,8 @@ impl Call<'_> {
         }
     }
 
-    /// Checks all arguments of `rank` of `size` ranks.
+    /// Checks all arguments of `rank` of `size` ranks, and whether the algorithm suits them.
     pub(super) fn check(&self, rank: usize, size: usize, algorithm: Algorithm) -> Result<(), ScheduleError> {
-        if rank >= size || u32::try_from(size).is_err() {
-            return Err(ScheduleError::Rank { rank, size });
-        }
         let collective = self.collective;
         if !algorithm.suits(collective, size, self.commutative()) {
             return Err(ScheduleError::Unsuited {
@@ -202,6 +199,14 @@ impl Call<'_> {
                 algorithm,
                 size,
             });
+        }
+        self.check_for(rank, size)
+    }
+
+    /// Checks all arguments of `rank` of `size` ranks.
+    pub(in crate::mpi) fn check_for(&self, rank: usize, size: usize) -> Result<(), ScheduleError> {
+        if rank >= size || u32::try_from(size).is_err() {
+            return Err(ScheduleError::Rank { rank, size });
         }
         if let Some(root) = self.root() {
             check_root(root, size)?;

@@ -220,6 +220,8 @@ const LOST: u32 = 0;
 const LEAVING: u32 = 2;
 /// Handler: a collective needs the process named in the data (first 4 bytes), which has called `MPI_Finalize`.
 const MISSED: u32 = 3;
+/// Handler: the receiver is asleep, and there is something for it elsewhere.
+const WAKE: u32 = 4;
 
 impl ActiveMessages for Inbox {
     fn handle(&mut self, peer: PeerId, _: u32, handler: u32, data: &[u8]) {

@@ -3,7 +3,7 @@
 
 use alloc::{sync::Arc, vec, vec::Vec};
 
-use super::{Engine, Entry, Mode, class::Class, communicator::Communicator, uninterrupted};
+use super::{Engine, Entry, MatchedMessage, Mode, Status, class::Class, communicator::Communicator, uninterrupted};
 use crate::bootstrap::MAX_PROCESSES;
 use crate::mpi::{
     Rank,
@@ -148,12 +148,25 @@ impl Communicator {
         bridge: &Self,
         (remote_leader, tag): (Rank, i32),
     ) -> Result<Self, Error> {
+        self.meet_others(call, local_leader, || {
+            uninterrupted(|| self.introduce(call, bridge, remote_leader, tag))
+        })
+    }
+
+    /// A communicator between this one's processes and another group, of which the leader of this one gets to know by
+    /// `introduce`: the context to use, and the processes. Collective.
+    pub(super) fn meet_others(
+        &self,
+        call: &'static str,
+        local_leader: Rank,
+        introduce: impl FnOnce() -> Result<Vec<i64>, Error>,
+    ) -> Result<Self, Error> {
         if self.group().process(local_leader).is_none() {
             return Err(self.locate(Error::rank(call, local_leader, self.size())));
         }
         let mut told = Ok(Vec::new());
         if self.rank() == local_leader {
-            told = uninterrupted(|| self.introduce(call, bridge, remote_leader, tag));
+            told = introduce();
         }
         // All ranks take part, even if the leader has failed. They agree on the context first, then on the processes.
         let known = told.as_ref().map_or(&[][..], |all| all);
@@ -198,7 +211,57 @@ impl Communicator {
 
     /// Exchanges groups with the other leader. Gives the context to use and the processes of the other group. Must not
     /// be left by a panic.
-    fn introduce(&self, call: &'static str, bridge: &Self, remote_leader: Rank, tag: i32) -> Result<Vec<i64>, Error> {
+    pub(super) fn introduce(
+        &self,
+        call: &'static str,
+        bridge: &Self,
+        remote_leader: Rank,
+        tag: i32,
+    ) -> Result<Vec<i64>, Error> {
+        self.exchange(call, bridge, (remote_leader, tag), || {
+            let message = bridge.mprobe_quietly(call, remote_leader, tag)?;
+            self.hear(call, message)
+        })
+    }
+
+    /// The same with the leader whose `message` has come. Must not be left by a panic.
+    pub(super) fn answer(
+        &self,
+        call: &'static str,
+        bridge: &Self,
+        message: MatchedMessage,
+        tag: i32,
+    ) -> Result<Vec<i64>, Error> {
+        let remote_leader = message.status().source;
+        let theirs = self.hear(call, message)?;
+        self.exchange(call, bridge, (remote_leader, tag), || Ok(theirs))
+    }
+
+    /// Receives what the other leader says of its group.
+    fn hear(&self, call: &'static str, message: MatchedMessage) -> Result<Vec<i64>, Error> {
+        let Status { source, len, .. } = message.status();
+        let number = usize::try_from(len / 8).ok();
+        let Some(number) = number.filter(|number| self.may_be_told(*number)) else {
+            let error = Error::new(ErrorClass::Group, call).with_detail(Detail::Text(TOO_MANY));
+            return Err(self.locate(error).with_peer(source));
+        };
+        let mut theirs = vec![0_i64; number];
+        let (base, len) = (theirs.as_mut_ptr().cast::<u8>(), theirs.len() as u64);
+        let datatype = Datatype::predefined(Kind::I64);
+        // SAFETY: `theirs` is not used before the request has ended, which is waited for at once; if the network fails,
+        // all requests end.
+        unsafe { Self::imreceive_quietly(call, message, base, len, &datatype) }?.finish()?;
+        Ok(theirs)
+    }
+
+    /// Tells the other leader of this group, hears of the other one, and gives what both go by.
+    fn exchange(
+        &self,
+        call: &'static str,
+        bridge: &Self,
+        (remote_leader, tag): (Rank, i32),
+        hear: impl FnOnce() -> Result<Vec<i64>, Error>,
+    ) -> Result<Vec<i64>, Error> {
         let mine: Vec<i64> = core::iter::once(self.own_context())
             .chain(self.group().processes().map(i64::from))
             .collect();
@@ -208,20 +271,10 @@ impl Communicator {
         // below, and if the network fails, all requests end.
         let sent = unsafe { bridge.buffer(call, base.cast_mut(), len, &datatype) }?;
         let mut sending = bridge.isend_buffer(call, Mode::Standard, sent, remote_leader, tag)?;
-        let mut theirs = Vec::new();
-        let received = bridge.mprobe_quietly(call, remote_leader, tag).and_then(|message| {
-            let number = usize::try_from(message.status().len / 8).ok();
-            let Some(number) = number.filter(|number| self.may_be_told(*number)) else {
-                let error = Error::new(ErrorClass::Group, call).with_detail(Detail::Text(TOO_MANY));
-                return Err(bridge.locate(error).with_peer(remote_leader));
-            };
-            theirs = vec![0_i64; number];
-            let (base, len) = (theirs.as_mut_ptr().cast::<u8>(), theirs.len() as u64);
-            // SAFETY: `theirs` is not used before the request has ended, which is waited for at once, as above.
-            unsafe { Self::imreceive_quietly(call, message, base, len, &datatype) }?.finish()
-        });
+        let heard = hear();
         let sent = sending.finish();
-        received.and(sent)?;
+        let mut theirs = heard?;
+        sent?;
         if let ([context, first, ..], [own, me, ..]) = (&mut theirs[..], &mine[..])
             && me < first
         {

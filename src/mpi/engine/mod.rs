@@ -35,9 +35,11 @@ mod met;
 #[path = "native_only.rs"]
 mod met;
 mod native;
+mod on_host;
 mod partitioned;
 mod peers;
 mod pool;
+mod ports;
 mod process;
 mod process_set;
 mod profile;
@@ -78,6 +80,7 @@ pub use self::{
     },
     fabric::FabricError,
     generalized::{Completer, Generalized},
+    ports::{NoPort, Port},
     profile::{Entry, Exit, Made, Profiler},
     regions::{Buffers, Region},
     request::Request,
@@ -100,6 +103,7 @@ use crate::{
     messaging::tagged::TaggedStats,
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
+    stats::Stats,
     time::Instant,
     transport::Routes,
 };
@@ -166,6 +170,8 @@ pub struct Engine {
     check: bool,
     /// Contexts that this process has given out.
     contexts: AtomicU32,
+    /// Ports that this process has opened.
+    ports: AtomicU32,
     profile: Profile,
     policy: Policy,
     arrays: Arc<pool::Pool>,
@@ -218,6 +224,7 @@ impl Engine {
             first: 0,
             size,
             contexts: AtomicU32::new(0),
+            ports: AtomicU32::new(0),
             finalized: AtomicBool::new(false),
             policy,
             check: options.check,
@@ -267,6 +274,16 @@ impl Engine {
     #[must_use]
     pub fn window_stats(&self) -> WindowStats {
         self.read(|core| core.rma.stats())
+    }
+
+    /// Counters of packets to and from other processes, by the network and by memory.
+    #[must_use]
+    pub fn packet_stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.fabric
+            .access(&mut |_, messenger, _| stats = messenger.layer().stats());
+        self.fabric.stayed();
+        stats
     }
 
     /// Number of requests that have neither ended nor been given up.
@@ -396,6 +413,16 @@ impl Engine {
     #[inline(always)]
     fn rings(&self) -> Option<&Native> {
         self.rings.as_deref()
+    }
+
+    /// Returns whether messages of this process may go by rings in memory.
+    fn has_rings(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Returns whether a rank that waits yields its core to others.
+    fn yields(&self) -> bool {
+        self.rings.as_ref().is_some_and(|native| native.yields())
     }
 
     /// Whether a helper thread makes progress.

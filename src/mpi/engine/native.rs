@@ -30,6 +30,7 @@ use super::{
     process::Process,
 };
 use crate::{
+    helper::give_way,
     messaging::{
         Messenger,
         tagged::{Selector, TaggedStats},
@@ -143,6 +144,11 @@ impl Native {
             policy,
             helper: OnceLock::new(),
         }
+    }
+
+    /// Returns whether a thread that waits yields its core to others.
+    pub(crate) fn yields(&self) -> bool {
+        self.policy.yields()
     }
 
     #[inline]
@@ -544,7 +550,11 @@ impl Native {
             let yields = policy.yields() && policy.spin().is_none_or(|spin| waited < spin);
             if wanted || yields {
                 self.unlock(inner, before);
-                thread::yield_now();
+                if yields {
+                    give_way();
+                } else {
+                    thread::yield_now();
+                }
             } else {
                 self.sleep(inner, before);
             }

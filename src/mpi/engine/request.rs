@@ -95,7 +95,7 @@ impl Request {
         }
     }
 
-    /// A send that ended when it began.
+    /// An operation that ended when it began, of which no profiler is told.
     #[inline(always)]
     pub(super) fn sent(call: &'static str) -> Self {
         Self {

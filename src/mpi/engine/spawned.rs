@@ -238,13 +238,14 @@ impl Engine {
         })
     }
 
-    /// Adds processes of another world as peers; false: that was refused.
+    /// Adds processes of another world as peers; false: that was refused. They may have the addresses of processes that
+    /// were spawned before, and have ended.
     fn admit(&self, first: u32, addresses: &[SocketAddr]) -> bool {
         let mut all = true;
         self.fabric.access(&mut |core, messenger, _| {
             let peers: Option<Vec<PeerId>> = (first..)
                 .zip(addresses)
-                .map(|(process, address)| messenger.add_peer(*address, process).ok())
+                .map(|(process, address)| messenger.replace_peer(*address, process).ok())
                 .collect();
             all = peers.is_some_and(|peers| core.peers.admit(first, peers));
         });

@@ -447,6 +447,26 @@ impl Endpoint {
             .ok_or(AddPeerError::TooMany(self.config.max_peers))
     }
 
+    /// Adds the peer of a process that has begun at this address after the one of any other peer there has ended: that
+    /// peer is closed, if it is not down, and nothing reaches it any more. Sessions with the new peer are counted from 1,
+    /// as with any other: it has not been lost before.
+    ///
+    /// # Errors
+    /// There are too many peers.
+    pub(crate) fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
+        if let Some(PeerId(ended)) = self.peer_by_address(address) {
+            if !self.has_room_for_peer() {
+                return Err(AddPeerError::TooMany(self.config.max_peers));
+            }
+            self.end_session(ended, PeerError::Closed);
+            self.attempts.end(ended);
+            self.peers[ended as usize].place = Place::Left;
+        }
+        let peer = self.add_peer(address, processor)?;
+        self.peers[peer.index()].session = 1;
+        Ok(peer)
+    }
+
     pub(super) fn new_peer(&mut self, address: SocketAddr, processor: u32) -> Option<u32> {
         if !self.has_room_for_peer() {
             return None;

@@ -6,6 +6,7 @@ mod liveness;
 mod locate;
 mod predicted;
 mod rails;
+mod replaced;
 mod strangers;
 mod windows;
 

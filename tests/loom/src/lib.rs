@@ -5,8 +5,10 @@
 extern crate alloc;
 
 mod cell;
+mod medium;
 pub mod models;
 mod right;
 pub mod segment;
+mod timed;
 mod unfenced;
 mod weak;

@@ -12,7 +12,7 @@ use loom::{
     thread,
 };
 
-use crate::{right::sleepers::Sleepers, segment::Segment};
+use crate::{medium::Mapped, right::sleepers::Sleepers, segment::Segment};
 
 /// Switches between threads where neither of them waits: more of them find no other mistakes in parts as small as these.
 const PREEMPTIONS: usize = 3;
@@ -55,6 +55,7 @@ macro_rules! models {
             const KIND: u32 = 1;
             use crate::$world::{
                 bell::Bell,
+                board::{Board, Posted},
                 lines,
                 lock::Lock,
                 pins::Pins,
@@ -231,7 +232,7 @@ macro_rules! models {
             }
 
             /// Threads that take a lock see what the others have done under it, and none of them is there at the same
-            /// time. (Waiting is left out: a thread that looks again and again has no last order.)
+            /// time.
             pub fn lock_lets_one_thread_in() {
                 check(|| {
                     let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
@@ -248,6 +249,84 @@ macro_rules! models {
                     assert!(counted > 0, "the first one to ask gets it");
                     // SAFETY: as above.
                     lock.lock().with(|place| assert_eq!(unsafe { *place }, counted));
+                });
+            }
+
+            /// Each thread that waits for a lock gets it, though it may sleep and no call be heard.
+            pub fn lock_is_waited_for() {
+                check(|| {
+                    let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
+                    // SAFETY: loom checks that no other thread reads or writes meanwhile.
+                    let add = |cell: &UnsafeCell<usize>| cell.with_mut(|place| unsafe { *place += 1 });
+                    let theirs = Arc::clone(&lock);
+                    let other = thread::spawn(move || add(&theirs.lock()));
+                    add(&lock.lock());
+                    other.join().unwrap();
+                    // SAFETY: as above.
+                    lock.lock().with(|place| assert_eq!(unsafe { *place }, 2));
+                });
+            }
+
+            fn boards() -> [Board; 2] {
+                let memory = Arc::new(Segment::new(Board::bytes(2)));
+                [0, 1].map(|rank| Board::new(Mapped(Arc::clone(&memory)), rank, 2))
+            }
+
+            /// What a rank posts comes whole, step by step, and is not written over before the other one has read it: in
+            /// the lines and in the slots.
+            pub fn board_carries_posts(len: usize) {
+                check(move || {
+                    let [mut root, mut other] = boards();
+                    let writer = thread::spawn(move || {
+                        for number in 1..=3_u64 {
+                            root.begin();
+                            while !root.has_room(len) {
+                                thread::yield_now();
+                            }
+                            root.write(len, 0, &number.to_le_bytes().repeat(len / 8));
+                            root.post(Posted { mark: 5, len });
+                            root.end();
+                        }
+                    });
+                    for number in 1..=3 {
+                        other.begin();
+                        let posted = loop {
+                            match other.posted(0) {
+                                Some(posted) => break posted,
+                                None => thread::yield_now(),
+                            }
+                        };
+                        assert_eq!(posted, Posted { mark: 5, len });
+                        assert_eq!(other.read(0, len, 0..len).words(), vec![number; len / 8]);
+                        other.end();
+                    }
+                    writer.join().unwrap();
+                });
+            }
+
+            /// A rank that sleeps is woken by one that posts.
+            pub fn board_wakes_sleepers() {
+                check(|| {
+                    let [mut root, mut other] = boards();
+                    let bell = Arc::new(Descriptor::default());
+                    let ours = Arc::clone(&bell);
+                    let poster = thread::spawn(move || {
+                        root.begin();
+                        if root.post(Posted { mark: 5, len: 0 }) && root.take_sleepers().count() > 0 {
+                            ours.write();
+                        }
+                    });
+                    other.begin();
+                    loop {
+                        other.sleep();
+                        if other.posted(0).is_some() {
+                            break;
+                        }
+                        bell.poll();
+                        bell.read();
+                    }
+                    other.awake();
+                    poster.join().unwrap();
                 });
             }
 

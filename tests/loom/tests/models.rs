@@ -5,17 +5,17 @@ use std::{env, process::Command};
 use hikyaku_loom::models::{self, right, unfenced, weak};
 
 macro_rules! pass {
-    ($($name:ident = $model:path;)+) => {$(
+    ($($name:ident = $model:expr;)+) => {$(
         #[test]
         fn $name() {
-            $model();
+            ($model)();
         }
     )+};
 }
 
 /// In a process of their own, since loom ends it when it finds something while memory is given back.
 macro_rules! fail {
-    ($($name:ident = $model:path, $why:literal;)+) => {
+    ($($name:ident = $model:expr, $why:literal;)+) => {
         mod planted {
             use super::*;
 
@@ -23,7 +23,7 @@ macro_rules! fail {
                 #[test]
                 #[ignore = "has to fail"]
                 fn $name() {
-                    $model();
+                    ($model)();
                 }
             )+
         }
@@ -60,6 +60,10 @@ pass! {
     a_bell_wakes_who_sleeps = right::bell_wakes_who_sleeps;
     loans_come_back = right::loans_come_back;
     a_lock_lets_one_thread_in = right::lock_lets_one_thread_in;
+    a_lock_is_waited_for = right::lock_is_waited_for;
+    a_board_carries_lines = || right::board_carries_posts(8);
+    a_board_carries_slots = || right::board_carries_posts(56);
+    a_board_wakes_sleepers = right::board_wakes_sleepers;
     sleepers_share_a_call = models::sleepers_share_a_call;
 }
 
@@ -71,6 +75,10 @@ fail! {
     lines_without_fences_are_found = unfenced::lines_wake_their_reader, "deadlock";
     a_bell_without_fences_is_found = unfenced::bell_wakes_who_sleeps, "deadlock";
     a_lock_that_is_not_released_is_found = weak::lock_lets_one_thread_in, "Causality violation";
+    a_lock_that_is_waited_for_but_not_acquired_is_found = weak::lock_is_waited_for, "Causality violation";
+    lines_of_a_board_that_are_not_released_are_found = || weak::board_carries_posts(8), "Causality violation";
+    slots_of_a_board_that_are_not_released_are_found = || weak::board_carries_posts(56), "Causality violation";
+    a_board_without_fences_is_found = unfenced::board_wakes_sleepers, "deadlock";
     loans_that_are_not_acquired_are_found = weak::loans_come_back, "Causality violation";
     who_takes_a_call_from_others_is_found = models::greedy_sleepers, "deadlock";
 }

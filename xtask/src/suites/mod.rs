@@ -7,6 +7,7 @@ pub(crate) mod mpi4py;
 mod native;
 mod place;
 mod python;
+mod rust;
 
 use place::{Library, Place, Verified};
 
@@ -24,7 +25,7 @@ struct Suite {
     run: fn(&Place, &Library) -> Verified,
 }
 
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 10] = [
     Suite {
         name: "program",
         what: "a ring, a sum and a put, in C and as C++, 4 ranks",
@@ -66,6 +67,20 @@ const SUITES: [Suite; 8] = [
         is_short: false,
         fetch: native::fetch_hpcc,
         run: native::hpcc,
+    },
+    Suite {
+        name: "fftw",
+        what: "FFTW 3.3.10: its own tests of transforms over MPI, 1 to 4 ranks",
+        is_short: false,
+        fetch: native::fetch_fftw,
+        run: native::fftw,
+    },
+    Suite {
+        name: "rsmpi",
+        what: "rsmpi 0.8.2 (the crate mpi): its examples, 2 to 4 ranks, and its tests",
+        is_short: false,
+        fetch: rust::fetch,
+        run: rust::rsmpi,
     },
     Suite {
         name: "futures",

@@ -16,8 +16,6 @@ const VERSION: &str = "4.1.2";
 const RANKS: [u32; 5] = [1, 2, 3, 5, 8];
 /// What one run may take; with 8 ranks on 2 cores it takes minutes.
 const LIMIT_S: u32 = 1200;
-/// Jobs that are started apart are joined in this module, which is not there yet.
-const WITHOUT: [&str; 2] = ["-e", "dynproc"];
 /// These need files, and do not ask first whether there are any.
 const WITHOUT_FILES: [&str; 6] = [
     "-x",
@@ -198,10 +196,11 @@ impl Bench {
     fn run(&self, kind: Kind, ranks: u32) -> Result<Count, String> {
         let main = path(&self.folder.join(format!("mpi4py-{VERSION}/test/main.py")));
         let tests = self.python(kind, ranks)?.args([&main, "--no-builddir", "-v"]);
-        let tests = tests.args(WITHOUT);
         let tests = match kind {
             // Processes that the wheel of MPICH spawns do not always reach those that have spawned them.
-            Kind::Control => tests.args(["-e", "spawn"]).env("MPI4PY_TEST_SPAWN", "0"),
+            Kind::Control => tests
+                .args(["-e", "spawn", "-e", "dynproc"])
+                .env("MPI4PY_TEST_SPAWN", "0"),
             _ => tests.args(WITHOUT_FILES),
         };
         println!("$ {tests}");

@@ -2,22 +2,11 @@
 
 use std::fs;
 
-use super::place::{Library, Place, Verified, text};
+use super::place::{Library, Place, Verified, ranks, text};
 use crate::shell;
 
-/// No run of a suite may take longer.
-const LIMIT_S: u32 = 300;
-
-/// Runs a program on as many ranks in its folder.
-fn ranks(place: &Place, library: &Library, folder: &std::path::Path, ranks: u32, program: &[&str]) -> Verified {
-    let ranks = ranks.to_string();
-    let words: Vec<&str> = ["-n", &ranks].into_iter().chain(program.iter().copied()).collect();
-    text(
-        &place
-            .within(folder, &library.program("mpiexec"), &words)
-            .limit_s(LIMIT_S),
-    )
-}
+/// What building a suite, or all runs of a larger one, may take.
+const LIMIT_S: u32 = 900;
 
 /// The line of a text that contains `what`.
 fn line<'a>(text: &'a str, what: &str) -> Result<&'a str, String> {
@@ -180,4 +169,33 @@ pub(super) fn hpcc(place: &Place, library: &Library) -> Verified {
         return Err(verified.join(", "));
     }
     Ok(verified.join(", "))
+}
+
+pub(super) fn fetch_fftw(place: &Place) -> Result<(), String> {
+    place.debian("fftw3", "fftw-3.3.10")
+}
+
+pub(super) fn fftw(place: &Place, library: &Library) -> Verified {
+    let work = place.copy("fftw-3.3.10", library)?;
+    let run = |program: &str, args: &[&str]| text(&place.within(&work, program, args).limit_s(LIMIT_S));
+    let compiler = format!("MPICC={}", library.program("mpicc"));
+    let options = [
+        "--enable-mpi",
+        "--disable-fortran",
+        "--disable-doc",
+        "CFLAGS=-O1",
+        &compiler,
+    ];
+    run("./configure", &options)?;
+    run("make", &["-j2"])?;
+    let launcher = format!("MPIRUN={}", library.program("mpiexec"));
+    let output = run("make", &["-C", "mpi", "check", &launcher])?;
+    let passed = output
+        .lines()
+        .filter(|line| line.contains("MPI FFTW transforms passed"));
+    let passed: Vec<&str> = passed.map(|line| line.trim()).collect();
+    if passed.len() != 4 {
+        return Err(output);
+    }
+    Ok(passed.join(", "))
 }

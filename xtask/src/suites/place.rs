@@ -13,6 +13,9 @@ use crate::{
 /// What a command may take.
 const LIMIT_S: u32 = 900;
 
+/// What a run of a suite may take.
+const RUN_LIMIT_S: u32 = 300;
+
 /// What a suite came to: a line about what was verified, or why it failed.
 pub(super) type Verified = Result<String, String>;
 
@@ -28,6 +31,12 @@ pub(super) struct Library {
 }
 
 impl Library {
+    /// Where the library lies that its compilers link.
+    pub(super) fn folder(&self) -> String {
+        let folder = self.abi.parent().expect("a file in a folder");
+        folder.display().to_string()
+    }
+
     /// One of its programs.
     pub(super) fn program(&self, name: &str) -> String {
         self.bin.join(name).display().to_string()
@@ -188,12 +197,43 @@ impl Place {
         Ok(apt)
     }
 
+    /// The sources of a crate, as crates.io has it.
+    pub(super) fn crate_source(&self, name: &str, version: &str) -> Result<(), String> {
+        let to = self.root.join("sources").join(format!("{name}-{version}"));
+        if to.exists() {
+            return Ok(());
+        }
+        // What depends on it, so that cargo fetches it.
+        let user = self.folder(&format!("user-of-{name}"))?;
+        fs::create_dir_all(user.join("src")).map_err(|error| format!("{}: {error}", user.display()))?;
+        let manifest = format!(
+            "[package]\nname = \"user\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n[dependencies]\n{name} = \
+             \"={version}\"\n\n[workspace]\n"
+        );
+        for (file, text) in [("Cargo.toml", manifest.as_str()), ("src/lib.rs", "")] {
+            fs::write(user.join(file), text).map_err(|error| format!("{file}: {error}"))?;
+        }
+        self.within(&user, "cargo", &["vendor", "--quiet"])
+            .limit_s(LIMIT_S)
+            .output()
+            .map_err(|error| error.to_string())?;
+        let from = user.join("vendor").join(name).display().to_string();
+        fs::create_dir_all(self.root.join("sources")).map_err(|error| error.to_string())?;
+        Cmd::parse("cp -r").args([&from, &to.display().to_string()]).run()
+    }
+
     /// A fresh copy of sources, in which a suite is built over a library.
     pub(super) fn copy(&self, folder: &str, library: &Library) -> Result<PathBuf, String> {
         let to = self.work(folder, library)?;
-        let from = self.root.join("sources").join(folder).join(".").display().to_string();
-        Cmd::parse("cp -r").args([&from, &to.display().to_string()]).run()?;
+        self.copy_to(folder, &to)?;
         Ok(to)
+    }
+
+    /// Copies sources to a folder.
+    pub(super) fn copy_to(&self, folder: &str, to: &Path) -> Result<(), String> {
+        fs::create_dir_all(to).map_err(|error| format!("{}: {error}", to.display()))?;
+        let from = self.root.join("sources").join(folder).join(".").display().to_string();
+        Cmd::parse("cp -r").args([&from, &to.display().to_string()]).run()
     }
 
     /// An empty folder for a suite over a library.
@@ -210,6 +250,17 @@ impl Place {
         let folder = folder.display().to_string();
         Cmd::new("env").args(["-C", &folder, program]).args(args)
     }
+}
+
+/// Runs a program on so many ranks in a folder.
+pub(super) fn ranks(place: &Place, library: &Library, folder: &Path, ranks: u32, program: &[&str]) -> Verified {
+    let ranks = ranks.to_string();
+    let words: Vec<&str> = ["-n", &ranks].into_iter().chain(program.iter().copied()).collect();
+    text(
+        &place
+            .within(folder, &library.program("mpiexec"), &words)
+            .limit_s(RUN_LIMIT_S),
+    )
 }
 
 /// Runs, with both outputs in the result, which are the error's text if it fails.

@@ -37,7 +37,7 @@ pub fn comm_create_errhandler(_call: Call, function: Pointer, errhandler: InOut<
 
 pub fn comm_set_errhandler(_call: Call, comm: Comm, errhandler: Errhandler) -> Done {
     let comm = comm.get()?;
-    *lock(&comm.handler) = errhandler.get()?;
+    *lock(&comm.handler) = Handler::for_sort(Sort::Comm, errhandler)?;
     Ok(())
 }
 

@@ -11,21 +11,20 @@ macro_rules! missing_calls {
     ($abi:ty) => {
         const _: () = {
             $crate::missing! { $abi;
-                "Close_port" "Comm_accept" "Comm_connect" "Comm_join" "File_call_errhandler" "File_close"
-                "File_create_errhandler" "File_delete" "File_get_amode" "File_get_atomicity" "File_get_byte_offset"
-                "File_get_errhandler" "File_get_group" "File_get_info" "File_get_position" "File_get_position_shared"
-                "File_get_size" "File_get_type_extent" + c "File_get_view" "File_iread" + c "File_iread_all" + c
-                "File_iread_at" + c "File_iread_at_all" + c "File_iread_shared" + c "File_iwrite" + c
-                "File_iwrite_all" + c "File_iwrite_at" + c "File_iwrite_at_all" + c "File_iwrite_shared" + c "File_open"
-                "File_preallocate" "File_read" + c "File_read_all" + c "File_read_all_begin" + c "File_read_all_end"
-                "File_read_at" + c "File_read_at_all" + c "File_read_at_all_begin" + c "File_read_at_all_end"
-                "File_read_ordered" + c "File_read_ordered_begin" + c "File_read_ordered_end" "File_read_shared" + c
-                "File_seek" "File_seek_shared" "File_set_atomicity" "File_set_errhandler" "File_set_info"
-                "File_set_size" "File_set_view" "File_sync" "File_write" + c "File_write_all" + c
-                "File_write_all_begin" + c "File_write_all_end" "File_write_at" + c "File_write_at_all" + c
-                "File_write_at_all_begin" + c "File_write_at_all_end" "File_write_ordered" + c
-                "File_write_ordered_begin" + c "File_write_ordered_end" "File_write_shared" + c "Lookup_name"
-                "Open_port" "Publish_name" "Register_datarep" + c "Unpublish_name"
+                "File_call_errhandler" "File_close" "File_create_errhandler" "File_delete" "File_get_amode"
+                "File_get_atomicity" "File_get_byte_offset" "File_get_errhandler" "File_get_group" "File_get_info"
+                "File_get_position" "File_get_position_shared" "File_get_size" "File_get_type_extent" + c
+                "File_get_view" "File_iread" + c "File_iread_all" + c "File_iread_at" + c "File_iread_at_all" + c
+                "File_iread_shared" + c "File_iwrite" + c "File_iwrite_all" + c "File_iwrite_at" + c
+                "File_iwrite_at_all" + c "File_iwrite_shared" + c "File_open" "File_preallocate" "File_read" + c
+                "File_read_all" + c "File_read_all_begin" + c "File_read_all_end" "File_read_at" + c
+                "File_read_at_all" + c "File_read_at_all_begin" + c "File_read_at_all_end" "File_read_ordered" + c
+                "File_read_ordered_begin" + c "File_read_ordered_end" "File_read_shared" + c "File_seek"
+                "File_seek_shared" "File_set_atomicity" "File_set_errhandler" "File_set_info" "File_set_size"
+                "File_set_view" "File_sync" "File_write" + c "File_write_all" + c "File_write_all_begin" + c
+                "File_write_all_end" "File_write_at" + c "File_write_at_all" + c "File_write_at_all_begin" + c
+                "File_write_at_all_end" "File_write_ordered" + c "File_write_ordered_begin" + c "File_write_ordered_end"
+                "File_write_shared" + c "Register_datarep" + c
             }
         };
     };

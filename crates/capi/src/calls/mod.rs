@@ -24,6 +24,7 @@ pub mod missing;
 pub mod operations;
 pub mod persistent;
 pub mod point_to_point;
+pub mod ports;
 pub mod probes;
 pub mod remote_memory;
 pub mod removed;

@@ -45,7 +45,7 @@ macro_rules! sessions {
 }
 
 pub fn session_init(_call: Call, _info: Info, errhandler: Errhandler, session: InOut<SessionObject>) -> Done {
-    let handler = errhandler.get()?;
+    let handler = Handler::for_sort(Sort::Session, errhandler)?;
     process::begin_session()?;
     session.set(Session::insert(SessionObject {
         handler: Mutex::new(handler),
@@ -119,7 +119,8 @@ pub fn session_create_errhandler(_call: Call, function: Pointer, errhandler: InO
 }
 
 pub fn session_set_errhandler(_call: Call, session: Session, errhandler: Errhandler) -> Done {
-    *lock(&session.get()?.handler) = errhandler.get()?;
+    let object = session.get()?;
+    *lock(&object.handler) = Handler::for_sort(Sort::Session, errhandler)?;
     Ok(())
 }
 

@@ -167,9 +167,11 @@ unsafe fn element(array: usize, index: usize) -> usize {
     unsafe { array.add(index).read_unaligned() }.expose_provenance()
 }
 
+/// A string of the program.
+///
 /// # Safety
 /// It is the address of a string.
-unsafe fn word(text: usize) -> String {
+pub(super) unsafe fn word(text: usize) -> String {
     // SAFETY: the caller's contract.
     let text = unsafe { CStr::from_ptr(ptr::with_exposed_provenance(text)) };
     text.to_string_lossy().into_owned()

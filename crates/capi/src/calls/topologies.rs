@@ -216,7 +216,12 @@ fn map(comm: Comm, size: impl FnOnce(i32) -> Result<i32, Failure>, newrank: Out<
 
 pub fn cart_map(_call: Call, comm: Comm, ndims: Int, sizes: Ints, periods: Flags, newrank: Out<i32>) -> Done {
     let len = length("ndims", ndims)?;
-    let size = |all| Ok(Cartesian::new(all, &sizes.list(len), &periods.list(len))?.size());
+    let sizes = sizes.list(len);
+    let size = |all| match sizes.iter().min() {
+        // A grid without places, as other libraries take it here: no process has one.
+        Some(0) => Ok(0),
+        _ => Ok(Cartesian::new(all, &sizes, &periods.list(len))?.size()),
+    };
     map(comm, size, newrank)
 }
 

@@ -210,7 +210,7 @@ pub fn create_errhandler(_call: Call, function: Pointer, errhandler: InOut<Handl
 
 pub fn set_errhandler(_call: Call, win: Win, errhandler: Errhandler) -> Done {
     let object = win.get()?;
-    *lock(&object.handler) = errhandler.get()?;
+    *lock(&object.handler) = Handler::for_sort(Sort::Win, errhandler)?;
     Ok(())
 }
 

@@ -64,6 +64,21 @@ impl Handler {
         Errhandler::new(Self::table().insert_with(make))
     }
 
+    /// The handler with this handle, for an object of this sort.
+    ///
+    /// # Errors
+    /// It is the handle of none, or of one for objects of another sort.
+    pub(crate) fn for_sort(sort: Sort, handle: Errhandler) -> Result<Held<Self>, Failure> {
+        let handler = handle.get()?;
+        match handler.does {
+            ErrorHandler::Call(callback) if callback.sort != sort => Err(Failure::text(
+                Self::CLASS,
+                "the error handler is for objects of another sort",
+            )),
+            _ => Ok(handler),
+        }
+    }
+
     fn given(does: ErrorHandler<Callback>, handle: Errhandler) -> Self {
         Self {
             does,

@@ -13,10 +13,11 @@ use crate::{
         collectives::{self, Algorithm, Call, Collective as Kind, Role, Schedule, ScheduleError},
         datatype::{self, Datatype},
         engine::{
-            Entry, Request,
+            Entry, Request, Status,
             check::Agreement,
             class::Class,
             collective::{Collective, Planned},
+            on_host::Asked,
             profile::is_immediate,
             regions::{Buffers, Memory, Region, memory},
             uninterrupted,
@@ -54,6 +55,15 @@ impl Communicator {
     ) -> Result<Request, Error> {
         let span = self.enter(|| Entry::collective(name, call, (&buffers.input, &buffers.output), operation));
         let is_immediate = is_immediate(name);
+        if !is_immediate && algorithm.is_none() {
+            // SAFETY: the caller's contract.
+            match unsafe { self.collective_on_host(name, call, buffers, operation) } {
+                None => {}
+                Some(Ok(())) if self.0.engine.profile.is_off() => return Ok(Request::sent(name)),
+                Some(Ok(())) => return Ok(Request::ended(self, Status::EMPTY, name).within(span)),
+                Some(Err(error)) => return span.end(Err(error)),
+            }
+        }
         let next = self.next_collective(is_immediate);
         // SAFETY: the caller's contract.
         let begun = unsafe { self.collective_quietly(name, call, buffers, (operation, algorithm), next) };
@@ -79,6 +89,78 @@ impl Communicator {
         // SAFETY: the caller's contract.
         let planned = unsafe { self.plan(name, call, buffers, operation, algorithm, next) }?;
         self.start_collective(name, &planned)
+    }
+
+    /// Runs a blocking collective by memory that all ranks have in common. `None`: it takes the general way.
+    ///
+    /// # Safety
+    /// See [`collective`](Self::collective).
+    #[inline]
+    unsafe fn collective_on_host(
+        &self,
+        name: &'static str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+    ) -> Option<Result<(), Error>> {
+        let class = Class::Collective;
+        if self.0.class != class || self.0.engine.policy.forced(call.collective()).is_some() {
+            return None;
+        }
+        let board = match self.board(name, call, buffers)? {
+            Ok(board) => board,
+            Err(error) => return Some(Err(error)),
+        };
+        if let Err(error) = self.check_arguments(name, call, buffers, operation) {
+            return Some(Err(error));
+        }
+        let asked = Asked {
+            name,
+            call,
+            buffers,
+            operation,
+            mark: class.mark(call, bytes(call, buffers, self.size() as usize)) as u32,
+            bits: self.bits(class, self.0.sequence.load(Ordering::Relaxed)),
+        };
+        // SAFETY: the caller's contract.
+        let done = unsafe { self.run_on_host(board, &asked) };
+        if done.is_some() {
+            self.0.sequence.fetch_add(1, Ordering::Relaxed);
+            // What came in time needed no look at the network.
+            self.0.engine.fabric.stayed();
+        }
+        done
+    }
+
+    /// What is wrong with the arguments of a collective among the ranks of one group, as far as this rank can see it.
+    fn check_arguments(
+        &self,
+        name: &'static str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+    ) -> Result<(), Error> {
+        self.check(name)?;
+        let (rank, size) = (self.rank() as usize, self.size() as usize);
+        self.check_operation(name, buffers, operation)?;
+        call.check_for(rank, size)
+            .map_err(|error| self.locate(schedule_error(name, error)))?;
+        own_block(name, call, buffers, rank).map_err(|error| self.locate(error))
+    }
+
+    fn check_operation(
+        &self,
+        name: &'static str,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+    ) -> Result<(), Error> {
+        if let Some(operation) = operation
+            && let Region::Plain(_, datatype) = buffers.output
+        {
+            let wrong = |error| self.locate(Error::new(ErrorClass::Op, name).with_detail(Detail::Operation(error)));
+            operation.check(datatype).map_err(wrong)?;
+        }
+        Ok(())
     }
 
     /// The class of a collective, and the counter that gives its number. All are in one order if calls are compared.
@@ -119,13 +201,7 @@ impl Communicator {
     ) -> Result<Arc<Planned>, Error> {
         self.check(name)?;
         let (rank, size) = (self.rank() as usize, self.size() as usize);
-        if let Some(operation) = operation
-            && let Region::Plain(_, datatype) = buffers.output
-        {
-            let class = ErrorClass::Op;
-            let wrong = |error| self.locate(Error::new(class, name).with_detail(Detail::Operation(error)));
-            operation.check(datatype).map_err(wrong)?;
-        }
+        self.check_operation(name, buffers, operation)?;
         let (schedule, mark) = match self.remote_group() {
             Some(remote) => {
                 let schedule = call.schedule_between(rank, size, remote.size() as usize);
@@ -222,7 +298,8 @@ impl Communicator {
         Ok(Planned::after(Some((first, agreement)), collective))
     }
 
-    /// The algorithm that [`collective`](Self::collective) takes unless one is forced.
+    /// The algorithm that [`collective`](Self::collective) takes unless one is forced, or the ranks share a host and it goes
+    /// by memory.
     #[must_use]
     pub fn choose(&self, call: &Call<'_>, buffers: &Buffers<'_>) -> Algorithm {
         self.choose_for(call, bytes(call, buffers, self.size() as usize))
@@ -253,8 +330,15 @@ impl Communicator {
             input: Region::None,
             output: Region::None,
         };
-        // SAFETY: a barrier has no buffers.
-        let planned = unsafe { self.plan(name, &Call::of(Kind::Barrier), &buffers, None, None, numbered) }?;
+        let call = Call::of(Kind::Barrier);
+        if numbered.0 == Class::Collective {
+            // SAFETY: a barrier has no buffers.
+            if let Some(met) = unsafe { self.collective_on_host(name, &call, &buffers, None) } {
+                return met;
+            }
+        }
+        // SAFETY: as above.
+        let planned = unsafe { self.plan(name, &call, &buffers, None, None, numbered) }?;
         self.start_collective(name, &planned)?.finish().map(|_| ())
     }
 

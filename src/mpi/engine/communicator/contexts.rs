@@ -18,6 +18,8 @@ use crate::mpi::{
 const CONTEXT_BITS: u32 = 29;
 /// The first context of processes that were spawned.
 const SPAWNED: i64 = 1 << (CONTEXT_BITS - 1);
+/// The context of messages about ports: the last one, which no communicator has.
+pub(in crate::mpi::engine) const PORTS: u32 = (1 << CONTEXT_BITS) - 1;
 
 /// New communicators.
 impl Communicator {
@@ -40,7 +42,7 @@ impl Communicator {
             // 0 is the world, 1 a process alone; of the others each process of the first world has every `size`-th.
             0 => (number * i64::from(engine.size) + process + 2, SPAWNED),
             // Worlds that were spawned know nothing of each other.
-            _ => (SPAWNED + number * i64::from(MAX_PROCESSES) + process, 1 << CONTEXT_BITS),
+            _ => (SPAWNED + number * i64::from(MAX_PROCESSES) + process, PORTS.into()),
         };
         if place < end { place } else { -1 }
     }

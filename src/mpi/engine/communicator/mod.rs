@@ -18,6 +18,7 @@ use core::{
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(in crate::mpi::engine) use self::contexts::PORTS;
 pub use self::{
     arrays::Arriving,
     contexts::Duplicating,
@@ -31,6 +32,7 @@ use super::{
     Engine,
     class::{CLASS_SHIFT, CONTEXT_SHIFT, Class},
     core::AnyOf,
+    on_host::OnHost,
     process::Process,
     status::{ANY_SOURCE, ANY_TAG, Status, TAG_UB},
 };
@@ -83,6 +85,8 @@ struct Inner {
     /// The last collective with its schedule, if it may be needed again.
     last: Mutex<Option<Last>>,
     name: Mutex<String>,
+    /// Memory that all ranks have mapped, for collectives.
+    on_host: OnHost,
 }
 
 /// A group of processes with a context of its own. Cheap to clone: clones are the same communicator.
@@ -130,6 +134,7 @@ impl Communicator {
             partitions: AtomicU32::new(0),
             last: Mutex::new(None),
             name: Mutex::default(),
+            on_host: OnHost::default(),
             revoked: AtomicBool::new(false),
         })))
     }
@@ -161,6 +166,10 @@ impl Communicator {
     fn named(self, name: &str) -> Self {
         self.set_name(name);
         self
+    }
+
+    pub(super) fn on_host(&self) -> &OnHost {
+        &self.0.on_host
     }
 
     fn own_name(&self) -> MutexGuard<'_, String> {

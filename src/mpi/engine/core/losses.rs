@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::{iter, time::Duration};
 
 use super::{
-    Core, Ended, LEAVING, LOST, MISSED, RequestId, State,
+    Core, Ended, LEAVING, LOST, MISSED, RequestId, State, WAKE,
     leaving::{AnyOf, is_from, split},
 };
 use crate::{
@@ -335,6 +335,16 @@ impl Core {
                 self.tagged.send_active(messenger, now, peer, MISSED, &data);
                 self.touch(peer);
             }
+        }
+    }
+
+    /// Wakes another process, which sleeps: the message says nothing else.
+    pub(in crate::mpi::engine) fn wake(&mut self, messenger: &mut Messenger, now: Instant, process: u32) {
+        if self.lost(process).is_none()
+            && let Some(peer) = self.peers.meet(messenger, process)
+        {
+            self.tagged.send_active(messenger, now, peer, WAKE, &[]);
+            self.touch(peer);
         }
     }
 

@@ -184,6 +184,8 @@ mod tests {
     use rustix::io::{Errno, read};
 
     use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::helper::slice_of_thread;
     use crate::{
         backends::{BindOptions, bind},
         config::Config,
@@ -194,29 +196,51 @@ mod tests {
     };
 
     /// A process without others.
-    fn fabric() -> Native {
+    fn fabric(policy: WaitPolicy) -> Native {
         let backend = bind("loopback", "127.0.0.1:0".parse().unwrap(), &BindOptions::default()).unwrap();
         let limits = Limits::from(&backend.capabilities());
         let endpoint = Endpoint::new(Config::default(), limits, 1, 1).unwrap();
         let driver = Driver::new(Messenger::new(endpoint, &[0]), backend, WaitPolicy::Block);
         let core = Process::new(driver.messenger(), Peers::all(vec![None]), 1 << 10);
-        Native::new(driver, core, WaitPolicy::Block)
+        Native::new(driver, core, policy)
     }
 
-    /// A call that finds what it waits for in the second turn.
-    fn wait(fabric: &Native) {
-        let mut turns = 0;
+    /// A call that finds what it waits for after so many looks.
+    fn wait(fabric: &Native, looks: u32) {
+        let mut looked = 0;
         let waited = fabric.wait(&mut |_, _, _| {
-            turns += 1;
-            turns > 1
+            looked += 1;
+            looked > looks
         });
         waited.unwrap();
+    }
+
+    /// Other programs on its core would run for a usual slice each time that it yields.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_program_that_yields_has_a_short_slice() {
+        let own = thread::spawn(|| {
+            ask_for_short_slice();
+            slice_of_thread()
+        });
+        let short = own.join().unwrap();
+        let waiting = |policy| {
+            let waited = thread::spawn(move || {
+                wait(&fabric(policy), 10);
+                slice_of_thread()
+            });
+            waited.join().unwrap()
+        };
+        let spin = WaitPolicy::TURNS;
+        assert_eq!(waiting(WaitPolicy::Yield { spin }), short);
+        // (Systems without such slices have 0 everywhere.)
+        assert!(short == 0 || waiting(WaitPolicy::Adaptive { spin }) != short);
     }
 
     /// The system would wake a thread that listens for each datagram.
     #[test]
     fn a_program_that_waits_sends_a_listening_helper_away_once() {
-        let fabric = fabric();
+        let fabric = fabric(WaitPolicy::Block);
         let call = Arc::new(Call {
             wanted: Mutex::default(),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap(),
@@ -231,17 +255,17 @@ mod tests {
             longest,
         };
 
-        wait(&fabric);
+        wait(&fabric, 1);
         assert_eq!(rings(), Err(Errno::AGAIN), "the helper does not listen yet");
         watch.passes = fabric.lock().driver.passes();
         assert!(fabric.relieve(&mut watch));
         assert!(watch.listens, "the program has made no progress since");
 
-        wait(&fabric);
+        wait(&fabric, 1);
         assert_eq!(rings(), Ok(8));
         assert!(fabric.relieve(&mut watch));
         assert!(!watch.listens, "the program makes progress");
-        wait(&fabric);
+        wait(&fabric, 1);
         assert_eq!(rings(), Err(Errno::AGAIN), "the helper has been told");
 
         // The same for a program that only tests.

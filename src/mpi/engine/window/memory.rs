@@ -2,9 +2,9 @@
 //! Memory of windows that processes of one host share: how it is made, and how it is reached.
 
 use alloc::vec::Vec;
-use core::ptr;
+use core::{ptr, sync::atomic::AtomicU64};
 
-use crate::mpi::datatype::Datatype;
+use crate::{mpi::datatype::Datatype, span::Span};
 
 /// Words by which processes of a host find each other. Zeros: a process that shares nothing.
 pub(super) const WORDS: usize = 7;
@@ -19,9 +19,9 @@ pub(super) struct Kept {
 }
 
 #[cfg(all(feature = "shm", target_os = "linux"))]
-pub(super) use self::shared::{Mapped, Offer};
+pub(in crate::mpi::engine) use self::shared::{Mapped, Offer};
 #[cfg(not(all(feature = "shm", target_os = "linux")))]
-pub(super) use self::unshared::{Mapped, Offer};
+pub(in crate::mpi::engine) use self::unshared::{Mapped, Offer};
 
 #[cfg(all(feature = "shm", target_os = "linux"))]
 mod shared {
@@ -31,7 +31,7 @@ mod shared {
         time::Duration,
     };
 
-    use super::{Vec, WORDS};
+    use super::{AtomicU64, Span, Vec, WORDS};
     use crate::{
         mpi::engine::Engine,
         routes::Passing,
@@ -44,48 +44,66 @@ mod shared {
 
     /// Memory that another process has mapped, too.
     #[derive(Debug)]
-    pub(in super::super) struct Mapped(Segment);
+    pub(in crate::mpi::engine) struct Mapped(Segment);
 
     impl Mapped {
-        pub(in super::super) fn base(&self) -> *mut u8 {
+        pub(in crate::mpi::engine) fn base(&self) -> *mut u8 {
             self.0.base()
+        }
+
+        /// [`Segment::atomic`].
+        #[inline]
+        pub(in crate::mpi::engine) fn atomic(&self, at: usize) -> &AtomicU64 {
+            self.0.atomic(at)
+        }
+
+        /// [`Segment::span`].
+        #[inline]
+        pub(in crate::mpi::engine) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
+            self.0.span(at, len)
+        }
+
+        /// [`Segment::write`].
+        #[inline]
+        pub(in crate::mpi::engine) fn write(&self, at: usize, bytes: &[u8]) {
+            self.0.write(at, bytes);
         }
     }
 
     /// A process that shares memory with others of its host.
     #[derive(Debug)]
-    pub(in super::super) struct Offer {
+    pub(in crate::mpi::engine) struct Offer {
         passing: Passing,
         given: Option<OwnedFd>,
     }
 
     impl Offer {
         /// `None`: this process cannot.
-        pub(in super::super) fn open(engine: &Engine) -> Option<Self> {
+        pub(in crate::mpi::engine) fn open(engine: &Engine) -> Option<Self> {
             let passing = Passing::open(engine.process()).ok()?;
             Some(Self { passing, given: None })
         }
 
         /// Makes memory of `len` bytes, all 0, to give to others.
-        pub(in super::super) fn make(&mut self, len: u64) -> Option<Mapped> {
+        pub(in crate::mpi::engine) fn make(&mut self, len: u64) -> Option<Mapped> {
             let len = usize::try_from(len.max(1)).ok()?;
             let (segment, given) = Segment::create("hikyaku-window", len, Access::Write).ok()?;
             self.given = Some(given);
             Some(Mapped(segment))
         }
 
-        pub(in super::super) fn words(&self) -> [i64; WORDS] {
+        pub(in crate::mpi::engine) fn words(&self) -> [i64; WORDS] {
             self.passing.words()
         }
 
         /// Returns whether the process with these words is on this host, too.
-        pub(in super::super) fn meets(&self, words: &[i64]) -> bool {
+        pub(in crate::mpi::engine) fn meets(&self, words: &[i64]) -> bool {
             words.try_into().is_ok_and(|words| self.passing.meets(words))
         }
 
         /// Gives memory to so many others, and maps what those with these words and lengths give. All of them do so at the
         /// same time. `None` in the place of one whose memory cannot be mapped.
-        pub(in super::super) fn exchange(
+        pub(in crate::mpi::engine) fn exchange(
             self,
             engine: &Engine,
             takers: usize,
@@ -110,41 +128,58 @@ mod shared {
 
 #[cfg(not(all(feature = "shm", target_os = "linux")))]
 mod unshared {
-    use super::{Vec, WORDS};
+    use super::{AtomicU64, Span, Vec, WORDS};
     use crate::mpi::engine::Engine;
 
     /// There is none in this build.
     #[derive(Debug)]
-    pub(in super::super) enum Mapped {}
+    pub(in crate::mpi::engine) enum Mapped {}
 
     impl Mapped {
-        pub(in super::super) fn base(&self) -> *mut u8 {
+        pub(in crate::mpi::engine) fn base(&self) -> *mut u8 {
+            match *self {}
+        }
+
+        pub(in crate::mpi::engine) fn atomic(&self, _: usize) -> &AtomicU64 {
+            match *self {}
+        }
+
+        pub(in crate::mpi::engine) fn span(&self, _: usize, _: usize) -> Option<Span<'_>> {
+            match *self {}
+        }
+
+        pub(in crate::mpi::engine) fn write(&self, _: usize, _: &[u8]) {
             match *self {}
         }
     }
 
     /// As above.
     #[derive(Debug)]
-    pub(in super::super) enum Offer {}
+    pub(in crate::mpi::engine) enum Offer {}
 
     impl Offer {
-        pub(in super::super) fn open(_: &Engine) -> Option<Self> {
+        pub(in crate::mpi::engine) fn open(_: &Engine) -> Option<Self> {
             None
         }
 
-        pub(in super::super) fn make(&mut self, _: u64) -> Option<Mapped> {
+        pub(in crate::mpi::engine) fn make(&mut self, _: u64) -> Option<Mapped> {
             match *self {}
         }
 
-        pub(in super::super) fn words(&self) -> [i64; WORDS] {
+        pub(in crate::mpi::engine) fn words(&self) -> [i64; WORDS] {
             match *self {}
         }
 
-        pub(in super::super) fn meets(&self, _: &[i64]) -> bool {
+        pub(in crate::mpi::engine) fn meets(&self, _: &[i64]) -> bool {
             match *self {}
         }
 
-        pub(in super::super) fn exchange(self, _: &Engine, _: usize, _: &[(Vec<i64>, u64)]) -> Vec<Option<Mapped>> {
+        pub(in crate::mpi::engine) fn exchange(
+            self,
+            _: &Engine,
+            _: usize,
+            _: &[(Vec<i64>, u64)],
+        ) -> Vec<Option<Mapped>> {
             match self {}
         }
     }

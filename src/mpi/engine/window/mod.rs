@@ -4,7 +4,7 @@
 mod access;
 mod atomics;
 mod epoch;
-mod memory;
+pub(super) mod memory;
 mod shared;
 
 use alloc::{sync::Arc, vec::Vec};

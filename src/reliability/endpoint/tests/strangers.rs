@@ -66,6 +66,9 @@ fn opening(rng: &mut Prng) -> Vec<u8> {
     forge(form, base, rng)
 }
 
+/// Strangers a second that are challenged by default.
+const CHALLENGED: u64 = 1_000;
+
 /// Opens a session, answers the challenge, and is never heard again.
 fn call_and_vanish(server: &mut Endpoint, now: u64, from: SocketAddr, rng: &mut Prng) {
     let bytes = opening(rng);
@@ -147,7 +150,7 @@ impl Client {
     }
 }
 
-/// 200,000 strangers in 100 s, all of which live where they say and vanish: the honest pair beside them goes on, memory is
+/// 200,000 strangers in 200 s, all of which live where they say and vanish: the honest pair beside them goes on, memory is
 /// bounded, nobody gets the number of one that has just left, and an honest stranger is let in at once.
 #[test]
 fn strangers_that_vanish_give_way() {
@@ -156,7 +159,7 @@ fn strangers_that_vanish_give_way() {
     let (mut pair, ..) = Pair::of([Endpoint::new(Config::default(), LIMITS, 5, 5).unwrap(), server(ROOM)]);
     talk(&mut pair, 0);
     for number in 1..=200_000 {
-        pair.now += SECOND / 2_000;
+        pair.now += SECOND / CHALLENGED;
         let now = pair.now;
         let server = &mut pair.ends[1].0;
         call_and_vanish(server, now, address(number), &mut rng);
@@ -168,7 +171,11 @@ fn strangers_that_vanish_give_way() {
     }
     let (server, now) = (&mut pair.ends[1].0, &mut pair.now);
     // As many as are challenged in the 64 s in which the number of a peer names no other, and those that are there.
-    assert!(server.peers() as u32 <= ROOM + 65 * 2_000, "{}", server.peers());
+    assert!(
+        server.peers() as u32 <= ROOM + 65 * CHALLENGED as u32,
+        "{}",
+        server.peers()
+    );
     assert_eq!(server.down(PeerId(0)), None);
     assert_eq!(server.stats().dropped.of(DropReason::TooManyPeers), 0);
     let (mut client, mut got) = (Client::new(300_000), Got::default());
@@ -211,7 +218,7 @@ fn a_newcomer_hears_that_there_is_no_room() {
 fn a_newcomer_hears_so_at_once_after_a_flood() {
     let (mut server, mut got, mut now, mut rng) = (server(2), Got::default(), SECOND, Prng::new(4));
     for number in 1..=20_000 {
-        now += SECOND / 2_000;
+        now += SECOND / CHALLENGED;
         call_and_vanish(&mut server, now, address(number), &mut rng);
     }
     let mut clients = [30_001, 30_002, 30_003].map(Client::new);

@@ -1,13 +1,25 @@
 //! The sources as they are.
 
 pub(crate) mod primitives {
-    pub(crate) use loom::{hint, sync::*};
+    pub(crate) use loom::{
+        hint,
+        sync::{Arc, atomic},
+    };
+
+    pub(crate) use crate::timed::{Condvar, Mutex, MutexGuard};
 }
 
 pub(crate) use crate::{cell, segment};
 
+pub(crate) mod medium {
+    pub(crate) use super::primitives::atomic::{Ordering, fence};
+    pub(crate) use crate::medium::*;
+}
+
 #[path = "../../../../src/sync/bell.rs"]
 pub(crate) mod bell;
+#[path = "../../../../src/mpi/engine/on_host/board.rs"]
+pub(crate) mod board;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;

@@ -1,10 +1,9 @@
 //! There are no fences.
 
 pub(crate) mod primitives {
-    pub(crate) use loom::{
-        hint,
-        sync::{Arc, Condvar, Mutex, MutexGuard},
-    };
+    pub(crate) use loom::{hint, sync::Arc};
+
+    pub(crate) use crate::timed::{Condvar, Mutex, MutexGuard};
 
     pub(crate) mod atomic {
         pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -15,8 +14,15 @@ pub(crate) mod primitives {
 
 pub(crate) use crate::{cell, segment};
 
+pub(crate) mod medium {
+    pub(crate) use super::primitives::atomic::{Ordering, fence};
+    pub(crate) use crate::medium::*;
+}
+
 #[path = "../../../../src/sync/bell.rs"]
 pub(crate) mod bell;
+#[path = "../../../../src/mpi/engine/on_host/board.rs"]
+pub(crate) mod board;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;

@@ -10,7 +10,7 @@ use crate::border::{Int, NewString, Out, OutInts, Text};
 /// The categories: name and meaning.
 const CATEGORIES: [(&str, &str); 2] = [
     ("settings", "settings of this process, which the environment gives"),
-    ("counters", "counters of messages and windows of this process"),
+    ("counters", "counters of messages, windows and packets of this process"),
 ];
 
 /// The numbers of control variables and of performance variables of a category.

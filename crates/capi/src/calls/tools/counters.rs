@@ -17,65 +17,59 @@ use crate::{
 /// `MPI_UNSIGNED_LONG_LONG`: all are numbers of 64 bits.
 const UNSIGNED_LONG_LONG: Type = Type::number(0x20f);
 
-/// A counter: name, class, meaning, and how it is read.
-type Counter = (&'static str, i32, &'static str, fn(&Engine) -> u64);
+/// A counter.
+#[derive(Debug)]
+pub(super) struct Counter {
+    name: &'static str,
+    class: i32,
+    meaning: &'static str,
+    read: fn(&Engine) -> u64,
+}
 
-pub(super) const ALL: &[Counter] = &[
-    (
-        "eager",
-        PvarClass::COUNTER,
-        "messages sent with their payload",
-        |engine| engine.stats().eager,
-    ),
-    (
-        "rendezvous",
-        PvarClass::COUNTER,
-        "messages sent by rendezvous",
-        |engine| engine.stats().rendezvous,
-    ),
-    (
-        "converted",
-        PvarClass::COUNTER,
-        "small messages sent by rendezvous for lack of credit",
-        |engine| engine.stats().converted,
-    ),
-    (
-        "unexpected",
-        PvarClass::COUNTER,
-        "messages that came before their receive",
-        |engine| engine.stats().unexpected,
-    ),
-    (
-        "unexpected_bytes",
-        PvarClass::LEVEL,
-        "bytes of unexpected messages that are kept now",
-        |engine| engine.stats().unexpected_bytes,
-    ),
-    (
-        "unexpected_peak",
-        PvarClass::HIGHWATERMARK,
-        "the most bytes of unexpected messages",
-        |engine| engine.stats().unexpected_peak,
-    ),
-    (
-        "malformed",
-        PvarClass::COUNTER,
-        "messages that were dropped",
-        |engine| engine.stats().malformed,
-    ),
-    (
-        "window_served",
-        PvarClass::COUNTER,
-        "requests of other processes to windows of this one",
-        |engine| engine.window_stats().served,
-    ),
-    (
-        "window_refused",
-        PvarClass::COUNTER,
-        "requests to windows that were refused",
-        |engine| engine.window_stats().refused,
-    ),
-];
+macro_rules! counters {
+    ($($name:ident $class:ident [$($read:tt)+] $meaning:literal;)*) => {
+        &[$(Counter {
+            name: stringify!($name),
+            class: PvarClass::$class,
+            meaning: $meaning,
+            read: |engine| engine $($read)+,
+        },)*]
+    };
+}
+
+pub(super) const ALL: &[Counter] = counters! {
+    eager COUNTER [.stats().eager] "messages sent with their payload";
+    rendezvous COUNTER [.stats().rendezvous] "messages sent by rendezvous";
+    converted COUNTER [.stats().converted] "small messages sent by rendezvous for lack of credit";
+    unexpected COUNTER [.stats().unexpected] "messages that came before their receive";
+    unexpected_bytes LEVEL [.stats().unexpected_bytes] "bytes of unexpected messages that are kept now";
+    unexpected_peak HIGHWATERMARK [.stats().unexpected_peak] "the most bytes of unexpected messages";
+    malformed COUNTER [.stats().malformed] "messages that were dropped";
+    window_served COUNTER [.window_stats().served] "requests of other processes to windows of this one";
+    window_refused COUNTER [.window_stats().refused] "requests to windows that were refused";
+    packets_sent COUNTER [.packet_stats().packets_sent] "packets sent, of any kind, resends included";
+    packets_received COUNTER [.packet_stats().packets_received] "packets received, of any kind, before any check";
+    payload_sent COUNTER [.packet_stats().payload_sent] "bytes of payload sent for the first time";
+    payload_received COUNTER [.packet_stats().payload_received] "bytes of payload delivered";
+    packets_delivered COUNTER [.packet_stats().packets_delivered] "packets delivered, each exactly once";
+    resends COUNTER [.packet_stats().resends] "packets sent again";
+    lost_by_order COUNTER [.packet_stats().lost_by_order] "packets found lost by newer ones having arrived";
+    lost_by_nack COUNTER [.packet_stats().lost_by_nack] "packets found lost because the peer asked for them";
+    lost_by_timeout COUNTER [.packet_stats().lost_by_timeout] "packets found lost by time-out";
+    spurious_timeouts COUNTER [.packet_stats().spurious_timeouts] "time-outs undone: the packets sent first were acknowledged";
+    probes COUNTER [.packet_stats().probes] "tail-loss probes sent";
+    flows_settled COUNTER [.packet_stats().flows_settled] "times that packets in flight were cut anew for a path that takes smaller ones";
+    acks_alone COUNTER [.packet_stats().acks_alone] "acknowledgements sent alone";
+    nacks_sent COUNTER [.packet_stats().nacks_sent] "negative acknowledgements sent";
+    messages_bundled COUNTER [.packet_stats().messages_bundled] "messages that shared a datagram with others";
+    resets_sent COUNTER [.packet_stats().resets_sent] "resets sent";
+    answers_dropped COUNTER [.packet_stats().answers_dropped] "answers not sent because there were too many";
+    sessions_opened COUNTER [.packet_stats().sessions_opened] "sessions opened";
+    peers_lost COUNTER [.packet_stats().peers_lost] "peers lost, for whatever reason but a goodbye";
+    blocked_on_credit COUNTER [.packet_stats().blocked_on_credit] "times that sending paused for lack of credit";
+    refusals_ignored COUNTER [.packet_stats().refusals_ignored] "reports that no process listens at an address, which were not believed";
+    packets_dropped COUNTER [.packet_stats().dropped.total()] "packets received and dropped, for any reason";
+};
 
 pub fn get_num(num: Out<i32>) -> Told {
     state::check()?;
@@ -98,11 +92,11 @@ pub fn get_info(
     continuous: Out<i32>,
     atomic: Out<i32>,
 ) -> Told {
-    let (_, (text, class, meaning, _)) = by_index(ALL, index)?;
-    tell(text, name, name_len);
-    tell(meaning, desc, desc_len);
+    let (_, counter) = by_index(ALL, index)?;
+    tell(counter.name, name, name_len);
+    tell(counter.meaning, desc, desc_len);
     verbosity.set(Verbosity::USER_BASIC);
-    var_class.set(*class);
+    var_class.set(counter.class);
     datatype.set(UNSIGNED_LONG_LONG);
     enumtype.set(core::ptr::null_mut());
     bind.set(Bind::NO_OBJECT);
@@ -115,7 +109,7 @@ pub fn get_info(
 pub fn get_index(name: Text, var_class: Constant<PvarClass>, index: Out<i32>) -> Told {
     state::check()?;
     let name = name.text();
-    let is_it = |counter: &Counter| counter.0 == name && counter.1 == var_class.0;
+    let is_it = |counter: &Counter| counter.name == name && counter.class == var_class.0;
     index.set(ALL.iter().position(is_it).ok_or(Trouble::Name)? as i32);
     Ok(())
 }
@@ -158,8 +152,8 @@ fn refuse(session: Pointer, handle: Pointer, trouble: Trouble) -> Told {
 }
 
 pub fn read(session: Pointer, handle: Pointer, buf: Buffer) -> Told {
-    let (_, _, _, read) = ALL[state::counter(session.0, handle.0)?];
-    let value = process::joined().map_or(0, |joined| read(&joined.engine));
+    let counter = &ALL[state::counter(session.0, handle.0)?];
+    let value = process::joined().map_or(0, |joined| (counter.read)(&joined.engine));
     if !buf.0.is_null() {
         // SAFETY: the program has room for a value of the datatype that it was told.
         unsafe { buf.0.cast::<u64>().write_unaligned(value) };
@@ -170,4 +164,17 @@ pub fn read(session: Pointer, handle: Pointer, buf: Buffer) -> Told {
 pub fn write(session: Pointer, handle: Pointer) -> Told {
     state::counter(session.0, handle.0)?;
     Err(Trouble::NoWrite)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+    use hikyaku::Stats;
+
+    #[test]
+    fn all_statistics_of_packets_are_there() {
+        for (name, _) in Stats::default().fields() {
+            assert!(ALL.iter().any(|counter| counter.name == name), "{name}");
+        }
+    }
 }

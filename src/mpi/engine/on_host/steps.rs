@@ -1,0 +1,260 @@
+//! One collective on a board: posting, waiting for the others, and what happens when they do not come.
+
+use super::{
+    board::{Board, Posted},
+    medium::SLOT,
+};
+use crate::{
+    error::PeerError,
+    helper::give_way,
+    messaging::tagged::{Outcome, Selector},
+    mpi::{
+        Rank,
+        engine::{Communicator, buffer::Buffer, core::Ended, request::About},
+        error::{Detail, Error, ErrorClass},
+    },
+    span::Span,
+};
+use alloc::vec::Vec;
+use core::{cell::Cell, hint, ops::Range};
+
+/// Looks of a rank that waits before it asks the network, too: a few microseconds.
+const LOOKS: u32 = 2_000;
+/// The same of a rank that shares its core with others, before it yields; and how often it yields.
+const LOOKS_SHARED: u32 = 32;
+const TURNS: u32 = 64;
+
+/// Bytes of a piece, where each rank has a core: it stays in that core's cache while the next one is written.
+const PIECE: usize = 16 << 10;
+
+/// Ranks have called different collectives, or with other arguments.
+const MISMATCH: u64 = u64::MAX;
+
+/// A collective that this rank takes part in.
+pub(super) struct Steps<'a> {
+    pub(super) board: &'a mut Board,
+    pub(super) communicator: &'a Communicator,
+    /// The MPI function.
+    pub(super) name: &'static str,
+    /// A hash of the call.
+    pub(super) mark: u32,
+    /// Match bits of its messages, if it had any.
+    pub(super) bits: u64,
+    /// Ranks share cores.
+    pub(super) yields: bool,
+}
+
+impl Steps<'_> {
+    pub(super) fn rank(&self) -> usize {
+        self.communicator.rank() as usize
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.communicator.size() as usize
+    }
+
+    /// Bytes that go in one step.
+    pub(super) fn piece(&self) -> usize {
+        // A rank that shares its core waits for a turn in each step.
+        if self.yields { SLOT } else { PIECE }
+    }
+
+    /// The other ranks, each beginning with the one after it.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, size) = (self.rank(), self.size());
+        (1..size).map(move |distance| (rank + distance) % size)
+    }
+
+    /// The next step begins, in which this rank posts `len` bytes if there are some.
+    pub(super) fn begin(&mut self, len: Option<usize>) -> Result<(), Error> {
+        self.board.begin();
+        let Some(len) = len else { return Ok(()) };
+        if self.board.has_room(len) {
+            return Ok(());
+        }
+        let slowest = self.board.slowest();
+        self.wait(slowest.unwrap_or_default(), |board| board.has_room(len))
+    }
+
+    /// Posts what was written: `len` bytes.
+    #[inline]
+    pub(super) fn post(&mut self, len: usize) {
+        let mark = self.mark;
+        if self.board.post(Posted { mark, len }) {
+            self.wake();
+        }
+    }
+
+    /// Waits for what another rank posts, which must be `len` bytes.
+    #[inline]
+    pub(super) fn await_post(&mut self, rank: usize, len: usize) -> Result<(), Error> {
+        let wanted = Posted { mark: self.mark, len };
+        let posted = match self.board.posted(rank) {
+            Some(posted) => posted,
+            None => {
+                self.wait(rank, |board| board.posted(rank).is_some())?;
+                self.board.posted(rank).unwrap_or(wanted)
+            }
+        };
+        if posted == wanted {
+            return Ok(());
+        }
+        Err(self.mismatch(rank, posted, wanted))
+    }
+
+    /// Waits for what all others post: `len` bytes each.
+    #[inline]
+    pub(super) fn await_all(&mut self, len: usize) -> Result<(), Error> {
+        for rank in self.others() {
+            self.await_post(rank, len)?;
+        }
+        self.board.all_have_posted();
+        Ok(())
+    }
+
+    /// A part of what `rank` has posted, which is `len` bytes in all.
+    #[inline]
+    pub(super) fn read(&self, rank: usize, len: usize, part: Range<usize>) -> Span<'_> {
+        self.board.read(rank, len, part)
+    }
+
+    /// This rank has read what it needs.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if self.board.end() {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let group = self.communicator.group();
+        for rank in self.board.take_sleepers() {
+            if let Some(process) = group.process(rank as Rank) {
+                self.communicator
+                    .access((), |core, messenger, now| core.wake(messenger, now, process));
+            }
+        }
+    }
+
+    #[cold]
+    fn mismatch(&self, rank: usize, posted: Posted, wanted: Posted) -> Error {
+        self.board.give_up(MISMATCH);
+        self.wake();
+        let peer = rank as Rank;
+        let error = if posted.len == wanted.len {
+            self.not_same()
+        } else {
+            Error::truncated(self.name, posted.len as u64, wanted.len as u64)
+        };
+        self.communicator.locate(error.with_peer(peer))
+    }
+
+    // ---- waiting
+
+    /// Waits until `ready` says so of what `rank` does.
+    #[inline(never)]
+    fn wait(&mut self, rank: usize, ready: impl Fn(&mut Board) -> bool) -> Result<(), Error> {
+        let (looks, turns) = if self.yields { (LOOKS_SHARED, TURNS) } else { (LOOKS, 1) };
+        for turn in 0..turns {
+            for _ in 0..looks {
+                if ready(self.board) {
+                    return Ok(());
+                }
+                hint::spin_loop();
+            }
+            if turn + 1 < turns {
+                give_way();
+            }
+        }
+        self.wait_longer(rank, &ready)
+    }
+
+    /// The same, and serves the network meanwhile; sleeps in the end. That the other process is lost, or this communicator
+    /// revoked, is learned by a receive that no message ends.
+    #[cold]
+    fn wait_longer(&mut self, rank: usize, ready: &dyn Fn(&mut Board) -> bool) -> Result<(), Error> {
+        let Some(process) = self.communicator.group().process(rank as Rank) else {
+            return Ok(());
+        };
+        let selector = Selector {
+            source: Some(process),
+            bits: self.bits,
+            ignore: 0,
+        };
+        let (mut is_ready, mut begun, ended) = (false, None, Cell::new(None));
+        let board = &mut *self.board;
+        let fabric = &self.communicator.engine().fabric;
+        let waited = fabric.wait(&mut |core, messenger, now| {
+            board.sleep();
+            is_ready = ready(board);
+            if is_ready || board.given_up().is_some() {
+                return true;
+            }
+            let begun = begun.get_or_insert_with(|| {
+                let nothing = Buffer::join(Vec::new());
+                core.receive(messenger, now, selector, nothing, None)
+            });
+            ended.set(match begun {
+                Ok(ended) => Some(*ended),
+                Err(id) => core.take_awaited(*id),
+            });
+            ended.get().is_some()
+        });
+        board.awake();
+        let ended = ended.get();
+        if let (Some(Err(id)), None) = (begun, ended) {
+            self.communicator.access((), |core, _, _| {
+                core.cancel(id);
+                core.take(id);
+            });
+        }
+        if is_ready {
+            return Ok(());
+        }
+        waited.map_err(|_| self.communicator.broken(self.name))?;
+        Err(self.why(ended))
+    }
+
+    /// Why the collective has failed: as the receive says, or as another rank has said.
+    fn why(&self, ended: Option<Ended>) -> Error {
+        if let Some(ended) = ended {
+            let lost = matches!(ended.outcome, Outcome::Failed(_)).then_some(ended.envelope.source);
+            self.board
+                .give_up(lost.map_or(MISMATCH, |process| 1 + u64::from(process)));
+            self.wake();
+            return self.error_of(&ended);
+        }
+        self.failed()
+    }
+
+    /// The board is out of use.
+    #[cold]
+    pub(super) fn failed(&self) -> Error {
+        let process = match self.board.given_up() {
+            Some(MISMATCH) | None => return self.communicator.locate(self.not_same()),
+            Some(reason) => (reason - 1) as u32,
+        };
+        let mut error = None;
+        self.communicator.access((), |core, _, _| error = core.lost(process));
+        let ended = Ended::failed(process, error.unwrap_or(PeerError::Refused));
+        self.error_of(&ended)
+    }
+
+    fn error_of(&self, ended: &Ended) -> Error {
+        let about = About {
+            call: self.name,
+            room: 0,
+        };
+        // It has ended well if a message of the same collective has come: that rank does not use the board.
+        let result = self.communicator.result(ended, about, None);
+        result
+            .err()
+            .unwrap_or_else(|| self.communicator.locate(self.not_same()))
+    }
+
+    fn not_same(&self) -> Error {
+        let detail = Detail::Text("another rank has called another collective, or with other arguments");
+        Error::new(ErrorClass::NotSame, self.name).with_detail(detail)
+    }
+}
