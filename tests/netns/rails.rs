@@ -312,7 +312,7 @@ fn play_receive() {
     // Nothing comes twice.
     assert!(matches!(
         transport.receive(Some(Duration::from_millis(200))),
-        Err(WaitError::TimedOut)
+        Err(WaitError::TimedOut(_))
     ));
     transport.close(Some(PART_LIMIT)).unwrap();
     println!("got all");

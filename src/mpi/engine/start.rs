@@ -231,10 +231,9 @@ impl Unconnected {
             let Some(&Some(peer)) = peers.get(process as usize) else {
                 continue;
             };
-            if let Err(error) = self.driver.add_rail(peer, path) {
-                event!(DEBUG, process, %error, "no rail");
-                // The path to its first address is there all the same.
-                drop(error);
+            // Without it, the path to the first address is there all the same.
+            if let Err(_error) = self.driver.add_rail(peer, path) {
+                event!(DEBUG, process, error = %_error, "no rail");
             }
         }
         Ok(Arc::new(Engine::native(self.driver, process, world, peers, options)))
