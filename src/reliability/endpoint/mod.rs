@@ -547,7 +547,7 @@ impl Endpoint {
         let Some(p) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        p.watched = on;
+        p.watch(on);
         if p.phase == Phase::Down {
             return;
         }

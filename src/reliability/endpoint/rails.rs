@@ -109,7 +109,7 @@ impl Endpoint {
         let flow = &self.flows[flow as usize];
         let p = &self.peers[flow.peer as usize];
         if p.has_rails() {
-            return self.path_of_rail(flow.peer, flow.rail);
+            return self.path_of_rail(flow.peer, flow.rail());
         }
         Path::from(p.address)
     }
@@ -132,7 +132,7 @@ impl Endpoint {
     /// The size of datagram that passes on the path of a flow.
     #[inline]
     pub(super) fn mtu_of(&self, flow: &Flow) -> u16 {
-        match flow.rail {
+        match flow.rail() {
             0 => self.peers[flow.peer as usize].mtu,
             rail => self.rails.mtu(flow.peer, rail),
         }
@@ -148,11 +148,11 @@ impl Endpoint {
         let p = &self.peers[flow.peer as usize];
         // (None is searched for on a rail that is not up: its probes are those that prove it.)
         match (
-            flow.rail,
-            p.has_rails().then(|| self.rails.get(flow.peer, flow.rail)).flatten(),
+            flow.rail(),
+            p.has_rails().then(|| self.rails.get(flow.peer, flow.rail())).flatten(),
         ) {
             (_, Some(rail)) if rail.state != RailState::Up => true,
-            (0, _) => p.mtu_found,
+            (0, _) => p.is_mtu_found(),
             (_, rail) => rail.is_none_or(|rail| rail.mtu_found),
         }
     }
@@ -160,7 +160,8 @@ impl Endpoint {
     pub(super) fn set_mtu(&mut self, (peer, rail): (u32, u8), mtu: u16, found: bool) {
         if rail == 0 {
             let p = &mut self.peers[peer as usize];
-            (p.mtu, p.mtu_found) = (mtu, found);
+            p.mtu = mtu;
+            p.set_mtu_found(found);
         } else if let Some(rail) = self.rails.get_mut(peer, rail) {
             (rail.mtu, rail.mtu_found) = (mtu, found);
         }
@@ -278,7 +279,7 @@ impl Endpoint {
     /// The time for another probe of a rail that is not up; `false`: it is up, or the only one.
     pub(super) fn prove_again(&mut self, index: u32) -> bool {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let (peer, rail) = (flow.peer, flow.rail);
+        let (peer, rail) = (flow.peer, flow.rail());
         let proves = self.peers[peer as usize].has_rails() && !self.is_up_rail(peer, rail);
         if proves {
             self.prove(peer, rail);
@@ -422,7 +423,7 @@ impl Endpoint {
     pub(super) fn suspect_rail(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         if self.peers[flow.peer as usize].has_rails() {
-            let (peer, rail) = (flow.peer, flow.rail);
+            let (peer, rail) = (flow.peer, flow.rail());
             self.judge_rail(peer, rail, self.actives[index as usize].send.timeouts());
         }
     }
@@ -471,7 +472,7 @@ impl Endpoint {
         self.choose_primary(peer);
         let mut next = self.peers[peer as usize].first_flow;
         while let Some(flow) = self.flows.get(next as usize) {
-            let (index, rail) = (flow.active, flow.rail);
+            let (index, rail) = (flow.active, flow.rail());
             next = flow.next;
             if self.is_up_rail(peer, rail) {
                 continue;
@@ -608,7 +609,7 @@ impl Endpoint {
     fn richest(&self, peer: u32, key: FlowKey) -> Option<u32> {
         let others = self.flows_of(peer).filter(|&flow| {
             let flow = &self.flows[flow as usize];
-            flow.channel == key.channel() && flow.rail != key.rail()
+            flow.channel() == key.channel() && flow.rail() != key.rail()
         });
         let queued = |index: u32| {
             self.actives
@@ -636,13 +637,13 @@ impl Endpoint {
             return;
         }
         let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let (peer, channel, rail) = (flow.peer, flow.channel, flow.rail);
+        let (peer, channel, rail) = (flow.peer, flow.channel(), flow.rail());
         if let Some(rail) = self.rails.get_mut(peer, rail) {
             rail.bytes_sent += burst.len() as u64;
         }
         let gives = |flow: u32| {
             let active = self.actives.get(self.flows[flow as usize].active as usize);
-            self.flows[flow as usize].channel == channel
+            self.flows[flow as usize].channel() == channel
                 && active.is_some_and(|active| active.send.queued_to_give() > 0)
         };
         if !self.peers[peer as usize].uses_rails() || !{ self.flows_of(peer) }.any(gives) {

@@ -215,7 +215,7 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
-        let mtu = match flow.rail {
+        let mtu = match flow.rail() {
             0 => peer.mtu,
             rail => self.rails.mtu(flow.peer, rail),
         };
@@ -332,19 +332,19 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
         if peer.has_rails()
-            && let Some(path) = self.rails.reply(flow.peer, flow.rail)
+            && let Some(path) = self.rails.reply(flow.peer, flow.rail())
         {
             burst.redirect(path);
         }
         let base = Base {
             kind: Kind::Ack,
-            channel: flow.channel,
+            channel: flow.channel(),
             source: self.processor,
             destination: peer.processor,
             session: peer.remote_token(),
             sequence: flow.send_next(),
             acknowledgement: flow.expected(),
-            rail: flow.rail,
+            rail: flow.rail(),
             message: Seq(0),
         };
         let mut flags = Flags::empty();
@@ -397,7 +397,7 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
         let header = Base {
-            rail: flow.rail,
+            rail: flow.rail(),
             ..self.control_base(Kind::Probe, peer.remote_token(), peer.processor, number)
         };
         let checksum = peer.checksums();

@@ -41,7 +41,7 @@ impl Endpoint {
             return;
         }
         let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let (peer, rail) = (flow.peer, flow.rail);
+        let (peer, rail) = (flow.peer, flow.rail());
         #[cfg(feature = "tracing")]
         let (before, address) = (self.mtu_of(flow), self.peers[peer as usize].address);
         event!(
@@ -95,7 +95,7 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let next = flow.send_next();
-        if let Some(path) = self.rails.reply(flow.peer, flow.rail) {
+        if let Some(path) = self.rails.reply(flow.peer, flow.rail()) {
             burst.redirect(path);
         }
         let Some(done) = active.receive.take_settled() else {
@@ -121,13 +121,13 @@ impl Endpoint {
         let peer = &self.peers[flow.peer as usize];
         let base = Base {
             kind,
-            channel: flow.channel,
+            channel: flow.channel(),
             source: self.processor,
             destination: peer.processor,
             session: peer.remote_token(),
             sequence,
             acknowledgement,
-            rail: flow.rail,
+            rail: flow.rail(),
             message,
         };
         let stamp = active.receive.timestamp(self.now, &self.config);

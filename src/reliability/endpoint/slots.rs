@@ -19,7 +19,13 @@ impl Endpoint {
 
     #[inline]
     pub(super) fn find_flow(&self, peer: u32, key: FlowKey) -> Option<u32> {
-        let mut index = self.peers.get(peer as usize)?.first_flow;
+        self.find_from(self.peers.get(peer as usize)?.first_flow, key)
+    }
+
+    /// The flow with that key among that one and those after it.
+    #[inline(always)]
+    pub(super) fn find_from(&self, first: u32, key: FlowKey) -> Option<u32> {
+        let mut index = first;
         while let Some(flow) = self.flows.get(index as usize) {
             if flow.key() == key {
                 return Some(index);
@@ -39,7 +45,7 @@ impl Endpoint {
     }
 
     #[cold]
-    fn new_flow(&mut self, peer: u32, key: FlowKey) -> u32 {
+    pub(super) fn new_flow(&mut self, peer: u32, key: FlowKey) -> u32 {
         let p = &self.peers[peer as usize];
         let send_next = first_sequence(self.epoch, p.local_secret, key);
         let expected = first_sequence(p.remote_epoch, p.remote_token().secret, key);
@@ -86,7 +92,7 @@ impl Endpoint {
         let receive = Receiver::new(state);
         let mut deadlines = Deadlines::new();
         deadlines.set(Timer::Idle, self.now + IDLE);
-        if peer.watched && state.key() == FlowKey::FIRST {
+        if peer.is_watched() && state.key() == FlowKey::FIRST {
             deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
         }
         let index = if let Some(index) = self.free_actives.pop() {
@@ -143,7 +149,7 @@ impl Endpoint {
         let peer = &self.peers[flow.peer as usize];
         let owes = active.receive.owes_ack() || active.receive.has_unacknowledged();
         let gap = active.receive.has_gap(flow) || active.receive.is_settling(flow);
-        let watched = peer.watched && active.deadlines.is_set(Timer::Keepalive);
+        let watched = peer.is_watched() && active.deadlines.is_set(Timer::Keepalive);
         // (The search for the path MTU may end so; the proof of a rail goes on.)
         let asks = active.deadlines.is_set(Timer::Persist) || peer.has_rails() && active.deadlines.is_set(Timer::Mtu);
         if quiet && !active.send.is_busy(flow) && !owes && !watched && !asks {

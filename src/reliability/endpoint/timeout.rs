@@ -87,7 +87,7 @@ impl Endpoint {
     fn keep_alive(&mut self, index: u32) {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let p = &self.peers[peer as usize];
-        if !p.watched {
+        if !p.is_watched() {
             return;
         }
         let silent_since = p.last_heard;
@@ -161,7 +161,7 @@ impl Endpoint {
 
     /// Blocked on credit, or not heard since it was asked: ask for a sign of life. `false`: the peer is dead.
     fn persist_timeout(&mut self, index: u32) -> bool {
-        if self.flows[self.actives[index as usize].flow as usize].channel == 0 {
+        if self.flows[self.actives[index as usize].flow as usize].channel() == 0 {
             if self.ask_again(index) {
                 return true;
             }
@@ -273,7 +273,7 @@ impl Endpoint {
                 "nothing is acknowledged: path MTU taken back"
             );
             p.mtu = mtu;
-            p.mtu_found = false;
+            p.set_mtu_found(false);
         }
     }
 
@@ -281,7 +281,7 @@ impl Endpoint {
     #[cold]
     pub(super) fn search_mtu_again(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
-        if let Some(flow) = self.find_flow(flow.peer, FlowKey::new(flow.rail, 0)) {
+        if let Some(flow) = self.find_flow(flow.peer, FlowKey::new(flow.rail(), 0)) {
             let active = self.activate(flow);
             self.search_mtu(active);
         }
@@ -291,7 +291,7 @@ impl Endpoint {
     pub(super) fn search_mtu(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let p = &self.peers[flow.peer as usize];
-        if self.is_mtu_found(flow) || !p.is_confirmed() || flow.channel != 0 || !self.config.path_mtu_discovery {
+        if self.is_mtu_found(flow) || !p.is_confirmed() || flow.channel() != 0 || !self.config.path_mtu_discovery {
             return;
         }
         if self.actives[index as usize].probe.running() {
@@ -302,7 +302,7 @@ impl Endpoint {
             .max_datagram
             .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
         let target = local.min(p.max_datagram);
-        let (rail, low) = ((flow.peer, flow.rail), self.mtu_of(flow));
+        let (rail, low) = ((flow.peer, flow.rail()), self.mtu_of(flow));
         if low > target {
             self.set_mtu(rail, target, false);
         }
@@ -315,7 +315,7 @@ impl Endpoint {
             Step::Probe => self.mark_ready(index),
             Step::Done => {
                 let flow = &self.flows[self.actives[index as usize].flow as usize];
-                let (rail, bytes) = ((flow.peer, flow.rail), self.mtu_of(flow));
+                let (rail, bytes) = ((flow.peer, flow.rail()), self.mtu_of(flow));
                 self.set_mtu(rail, bytes, true);
                 #[cfg(feature = "tracing")]
                 let address = self.own_path(rail.0, rail.1).address;

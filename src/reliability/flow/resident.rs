@@ -17,8 +17,7 @@ pub(crate) struct Flow {
     /// Next sequence number expected.
     pub(super) expected: Seq,
     pub(super) rtt: Rtt,
-    pub(crate) channel: u8,
-    pub(crate) rail: u8,
+    key: FlowKey,
 }
 
 /// What tells a flow from the others of its session.
@@ -34,6 +33,12 @@ impl FlowKey {
         Self(u16::from_le_bytes([channel, rail]))
     }
 
+    /// The rail in the upper half, the channel in the lower one.
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
     /// The flow of a channel in a session with one rail.
     #[inline(always)]
     pub(crate) fn of_channel(channel: u8) -> Self {
@@ -45,10 +50,12 @@ impl FlowKey {
         Self::new(base.rail, base.channel)
     }
 
+    #[inline(always)]
     pub(crate) fn channel(self) -> u8 {
         self.0.to_le_bytes()[0]
     }
 
+    #[inline(always)]
     pub(crate) fn rail(self) -> u8 {
         self.0.to_le_bytes()[1]
     }
@@ -64,14 +71,23 @@ impl Flow {
             send_next,
             expected,
             rtt: Rtt::default(),
-            channel: key.channel(),
-            rail: key.rail(),
+            key,
         }
     }
 
     #[inline(always)]
     pub(crate) fn key(&self) -> FlowKey {
-        FlowKey::new(self.rail, self.channel)
+        self.key
+    }
+
+    #[inline(always)]
+    pub(crate) fn channel(&self) -> u8 {
+        self.key.channel()
+    }
+
+    #[inline(always)]
+    pub(crate) fn rail(&self) -> u8 {
+        self.key.rail()
     }
 
     /// The number of the next packet to send.

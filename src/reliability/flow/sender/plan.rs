@@ -79,7 +79,7 @@ impl Lane<'_> {
     /// Bytes of the largest datagram on the path. (A loop that keeps the sum has too few registers for the rest.)
     #[inline(always)]
     pub(super) fn largest(&self) -> usize {
-        match self.flow.rail {
+        match self.flow.rail() {
             0 => self.peer.mtu.into(),
             _ => sum(self.overhead, self.room),
         }

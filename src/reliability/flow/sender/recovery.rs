@@ -45,7 +45,7 @@ pub(in crate::reliability) fn note_burst(flow: &Flow, cause: Cause, packets: u64
     event!(
         DEBUG,
         peer = flow.peer,
-        channel = flow.channel,
+        channel = flow.channel(),
         ?cause,
         packets,
         "retransmission burst"
@@ -488,7 +488,7 @@ impl Sender {
             event!(
                 DEBUG,
                 peer = flow.peer,
-                channel = flow.channel,
+                channel = flow.channel(),
                 before,
                 bytes,
                 "window changed"

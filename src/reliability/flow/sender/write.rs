@@ -98,13 +98,13 @@ impl Lane<'_> {
         flags.set(Flags::ACK_REQUEST, ask);
         let base = Base {
             kind,
-            channel: self.flow.channel,
+            channel: self.flow.channel(),
             source: record.from,
             destination: record.to,
             session: self.peer.remote_token(),
             sequence: plan.seq,
             acknowledgement: self.flow.expected,
-            rail: self.flow.rail,
+            rail: self.flow.rail(),
             message: record.message,
         };
         let mut header = Builder::new(burst.header(), &base);
