@@ -50,8 +50,7 @@ impl Endpoint {
     /// ([`Config::late_peers`](crate::Config::late_peers)).
     pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.advance(now);
-        let by_rail = || self.rails.peer_at(address);
-        let Some(peer) = self.addresses.get(&self.peers, address).or_else(by_rail) else {
+        let Some(peer) = self.peer_at(address) else {
             self.stats.refusals_ignored += 1;
             return;
         };
@@ -59,6 +58,7 @@ impl Endpoint {
         match (self.peers[peer as usize].phase, quote) {
             (Phase::Down, _) | (_, Quote::Other) => self.stats.refusals_ignored += 1,
             (Phase::New, _) if self.config.late_peers => {}
+            (Phase::New, Quote::Ours) if self.is_opened_elsewhere(peer) => _ = self.ask(peer),
             // It may have gone as soon as it had our goodbye; all data was acknowledged before.
             (Phase::Goodbye, Quote::Ours) if !self.are_several_up(peer) => self.end_session(peer, PeerError::Closed),
             (_, Quote::Ours) => self.suspect(peer),

@@ -3,7 +3,10 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{net::SocketAddr, time::Duration};
 
-use crate::reliability::{Path, flow::BASE_DATAGRAM};
+use crate::reliability::{
+    Path,
+    flow::{BASE_DATAGRAM, NONE},
+};
 
 /// Whether a rail can be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +68,10 @@ pub(super) struct Several {
     pub(super) rails: Vec<Rail>,
     /// The backend's port by which the first rail leaves.
     pub(super) port: u8,
+    /// The rail by which a session is opened; another one is taken when there is no answer.
+    pub(super) opens_by: u8,
+    /// Since when, ns.
+    pub(super) opens_since: u64,
 }
 
 /// The rails of the peers that have several, or one by another port than 0.
@@ -72,6 +79,8 @@ pub(super) struct Several {
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(super) struct Rails {
     pub(super) of: BTreeMap<u32, Several>,
+    /// The peers to which rails lead, by the addresses there; [`NONE`] if those of several peers lead to one.
+    at: BTreeMap<SocketAddr, u32>,
     /// Probes so far: no two have the same number.
     pub(super) probes: u64,
 }
@@ -141,16 +150,58 @@ impl Rails {
             .map(|(number, _)| number)
     }
 
-    /// The peer of which a rail leads to that address.
+    /// A rail of the peer leads to that address.
+    pub(super) fn leads_to(&mut self, peer: u32, address: SocketAddr) {
+        let known = self.at.entry(address).or_insert(peer);
+        if *known != peer {
+            *known = NONE;
+        }
+    }
+
+    /// The peer of which a rail leads to that address, if it is the only one. (Hosts in different places may have the
+    /// same private address.)
     #[cold]
     pub(super) fn peer_at(&self, address: SocketAddr) -> Option<u32> {
-        let leads = |rail: &Rail| rail.path.is_some_and(|path| path.address == address);
-        let mut all = self.of.iter();
-        all.find(|(_, several)| several.rails.iter().any(leads))
-            .map(|(&peer, _)| peer)
+        self.at.get(&address).copied().filter(|&peer| peer != NONE)
+    }
+
+    /// The number of the peer's rail with that path; `first`: the path of the first one.
+    pub(super) fn find(&self, peer: u32, path: Path, first: Path) -> Option<u8> {
+        let paths = { self.all(peer).iter() }.map(|rail| rail.path);
+        let mut all = core::iter::once(Some(first)).chain(paths.skip(1)).zip(0..);
+        all.find(|(its, _)| *its == Some(path)).map(|(_, number)| number)
+    }
+
+    /// The rail by which a session is opened.
+    #[cold]
+    pub(super) fn opens_by(&self, peer: u32) -> u8 {
+        self.of.get(&peer).map_or(0, |several| several.opens_by)
+    }
+
+    pub(super) fn open_by(&mut self, peer: u32, rail: u8, now: u64) {
+        if let Some(several) = self.of.get_mut(&peer) {
+            (several.opens_by, several.opens_since) = (rail, now);
+        }
+    }
+
+    /// A session is opened by the next rail, unless that has been so for less than `patience`.
+    pub(super) fn open_by_next(&mut self, peer: u32, now: u64, patience: u64) {
+        let Some(several) = self.of.get_mut(&peer) else { return };
+        if now - several.opens_since < patience {
+            return;
+        }
+        let after = usize::from(several.opens_by) + 1;
+        let mut rest = several.rails.iter().zip(0..).skip(after);
+        let next = rest.find(|(rail, _)| rail.path.is_some());
+        (several.opens_by, several.opens_since) = (next.map_or(0, |(_, number)| number), now);
     }
 
     pub(super) fn forget(&mut self, peer: u32) {
-        self.of.remove(&peer);
+        let Some(several) = self.of.remove(&peer) else { return };
+        for path in several.rails.iter().filter_map(|rail| rail.path) {
+            if self.at.get(&path.address) == Some(&peer) {
+                self.at.remove(&path.address);
+            }
+        }
     }
 }

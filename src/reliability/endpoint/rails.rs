@@ -116,6 +116,10 @@ impl Endpoint {
 
     #[cold]
     fn path_of_rail(&self, peer: u32, number: u8) -> Path {
+        let p = &self.peers[peer as usize];
+        if number == 0 && !(p.is_confirmed() && p.uses_rails()) {
+            return self.own_path(peer, self.rails.opens_by(peer));
+        }
         let rail = self.rails.get(peer, number);
         match rail {
             Some(rail) if rail.state == RailState::Up => self.own_path(peer, number),
@@ -225,10 +229,46 @@ impl Endpoint {
         );
         let rail = self.rails.make(peer.0, number);
         (rail.path, rail.mtu) = (Some(path), mtu);
+        self.rails.leads_to(peer.0, path.address);
         if proves {
             self.prove(peer.0, number);
         }
         Ok(number)
+    }
+
+    // ---- opening
+
+    /// The peer at an address, its own or that of a rail.
+    pub(super) fn peer_at(&self, address: SocketAddr) -> Option<u32> {
+        let own = self.addresses.get(&self.peers, address);
+        own.or_else(|| self.rails.peer_at(address))
+    }
+
+    /// An opening has come from there: ours goes back there.
+    pub(super) fn open_back(&mut self, peer: u32, source: SocketAddr) {
+        if !self.peers[peer as usize].has_rails() {
+            return;
+        }
+        let path = Path::new(source, self.port);
+        if let Some(rail) = self.rails.find(peer, path, self.first_path(peer)) {
+            self.rails.open_by(peer, rail, self.now);
+        }
+    }
+
+    /// The peer has not answered our opening: the next one goes by another rail.
+    pub(super) fn open_elsewhere(&mut self, peer: u32) {
+        if self.peers[peer as usize].has_rails() {
+            self.rails.open_by_next(peer, self.now, self.times.initial_rto);
+        }
+    }
+
+    /// Nobody answers where a session is to be opened, and that was said at once. `true`: it is opened elsewhere.
+    pub(super) fn is_opened_elsewhere(&mut self, peer: u32) -> bool {
+        if !self.peers[peer as usize].has_rails() {
+            return false;
+        }
+        self.rails.open_by_next(peer, self.now, 0);
+        self.rails.opens_by(peer) != 0
     }
 
     // ---- probes
@@ -241,6 +281,14 @@ impl Endpoint {
         }
         if !self.rails.are_several(peer) {
             return;
+        }
+        let opened_by = self.rails.opens_by(peer);
+        if opened_by != 0 {
+            // The first one gives no answer, so it is as good as the others that have given none.
+            self.rails.make(peer, 0).state = RailState::Unproven;
+            self.rails.make(peer, opened_by).state = RailState::Up;
+            self.peers[peer as usize].set_primary_rail(opened_by);
+            self.raise(peer, opened_by);
         }
         for rail in 0..self.rails.all(peer).len() as u8 {
             self.prove(peer, rail);
@@ -430,6 +478,10 @@ impl Endpoint {
 
     #[cold]
     fn judge_rail(&mut self, peer: u32, of_flow: u8, timeouts: u16) {
+        if !self.peers[peer as usize].is_confirmed() {
+            self.open_elsewhere(peer);
+            return;
+        }
         // (A flow of a rail that is down is settled by way of the primary one.)
         let number = match self.is_up_rail(peer, of_flow) {
             true => of_flow,

@@ -61,7 +61,7 @@ impl Endpoint {
         }
         let open = opening_of(packet).ok_or(DropReason::UnknownSession)?;
         let address = address_of(source, &open);
-        let known = self.addresses.get(&self.peers, address);
+        let known = self.peer_at(address);
         if known.is_none() && !self.config.accept_strangers {
             return Err(DropReason::Stranger);
         }
@@ -81,6 +81,7 @@ impl Endpoint {
             }
             if token.is_first() && p.begun() == 0 && p.phase != Phase::Down {
                 // Nobody has been displaced, if that was not the peer: it will be challenged, and take its place.
+                self.open_back(peer, address);
                 self.begin_session(peer, &open);
                 return Ok(known);
             }
@@ -94,8 +95,11 @@ impl Endpoint {
             self.answer_unknown(source, token);
             return Err(DropReason::Unvalidated);
         }
-        match self.peer_by_address(address) {
-            Some(peer) => self.admit(peer.0, &open),
+        match known.filter(|&peer| self.peers[peer as usize].place != Place::Left) {
+            Some(peer) => {
+                self.admit(peer, &open);
+                self.open_back(peer, address);
+            }
             None => {
                 let Some(peer) = self.new_peer(address, packet.base().source) else {
                     if self.vacancies.is_full() {
@@ -143,7 +147,8 @@ impl Endpoint {
         }
         p.set_remote_token(open.token);
         p.last_heard = active_now;
-        let mut flow = p.first_flow;
+        self.open_back(peer, source);
+        let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get(flow as usize) {
             let index = state.active;
             if let Some(active) = self.actives.get_mut(index as usize) {
@@ -230,11 +235,11 @@ impl Endpoint {
                 peer: PeerId(peer),
                 session: p.session,
             });
+            self.prove_rails(peer);
             if let Some(flow) = self.find_flow(peer, FlowKey::FIRST) {
                 let active = self.activate(flow);
                 self.search_mtu(active);
             }
-            self.prove_rails(peer);
         }
         Ok(())
     }
@@ -247,10 +252,10 @@ impl Endpoint {
         let peer = if of_opening {
             index_of(token).filter(|&index| {
                 let peer = self.peers.get(index as usize);
-                peer.is_some_and(|p| p.local_secret == token.secret && p.address == source)
+                peer.is_some_and(|p| p.local_secret == token.secret) && self.peer_at(source) == Some(index)
             })
         } else {
-            let known = self.addresses.get(&self.peers, source);
+            let known = self.peer_at(source);
             known.filter(|&index| !token.is_first() && self.peers[index as usize].remote_token() == token)
         };
         let peer = peer.ok_or(DropReason::Unsolicited)?;
@@ -374,7 +379,7 @@ impl Endpoint {
     /// Asks an opener to say its opening again, with a token that only a receiver at its address can know. Nothing is
     /// kept.
     fn challenge(&mut self, to: SocketAddr, begun: u64, open: &Open) {
-        let budget = &mut self.challenges[usize::from(self.peer_by_address(to).is_none())];
+        let budget = &mut self.challenges[usize::from(self.peer_at(to).is_none())];
         if budget.take(self.now, self.config.challenges_per_second) {
             self.push_control(Control::Challenge {
                 to: Path::new(to, self.port),
@@ -402,7 +407,7 @@ impl Endpoint {
     }
 
     fn push_reset(&mut self, to: SocketAddr, session: Token, refused: Option<Refusal>) {
-        let budget = &mut self.resets[usize::from(self.peer_by_address(to).is_none())];
+        let budget = &mut self.resets[usize::from(self.peer_at(to).is_none())];
         if budget.take(self.now, self.config.resets_per_second) {
             let to = Path::new(to, self.port);
             self.push_control(Control::Reset { to, session, refused });

@@ -325,6 +325,68 @@ fn a_rail_that_is_added_later_is_used() {
     net.assert_got(1, &[1, 4 << 20]);
 }
 
+/// A session is opened although the first rail carries nothing; and when that rail works, it is used.
+fn opens_elsewhere(first: Way, cut: [bool; 2]) {
+    for both in [false, true] {
+        let mut net = Net::new(&settings(), &[first, WAY, WAY]);
+        for (ways, cut) in net.ways.iter_mut().zip(cut) {
+            ways[0].cut = cut;
+        }
+        net.send(0, 0, 100);
+        if both {
+            net.send(1, 0, 100);
+        }
+        assert!(net.run(1_000, |net| net.got[1].messages.len() == 1));
+        assert!(net.run(1_000, |net| net.got[0].messages.len() == usize::from(both)));
+        assert!(net.run(1_000, |net| [0, 1].map(|end| net.state(end, 1)) == [RailState::Up; 2]));
+        let lens: Vec<usize> = (0..5).map(|number| [100, 4 << 20][usize::from(number > 0)]).collect();
+        for number in 1..5 {
+            net.send(0, number, 4 << 20);
+        }
+        assert!(net.run(2_000, |net| net.got[1].messages.len() == 5 && net.ends[0].all_idle()));
+        net.assert_got(1, &lens);
+        for ways in &mut net.ways {
+            (ways[0].cut, ways[0].refuses) = (false, false);
+        }
+        net.run(2_000, |net| [0, 1].map(|end| net.state(end, 0)) == [RailState::Up; 2]);
+        assert_eq!([0, 1].map(|end| net.state(end, 0)), [RailState::Up; 2]);
+        let before = net.ways[1][0].bytes;
+        net.send(0, 5, 4 << 20);
+        assert!(net.run(1_000, |net| net.ends[0].all_idle()));
+        assert!(net.ways[1][0].bytes - before > 1 << 20);
+        net.assert_got(1, &[&lens[..], &[4 << 20]].concat());
+        assert!(
+            net.events
+                .iter()
+                .flatten()
+                .all(|event| !matches!(event, Event::Down { .. }))
+        );
+    }
+}
+
+#[test]
+fn a_session_opens_by_any_rail() {
+    for cut in [[true, true], [true, false], [false, true]] {
+        opens_elsewhere(WAY, cut);
+    }
+    let walled = Way { refuses: true, ..WAY };
+    opens_elsewhere(walled, [false, false]);
+}
+
+/// Two hosts behind address translation have the same private address.
+#[test]
+fn an_address_of_two_peers_is_that_of_neither() {
+    let mut end = Endpoint::new(settings(), LIMITS, 1, 2).unwrap();
+    let shared = address(1, 7);
+    for number in 0..2 {
+        let peer = end.add_peer(address(1, number), number.into()).unwrap();
+        assert_eq!(end.peer_at(shared), (number == 1).then_some(0));
+        assert_eq!(end.add_rail(Instant::ZERO, peer, Path::new(shared, 1)), Ok(1));
+    }
+    assert_eq!(end.peer_at(shared), None);
+    assert_eq!(end.peer_at(address(1, 1)), Some(1));
+}
+
 /// Sends until something happens in the middle, and then goes on: nothing is lost or doubled.
 fn survives(rails: &[Way], mut happens: impl FnMut(&mut Net), mut ends: impl FnMut(&mut Net)) {
     let mut net = Net::new(&settings(), rails);
