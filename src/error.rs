@@ -61,6 +61,35 @@ crate::debug_as_display!(AddPeerError);
 
 impl Error for AddPeerError {}
 
+/// Why a rail could not be added to a peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddRailError {
+    /// There is no such peer.
+    UnknownPeer(PeerId),
+    /// This rail of the peer has that path already.
+    Exists(u8),
+    /// The peer has as many rails as a session can have.
+    TooMany,
+    /// Peers of this packet layer have one path each.
+    Unsupported,
+}
+
+impl fmt::Display for AddRailError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPeer(peer) => write!(f, "cannot add a rail: there is no {peer}"),
+            Self::Exists(rail) => write!(f, "cannot add a rail: rail {rail} has this path already"),
+            Self::TooMany => write!(f, "cannot add a rail: the peer has as many as a session can have"),
+            Self::Unsupported => write!(f, "cannot add a rail: peers that are reached this way have one path"),
+        }
+    }
+}
+
+crate::debug_as_display!(AddRailError);
+
+impl Error for AddRailError {}
+
 /// Why a `send` was refused. No part of the message was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

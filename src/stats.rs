@@ -41,6 +41,10 @@ pub struct Stats {
     pub probes: u64,
     /// Times that packets in flight were cut anew, since the path took no such large ones any more.
     pub flows_settled: u64,
+    /// Times that a rail was proven to work, at first or again.
+    pub rails_up: u64,
+    /// Times that a rail was found dead while another was not.
+    pub rails_down: u64,
     /// Acknowledgements sent alone.
     pub acks_alone: u64,
     /// Negative acknowledgements sent.
@@ -93,6 +97,8 @@ impl Stats {
             spurious_timeouts,
             probes,
             flows_settled,
+            rails_up,
+            rails_down,
             acks_alone,
             nacks_sent,
             messages_bundled,

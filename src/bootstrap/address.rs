@@ -224,10 +224,14 @@ pub fn pairs(own: &[Chosen], theirs: &[IpAddr]) -> Vec<(usize, usize)> {
         true => in_network(*other, own.address, own.prefix.into()),
         false => own.address.is_ipv4() == other.is_ipv4(),
     };
+    // If the first ones are of different networks, each may have a better one beside.
+    let first = own.first().zip(theirs.first());
+    let is_network = first.is_some_and(|(own, their)| fits(own, their, true));
     for in_one_network in [true, false] {
+        let begin = usize::from(in_one_network && !is_network);
         for (port, chosen) in own.iter().enumerate() {
-            let is_free = |at: usize, pairs: &[(usize, usize)]| pairs.iter().all(|&(_, other)| other != at);
-            if pairs.iter().any(|&(other, _)| other == port) {
+            let is_free = |at: usize, pairs: &[(usize, usize)]| pairs[begin..].iter().all(|&(_, other)| other != at);
+            if pairs[begin..].iter().any(|&(other, _)| other == port) {
                 continue;
             }
             // Two hosts that both call themselves so do not reach each other by it.

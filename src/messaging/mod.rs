@@ -50,10 +50,10 @@ pub use self::{
     message::Message,
 };
 use crate::{
-    error::{AddPeerError, SendError},
+    error::{AddPeerError, AddRailError, SendError},
     prefetch::Locate,
     reliability::{
-        Burst, Event, Inline, Layer, Limits, LostMessages, Outgoing, Payload, PeerId, Route, SendToken, Target,
+        Burst, Event, Inline, Layer, Limits, LostMessages, Outgoing, Path, Payload, PeerId, Route, SendToken, Target,
     },
     span::Span,
     time::Instant,
@@ -155,6 +155,14 @@ impl Messenger {
     /// There are too many, or one with this address exists.
     pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.layer.add_peer(address, processor)
+    }
+
+    /// Adds a rail to a peer: see [`Endpoint::add_rail`](crate::reliability::Endpoint::add_rail).
+    ///
+    /// # Errors
+    /// There is no such peer, it has this path already, or it can have no more.
+    pub fn add_rail(&mut self, now: Instant, peer: PeerId, path: impl Into<Path>) -> Result<u8, AddRailError> {
+        self.layer.add_rail(now, peer, path.into())
     }
 
     /// Adds the peer of a process that has begun at this address after the one of any other peer there has ended, which
@@ -369,11 +377,13 @@ impl Messenger {
 
 /// Input.
 impl Messenger {
-    /// Handles datagrams of `stride` bytes each (the last may be shorter) from `source`.
+    /// Handles datagrams of `stride` bytes each (the last may be shorter) that came by one path; an address stands for
+    /// the path by port 0.
     #[inline]
-    pub fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+    pub fn handle_datagrams(&mut self, now: Instant, path: impl Into<Path>, data: &mut [u8], stride: usize) {
         self.finish();
-        self.layer.handle_datagrams(now, source, data, stride, &mut self.inbox);
+        self.layer
+            .handle_datagrams(now, path.into(), data, stride, &mut self.inbox);
         self.apply_releases();
     }
 
@@ -389,9 +399,9 @@ impl Messenger {
     /// Like [`handle_datagrams`](Self::handle_datagrams), but a single message that becomes ready may stay where it is:
     /// see [`is_in_place`](Self::is_in_place).
     #[inline]
-    pub fn handle_datagrams_in_place(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+    pub fn handle_datagrams_in_place(&mut self, now: Instant, path: impl Into<Path>, data: &mut [u8], stride: usize) {
         self.inbox.lend(data.len() <= stride);
-        self.handle_datagrams(now, source, data, stride);
+        self.handle_datagrams(now, path, data, stride);
         self.inbox.lend(false);
     }
 

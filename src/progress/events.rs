@@ -9,8 +9,8 @@ pub(super) const MAX_SENT: u32 = 65_536;
 
 /// A queue of events that does not grow while the application takes none. If several sessions of a peer begin and end
 /// meanwhile, the queue reports only the last end. It adds up the returned messages of each peer, and reports only once
-/// that a peer has room again. [`Event::Sent`] is the one kind that must be reported one by one, so the queue counts
-/// these events.
+/// that a peer has room again, and of each rail its last state. [`Event::Sent`] is the one kind that must be reported one
+/// by one, so the queue counts these events.
 #[derive(Default)]
 pub(super) struct Events {
     queue: VecDeque<Entry>,
@@ -36,6 +36,7 @@ enum Once {
     End,
     Returned,
     Room,
+    Rail(u8),
 }
 
 impl Once {
@@ -44,6 +45,7 @@ impl Once {
             Event::Down { peer, .. } => Some((peer, Self::End)),
             Event::Returned { peer, .. } => Some((peer, Self::Returned)),
             Event::Writable { peer } => Some((peer, Self::Room)),
+            Event::RailUp { peer, rail } | Event::RailDown { peer, rail } => Some((peer, Self::Rail(rail))),
             Event::Up { .. } | Event::Sent { .. } => None,
         }
     }
@@ -141,6 +143,7 @@ impl Entry {
             (Event::Returned { messages: sum, .. }, Event::Returned { messages, .. }) => {
                 *sum = sum.saturating_add(messages);
             }
+            (Event::RailUp { .. } | Event::RailDown { .. }, later) => self.event = later,
             _ => {}
         }
     }

@@ -46,9 +46,9 @@ use self::{
 };
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Data, Neighbours, Notice, Received, Unreachable, Wake},
-    error::{AddPeerError, PeerError, SendError},
+    error::{AddPeerError, AddRailError, PeerError, SendError},
     messaging::{Message, Messenger, SendOptions},
-    reliability::{Burst, Due, Event, Limits, LostMessages, Payload, PeerId, SendToken},
+    reliability::{Burst, Due, Event, Limits, LostMessages, Path, Payload, PeerId, SendToken},
     time::{Instant, nanos},
 };
 
@@ -253,6 +253,15 @@ impl Driver {
     /// See there.
     pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.messenger.add_peer(address, processor)
+    }
+
+    /// See [`Messenger::add_rail`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn add_rail(&mut self, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
+        let now = self.read_clock();
+        self.messenger.add_rail(now, peer, path)
     }
 
     /// Queues a message. If nothing is in flight to this peer, the call transmits what is queued; otherwise it
@@ -649,18 +658,29 @@ impl Driver {
         self.last = count - 1;
         for index in 0..self.last {
             let Received {
-                source, stride, data, ..
+                source,
+                port,
+                stride,
+                data,
             } = self.backend.received(index);
             match data {
-                Data::Own(data) => self.messenger.handle_datagrams(now, source, data, stride),
+                Data::Own(data) => self
+                    .messenger
+                    .handle_datagrams(now, Path::new(source, port), data, stride),
                 Data::Shared(data) => self.messenger.handle_shared(now, source, data),
             }
         }
         let Received {
-            source, stride, data, ..
+            source,
+            port,
+            stride,
+            data,
         } = self.backend.received(self.last);
         match data {
-            Data::Own(data) => self.messenger.handle_datagrams_in_place(now, source, data, stride),
+            Data::Own(data) => {
+                self.messenger
+                    .handle_datagrams_in_place(now, Path::new(source, port), data, stride);
+            }
             Data::Shared(data) => self.messenger.handle_shared(now, source, data),
         }
         self.collect_events();

@@ -162,7 +162,7 @@ impl Driver {
 fn transmit_of<'a>(burst: &Burst, slices: &'a [IoSlice<'a>]) -> Transmit<'a> {
     Transmit {
         destination: burst.destination(),
-        port: 0,
+        port: burst.port(),
         segment_size: burst.segment_size(),
         len: burst.len(),
         slices,

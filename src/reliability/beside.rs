@@ -6,11 +6,12 @@ use core::{fmt, net::SocketAddr};
 use bytes::Bytes;
 
 use super::{
-    Burst, Due, Endpoint, Event, Layer, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Payload, Sink, Target,
+    Burst, Due, Endpoint, Event, Layer, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Path, Payload, Sink,
+    Target,
 };
 use crate::{
     config::Config,
-    error::{AddPeerError, PeerError, SendError},
+    error::{AddPeerError, AddRailError, PeerError, SendError},
     id::{PeerId, SendToken},
     span::Span,
     stats::{PeerStats, Stats},
@@ -311,18 +312,18 @@ impl PacketLayer for Beside {
         })
     }
 
-    fn handle_datagrams(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        data: &mut [u8],
-        stride: usize,
-        sink: &mut dyn Sink,
-    ) {
-        if self.memory.reaches(source) {
-            self.memory.handle_datagrams(now, source, data, stride, sink);
+    fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
+        if self.is_near(peer) {
+            return Err(AddRailError::Unsupported);
+        }
+        self.network.add_rail(now, peer, path)
+    }
+
+    fn handle_datagrams(&mut self, now: Instant, path: Path, data: &mut [u8], stride: usize, sink: &mut dyn Sink) {
+        if self.memory.reaches(path.address) {
+            self.memory.handle_datagrams(now, path, data, stride, sink);
         } else {
-            self.network.handle_datagrams(now, source, data, stride, &mut { sink });
+            self.network.handle_datagrams(now, path, data, stride, &mut { sink });
             self.follow();
         }
     }

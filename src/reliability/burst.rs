@@ -6,7 +6,10 @@ use core::{
     ops::Range,
 };
 
-use super::flow::{NONE, SourceId};
+use super::{
+    Path,
+    flow::{NONE, SourceId},
+};
 use crate::{span::Span, wire::MAX_HEADER_LEN};
 
 /// Most datagrams in one burst: Linux's limit for UDP segmentation.
@@ -36,6 +39,7 @@ const PADDING: SourceId = NONE - 1;
 #[derive(Debug)]
 pub struct Burst {
     destination: SocketAddr,
+    port: u8,
     segment_size: usize,
     len: usize,
     segments: usize,
@@ -50,6 +54,7 @@ impl Default for Burst {
     fn default() -> Self {
         Self {
             destination: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+            port: 0,
             segment_size: 0,
             len: 0,
             segments: 0,
@@ -67,6 +72,12 @@ impl Burst {
     #[must_use]
     pub fn destination(&self) -> SocketAddr {
         self.destination
+    }
+
+    /// Number of the backend's port by which it leaves.
+    #[must_use]
+    pub fn port(&self) -> u8 {
+        self.port
     }
 
     /// Bytes per datagram.
@@ -106,8 +117,9 @@ impl Burst {
         self.token
     }
 
-    pub(crate) fn begin(&mut self, destination: SocketAddr) {
-        self.destination = destination;
+    #[inline]
+    pub(crate) fn begin(&mut self, path: impl Into<Path>) {
+        self.redirect(path.into());
         self.segment_size = 0;
         self.len = 0;
         self.segments = 0;
@@ -115,6 +127,12 @@ impl Burst {
         self.token = 0;
         self.used = 0;
         self.references.clear();
+    }
+
+    /// Goes by another path.
+    #[inline]
+    pub(crate) fn redirect(&mut self, path: Path) {
+        (self.destination, self.port) = (path.address, path.port);
     }
 
     pub(crate) fn allow_fragmentation(&mut self) {

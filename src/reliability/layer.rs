@@ -8,10 +8,12 @@ use core::{fmt::Debug, net::SocketAddr};
 
 use bytes::Bytes;
 
-use super::{Burst, Due, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Payload, Sink, Target};
+use super::{
+    Burst, Due, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Path, Payload, Sink, Target,
+};
 use crate::{
     config::Config,
-    error::{AddPeerError, PeerError, SendError},
+    error::{AddPeerError, AddRailError, PeerError, SendError},
     id::{PeerId, SendToken},
     span::Span,
     stats::{PeerStats, Stats},
@@ -146,11 +148,11 @@ macro_rules! declare {
                 self.add_peer(address, processor)
             }
 
-            /// Takes in datagrams of `stride` bytes each (the last may be shorter) from `source`.
+            /// Takes in datagrams of `stride` bytes each (the last may be shorter) that came by `path`.
             fn handle_datagrams(
                 &mut self,
                 now: Instant,
-                source: SocketAddr,
+                path: Path,
                 data: &mut [u8],
                 stride: usize,
                 sink: &mut dyn Sink,
@@ -161,7 +163,7 @@ macro_rules! declare {
             fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
                 let mut data = data.to_vec();
                 let stride = data.len();
-                self.handle_datagrams(now, source, &mut data, stride, sink);
+                self.handle_datagrams(now, source.into(), &mut data, stride, sink);
             }
 
             /// Returns whether this peer is reached through memory.
@@ -189,6 +191,15 @@ macro_rules! declare {
             /// Passes the bytes of the last burst to `each`, in order.
             fn gather<'a>(&'a self, burst: &'a Burst, each: &mut dyn FnMut(&'a [u8]));
 
+            /// Adds a rail to a peer: [`Endpoint::add_rail`].
+            ///
+            /// # Errors
+            /// There is no such peer, it has this path already, or it can have no more.
+            fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
+                let _ = (now, peer, path);
+                Err(AddRailError::Unsupported)
+            }
+
             /// The endpoint in this process that the layer is, or has.
             fn as_endpoint(&self) -> Option<&Endpoint> {
                 None
@@ -210,12 +221,12 @@ macro_rules! implement {
             fn handle_datagrams(
                 &mut self,
                 now: Instant,
-                source: SocketAddr,
+                path: Path,
                 data: &mut [u8],
                 stride: usize,
                 sink: &mut dyn Sink,
             ) {
-                <$type>::handle_datagrams(self, now, source, data, stride, sink);
+                <$type>::handle_datagrams(self, now, path, data, stride, sink);
             }
 
             $($more)*
@@ -229,6 +240,10 @@ macro_rules! implement {
 }
 
 methods!(implement!(Endpoint {
+    fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
+        Self::add_rail(self, now, peer, path)
+    }
+
     fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         Self::replace_peer(self, address, processor)
     }
@@ -327,6 +342,14 @@ impl Layer {
         }
     }
 
+    /// [`PacketLayer::add_rail`].
+    pub(crate) fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.add_rail(now, peer, path),
+            Self::Other(layer) => layer.add_rail(now, peer, path),
+        }
+    }
+
     /// [`PacketLayer::route`].
     #[inline]
     pub(crate) fn route(&self, peer: PeerId) -> Option<Route> {
@@ -373,14 +396,14 @@ impl Layer {
     pub(crate) fn handle_datagrams<S: Sink>(
         &mut self,
         now: Instant,
-        source: SocketAddr,
+        path: Path,
         data: &mut [u8],
         stride: usize,
         sink: &mut S,
     ) {
         match self {
-            Self::Endpoint(endpoint) => endpoint.handle_datagrams(now, source, data, stride, sink),
-            Self::Other(layer) => layer.handle_datagrams(now, source, data, stride, sink),
+            Self::Endpoint(endpoint) => endpoint.handle_datagrams(now, path, data, stride, sink),
+            Self::Other(layer) => layer.handle_datagrams(now, path, data, stride, sink),
         }
     }
 

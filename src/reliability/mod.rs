@@ -12,6 +12,7 @@ mod flow;
 mod layer;
 mod memory;
 mod packet_builder;
+mod path;
 mod peer;
 mod sealing;
 mod timers;
@@ -28,7 +29,7 @@ pub use beside::Beside;
 pub use burst::Burst;
 pub(crate) use credit::{INITIAL_CREDIT, MESSAGE_COST};
 pub(crate) use endpoint::Source;
-pub use endpoint::{Endpoint, Inline, LostMessages};
+pub use endpoint::{Endpoint, Inline, LostMessages, RailState, RailStats};
 pub(crate) use flow::Sources;
 pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};
@@ -36,6 +37,7 @@ pub use layer::{Layer, PacketLayer, Route};
 pub(crate) use memory::Obstacle;
 pub(crate) use memory::{Arriving, Which};
 pub use memory::{Gate, MemoryLayer};
+pub use path::{MAX_RAILS, Path};
 pub use sealing::{Forged, Sealer, Transmission};
 
 pub use crate::id::{PeerId, SendToken};
@@ -229,6 +231,21 @@ pub enum Event {
         message: Seq,
         /// How many messages.
         messages: u64,
+    },
+    /// A rail to this peer works (again): data may go there.
+    RailUp {
+        /// The peer.
+        peer: PeerId,
+        /// The rail.
+        rail: u8,
+    },
+    /// A rail to this peer is dead, and others are not: what was under way there goes elsewhere. The rail is probed
+    /// until it works again.
+    RailDown {
+        /// The peer.
+        peer: PeerId,
+        /// The rail.
+        rail: u8,
     },
     /// There is room in the send queue of this peer again, after a `WouldBlock`.
     Writable {

@@ -4,8 +4,9 @@ use core::net::SocketAddr;
 
 use super::{
     credit::{INITIAL_CREDIT, MESSAGE_COST},
-    flow::NONE,
+    flow::{FlowKey, NONE},
     packet_builder::Format,
+    path::MAX_RAILS,
 };
 use crate::{
     config::MIN_DATAGRAM,
@@ -95,13 +96,32 @@ pub(crate) struct Peer {
     pub(super) format: Format,
     /// A send was refused for want of room: report when there is some.
     pub(crate) blocked: bool,
-    /// The search for the path MTU is over.
-    pub(crate) mtu_found: bool,
-    pub(crate) watched: bool,
     /// It receives at another port than it sends from.
     pub(crate) split_ports: bool,
+    marks: Marks,
     /// The lower half of the features that it has named.
     pub(crate) features: u16,
+}
+
+/// The primary rail of a peer, where [`FlowKey`] has it, and facts of one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Marks(u16);
+
+impl Marks {
+    const PRIMARY: u16 = (MAX_RAILS as u16 - 1) << 8;
+    /// The table of rails knows the peer.
+    const RAILS: u16 = 1 << 15;
+    const WATCHED: u16 = 1 << 0;
+    const MTU_FOUND: u16 = 1 << 1;
+
+    #[inline(always)]
+    const fn has(self, mark: u16) -> bool {
+        self.0 & mark != 0
+    }
+
+    const fn set(&mut self, mark: u16, on: bool) {
+        self.0 = if on { self.0 | mark } else { self.0 & !mark };
+    }
 }
 
 /// The table index that a token names, if it is a session's. (There is no peer of the index that a cookie names.)
@@ -174,9 +194,8 @@ impl Peer {
             place: Place::Added,
             format,
             blocked: false,
-            mtu_found: false,
-            watched: false,
             split_ports: false,
+            marks: Marks::default(),
             features: 0,
         }
     }
@@ -200,7 +219,7 @@ impl Peer {
         self.phase = phase;
         self.format = format;
         self.blocked = false;
-        self.mtu_found = false;
+        self.set_mtu_found(false);
         self.features = 0;
     }
 
@@ -280,6 +299,62 @@ impl Peer {
     #[inline]
     pub(crate) fn settles(&self) -> bool {
         self.features().contains(Features::SETTLE)
+    }
+
+    /// The flow into which messages for a channel are queued.
+    #[inline(always)]
+    pub(crate) fn home(&self, channel: u8) -> FlowKey {
+        FlowKey::from_bits(self.marks.0 & Marks::PRIMARY | u16::from(channel))
+    }
+
+    /// The rail for small messages.
+    #[inline(always)]
+    pub(crate) fn primary_rail(&self) -> u8 {
+        self.home(0).rail()
+    }
+
+    pub(crate) fn set_primary_rail(&mut self, rail: u8) {
+        self.marks.set(Marks::PRIMARY, false);
+        self.marks.set(u16::from(rail) << 8 & Marks::PRIMARY, true);
+    }
+
+    /// The table of rails knows it: it has several paths, or one by another port than 0 (`endpoint/rails.rs`).
+    #[inline(always)]
+    pub(crate) fn has_rails(&self) -> bool {
+        self.marks.has(Marks::RAILS)
+    }
+
+    pub(crate) fn begin_rails(&mut self) {
+        self.marks.set(Marks::RAILS, true);
+    }
+
+    pub(crate) fn end_rails(&mut self) {
+        self.marks.set(Marks::RAILS | Marks::PRIMARY, false);
+    }
+
+    /// It is asked whether it lives even if nothing is in flight.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.marks.has(Marks::WATCHED)
+    }
+
+    pub(crate) fn watch(&mut self, on: bool) {
+        self.marks.set(Marks::WATCHED, on);
+    }
+
+    /// The search for the path MTU is over.
+    #[inline]
+    pub(crate) fn is_mtu_found(&self) -> bool {
+        self.marks.has(Marks::MTU_FOUND)
+    }
+
+    pub(crate) fn set_mtu_found(&mut self, found: bool) {
+        self.marks.set(Marks::MTU_FOUND, found);
+    }
+
+    /// Several rails are agreed with it.
+    pub(crate) fn uses_rails(&self) -> bool {
+        self.features().contains(Features::RAILS.union(Features::SETTLE))
     }
 
     /// Takes over the parameters in the peer's opening.

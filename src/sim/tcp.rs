@@ -22,7 +22,7 @@ use crate::{
     id::{PeerId, SendToken},
     prng::mix,
     reliability::{
-        Burst, Due, Event, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Payload, Route, Sink, Target,
+        Burst, Due, Event, Limits, LostMessages, MemoryLayer, Outgoing, PacketLayer, Path, Payload, Route, Sink, Target,
     },
     stats::{PeerStats, Stats},
     time::Instant,
@@ -572,15 +572,8 @@ impl PacketLayer for Streams {
         PacketLayer::poll_event(&mut self.inner)
     }
 
-    fn handle_datagrams(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        data: &mut [u8],
-        _stride: usize,
-        sink: &mut dyn Sink,
-    ) {
-        let (Some(peer), Some((header, data))) = (process_at(source), data.split_first_chunk::<HEADER>()) else {
+    fn handle_datagrams(&mut self, now: Instant, path: Path, data: &mut [u8], _stride: usize, sink: &mut dyn Sink) {
+        let (Some(peer), Some((header, data))) = (process_at(path.address), data.split_first_chunk::<HEADER>()) else {
             return;
         };
         let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -595,7 +588,7 @@ impl PacketLayer for Streams {
         while let Some((from, to, mut record)) = self.connections.get_mut(&peer).and_then(Connection::record) {
             if to == self.process {
                 let stride = record.len();
-                PacketLayer::handle_datagrams(&mut self.inner, now, address_of(from), &mut record, stride, sink);
+                PacketLayer::handle_datagrams(&mut self.inner, now, address_of(from).into(), &mut record, stride, sink);
             } else {
                 self.later.push_back((now + self.tcp.relay, from, to, record));
             }

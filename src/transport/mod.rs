@@ -100,10 +100,10 @@ pub use self::{
 };
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake},
-    error::{AddPeerError, PeerError, SendError},
+    error::{AddPeerError, AddRailError, PeerError, SendError},
     messaging::Aside,
     progress::{Acks, Driver},
-    reliability::{self, Payload, PeerId, SendToken},
+    reliability::{self, Path, Payload, PeerId, SendToken},
     stats::{PeerStats, Stats},
     time::Instant,
 };
@@ -161,6 +161,20 @@ pub enum Event {
     Writable {
         /// The peer.
         peer: PeerId,
+    },
+    /// A rail to a peer works (again): data may go there.
+    RailUp {
+        /// The peer.
+        peer: PeerId,
+        /// The number of the rail ([`Transport::add_rail`]).
+        rail: u8,
+    },
+    /// A rail to a peer is dead while others are not: what was under way there goes elsewhere.
+    RailDown {
+        /// The peer.
+        peer: PeerId,
+        /// The number of the rail.
+        rail: u8,
     },
 }
 
@@ -303,6 +317,15 @@ impl Transport {
     /// There are too many peers, or one with this address exists.
     pub fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.driver.add_peer(address, processor)
+    }
+
+    /// Adds a rail to a peer: a path that may be used beside the one to its address, which is rail 0. Returns its number.
+    /// Nothing but probes goes there until the peer has answered one ([`Event::RailUp`]).
+    ///
+    /// # Errors
+    /// There is no such peer, it has this path already, or it can have no more.
+    pub fn add_rail(&mut self, peer: PeerId, path: impl Into<Path>) -> Result<u8, AddRailError> {
+        self.driver.add_rail(peer, path.into())
     }
 
     /// Sends a copy of `data`. Does not wait.
@@ -548,6 +571,8 @@ impl Transport {
             reliability::Event::Down { peer, error, .. } => Event::PeerDown { peer, error },
             reliability::Event::Sent { peer, token } => Event::Sent { peer, token },
             reliability::Event::Writable { peer } => Event::Writable { peer },
+            reliability::Event::RailUp { peer, rail } => Event::RailUp { peer, rail },
+            reliability::Event::RailDown { peer, rail } => Event::RailDown { peer, rail },
             reliability::Event::Returned {
                 peer,
                 source,

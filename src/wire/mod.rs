@@ -50,7 +50,8 @@
 //! `0xffff_ffff` means that the sender has received a challenge; the secret is then the secret of that challenge.
 //!
 //! The rail is not the path that a packet takes. A *flow* is (session, rail, channel), and the rail field tells which
-//! flow the numbers in the packet belong to.
+//! flow the numbers in the packet belong to. In a probe and its answer it is the rail that the probe is to prove, as the
+//! sender of the probe numbers its rails; the answer goes back by the path of the probe.
 //!
 //! The flags; bit 0 is the least significant:
 //!

@@ -1,4 +1,5 @@
-//! Several veth pairs between the two namespaces: ports that leave by their interfaces, and the choice among interfaces.
+//! Several veth pairs between the two namespaces: ports that leave by their interfaces, the choice among interfaces, and
+//! streams of messages by all of them while one is cut.
 //!
 //! ```text
 //!   namespace …-a                                     namespace …-b
@@ -7,15 +8,18 @@
 //!   …
 //! ```
 
-use std::{env, io::IoSlice, net::SocketAddr, time::Duration};
+use std::{env, io::IoSlice, net::SocketAddr, process::Command, time::Duration};
 
 use hikyaku::{
+    PeerId,
     backends::{
-        Backend, Sent, Transmit,
+        Backend, BindOptions, Sent, Transmit,
         udp::{UdpBackend, UdpOptions},
     },
     internals::bootstrap::address::{Wish, choose, default_route, interfaces},
+    reliability::Path,
     time::Instant,
+    transport::{Event, Transport, WaitError},
 };
 
 use super::{
@@ -73,9 +77,9 @@ impl Wires {
     }
 }
 
-/// Packets that an interface has sent.
-fn sent_by(end: &Namespace, interface: &str) -> u64 {
-    let file = format!("/sys/class/net/{interface}/statistics/tx_packets");
+/// A counter of an interface.
+fn counter(end: &Namespace, interface: &str, name: &str) -> u64 {
+    let file = format!("/sys/class/net/{interface}/statistics/{name}");
     let text = end.exec("cat", &[&file], START_LIMIT);
     text.trim().parse().expect("a counter is a number")
 }
@@ -90,6 +94,8 @@ pub(super) fn play(role: &str) {
     match role {
         "rails-ports" => play_ports(),
         "rails-choice" => play_choice(),
+        "rails-send" => play_send(),
+        "rails-receive" => play_receive(),
         other => panic!("unknown part {other}"),
     }
 }
@@ -164,7 +170,7 @@ fn each_port_leaves_by_its_own_interface() {
     // sockets, which answer as the routes say, so the other end must not be so strict.)
     b.exec("sysctl", &["-w", "net.ipv4.conf.all.arp_ignore=1"], START_LIMIT);
     let echoes = ["10.77.0.2", "10.77.0.4"].map(|address| echo(b, address));
-    let before = ["veth0", "veth1"].map(|interface| sent_by(a, interface));
+    let before = ["veth0", "veth1"].map(|interface| counter(a, interface, "tx_packets"));
     let part = a.spawn_role(
         "part",
         "rails-ports",
@@ -175,7 +181,7 @@ fn each_port_leaves_by_its_own_interface() {
     );
     finish(part);
     for (interface, before) in ["veth0", "veth1"].iter().zip(before) {
-        let sent = sent_by(a, interface) - before;
+        let sent = counter(a, interface, "tx_packets") - before;
         // And some for its neighbours.
         assert!((DATAGRAMS..DATAGRAMS + 20).contains(&sent), "{interface}: {sent}");
     }
@@ -245,4 +251,161 @@ fn twenty_bridges_are_left_out_and_cost_nothing() {
         said.contains("chosen veth1 10.78.0.1") && said.contains("chosen docker3 172.20.0.1"),
         "{said}"
     );
+}
+
+// ---- the whole stack
+
+/// Bytes of a message of the stream.
+const MESSAGE: usize = 1 << 20;
+/// Messages under way at once.
+const WINDOW: usize = 4;
+
+/// A transport with a port at each of `RAILS_AT`, and a peer with the addresses `RAILS_TO`.
+fn open(processor: u32) -> (Transport, PeerId) {
+    let (own, to) = (sockets("RAILS_AT"), sockets("RAILS_TO"));
+    let mut options = BindOptions::default();
+    options.ports = own[1..].to_vec();
+    let builder = Transport::builder().processor(processor).bind_options(options);
+    let mut transport = builder.environment().bind_udp(own[0]).unwrap();
+    let peer = transport.add_peer(to[0], 3 - processor).unwrap();
+    for (port, &address) in (0..).zip(&to).skip(1) {
+        transport.add_rail(peer, Path::new(address, port)).unwrap();
+    }
+    (transport, peer)
+}
+
+/// Sends `RAILS_COUNT` messages, and says what happens to rails.
+fn play_send() {
+    let (mut transport, peer) = open(1);
+    let count: u64 = env::var("RAILS_COUNT").unwrap().parse().unwrap();
+    let (mut sent, mut acknowledged) = (0, 0);
+    println!("sends");
+    while acknowledged < count {
+        while sent < count && sent < acknowledged + WINDOW as u64 {
+            transport.send_bytes(peer, message(sent).into()).unwrap();
+            sent += 1;
+        }
+        match transport.wait_event(Some(PART_LIMIT)).unwrap() {
+            Event::Sent { .. } => acknowledged += 1,
+            Event::RailUp { rail, .. } => println!("rail {rail} is up after {acknowledged}"),
+            Event::RailDown { rail, .. } => println!("rail {rail} is down after {acknowledged}"),
+            Event::PeerDown { error, .. } => panic!("the peer is lost: {error}"),
+            _ => {}
+        }
+    }
+    transport.close(Some(PART_LIMIT)).unwrap();
+}
+
+/// Receives them, each once and in its order.
+fn play_receive() {
+    let (mut transport, _) = open(2);
+    let count: u64 = env::var("RAILS_COUNT").unwrap().parse().unwrap();
+    println!("listens");
+    for number in 0..count {
+        let data = transport.receive(Some(PART_LIMIT)).unwrap().into_vec();
+        assert!(data == message(number), "message {number} is another one");
+        if number % 8 == 7 {
+            println!("got {}", number + 1);
+        }
+    }
+    transport.flush(Some(PART_LIMIT)).unwrap();
+    // Nothing comes twice.
+    assert!(matches!(
+        transport.receive(Some(Duration::from_millis(200))),
+        Err(WaitError::TimedOut(_))
+    ));
+    transport.close(Some(PART_LIMIT)).unwrap();
+    println!("got all");
+}
+
+/// The content of a message: different at each place of each message.
+fn message(number: u64) -> Vec<u8> {
+    let word = |at: u64| (number << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    (0..MESSAGE as u64 / 8).flat_map(word).collect()
+}
+
+impl Wires {
+    /// All pairs carry this many Mbit/s in each direction.
+    fn shape(&self, mbit: u32) {
+        for end in self.ends() {
+            for rail in 0..self.rails {
+                let shape = format!("root tbf rate {mbit}mbit burst 256kb limit 16mb");
+                let line = format!("-n {} qdisc add dev {} {shape}", end.name, interface(rail));
+                let status = Command::new("tc").args(line.split_whitespace()).status();
+                assert!(status.unwrap().success(), "tc {line}");
+            }
+        }
+    }
+
+    /// Starts a stream of `count` messages from `a` to `b`.
+    fn stream(&self, count: u64) -> [Process; 2] {
+        let [a, b] = self.ends();
+        let count = count.to_string();
+        let start = |end: &Namespace, other: &Namespace, role: &str| {
+            let envs = [
+                ("RAILS_AT", &*self.addresses(end)),
+                ("RAILS_TO", &*self.addresses(other)),
+                ("RAILS_COUNT", &*count),
+            ];
+            end.spawn_role("part", role, &envs)
+        };
+        let mut receiver = start(b, a, "rails-receive");
+        receiver.wait_for("listens", START_LIMIT);
+        [start(a, b, "rails-send"), receiver]
+    }
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn all_rails_carry_a_stream() {
+    let Some(wires) = Wires::new(3, 9000) else { return };
+    wires.shape(400);
+    let count = 96;
+    let [sender, receiver] = wires.stream(count);
+    finish(sender);
+    finish(receiver);
+    let [a, _] = wires.ends();
+    let all: Vec<u64> = (0..3).map(|rail| counter(a, &interface(rail), "tx_bytes")).collect();
+    let sum: u64 = all.iter().sum();
+    // A third each, but for the first messages, before rails are proven.
+    assert!(all.iter().all(|bytes| bytes * 5 > sum), "{all:?}");
+    assert!(sum < count * MESSAGE as u64 * 11 / 10, "{all:?}");
+}
+
+/// `cut` and `mend` a rail of a stream; it goes on, and the rail comes back.
+fn is_survived(wires: &Wires, cut: impl FnOnce(), mend: impl FnOnce()) {
+    let [mut sender, mut receiver] = wires.stream(160);
+    sender.wait_for("rail 1 is up", START_LIMIT);
+    receiver.wait_for("got 16", PART_LIMIT);
+    cut();
+    sender.wait_for("rail 1 is down", PART_LIMIT);
+    mend();
+    sender.wait_for("rail 1 is up", PART_LIMIT);
+    receiver.wait_for("got all", PART_LIMIT);
+    finish(sender);
+    finish(receiver);
+}
+
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn a_stream_survives_a_link_that_goes_down() {
+    for end in [0, 1] {
+        let Some(wires) = Wires::new(2, 9000) else { return };
+        wires.shape(200);
+        let name = &wires.ends()[end].name;
+        let set = |state: &str| netns::ip(&format!("-n {name} link set veth1 {state}"));
+        is_survived(&wires, || set("down"), || set("up"));
+    }
+}
+
+/// Data is lost on one way of a rail, or acknowledgements on the other.
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn a_stream_survives_the_loss_of_one_direction() {
+    for end in [0, 1] {
+        let Some(wires) = Wires::new(2, 9000) else { return };
+        wires.shape(200);
+        let end = wires.ends()[end];
+        is_survived(&wires, || end.loss_on("veth1", 100), || end.loss_on("veth1", 0));
+    }
 }

@@ -168,6 +168,11 @@ impl Namespace {
     ///
     /// A burst that the sender's kernel has not split (GSO) is one packet here: see [`Self::split_bursts`].
     pub(crate) fn loss(&self, percent: u32) {
+        self.loss_on(INTERFACE, percent);
+    }
+
+    /// The same at one interface.
+    pub(crate) fn loss_on(&self, interface: &str, percent: u32) {
         assert!(percent <= 100, "{percent} %");
         // To add and delete first replaces the table whether it was there or not.
         let mut rules = "add table inet hikyaku\ndelete table inet hikyaku\n".to_owned();
@@ -180,7 +185,7 @@ impl Namespace {
             } else {
                 String::new()
             };
-            rules += &format!("add rule inet hikyaku in iifname {INTERFACE} meta l4proto udp {dice} drop\n");
+            rules += &format!("add rule inet hikyaku in iifname {interface} meta l4proto udp {dice} drop\n");
         }
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, "nft", "-f", "-"]);

@@ -16,7 +16,7 @@ use crate::{
         incast::{self, IncastArgs},
         latency,
         overflow::{self, OverflowArgs},
-        pairs, rate, within_host,
+        pairs, rails, rate, within_host,
     },
     failure::Failure,
     harness::{listen, worker},
@@ -100,6 +100,9 @@ enum Bench {
     #[cfg(feature = "sim")]
     #[command(after_help = meshes::EXAMPLES)]
     Meshes(meshes::Meshes),
+    /// Several Ethernets as one, in network namespaces: bare UDP on all of them, the transport, MPI
+    #[command(after_help = rails::EXAMPLES)]
+    Rails(rails::Rails),
     /// Time of a cache line between two cores
     #[command(after_help = cache_line::EXAMPLES)]
     CacheLine(Output),
@@ -128,6 +131,11 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     {
         return meshes::run(options);
     }
+    if let Bench::Rails(options) = benchmark
+        && options.is_node()
+    {
+        return rails::run(options);
+    }
     // The others have one row, and nothing to keep.
     if !matches!(benchmark, Bench::Overflow(_) | Bench::Peers(_)) {
         interrupt::note();
@@ -146,6 +154,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         Bench::Core(common) => core::run(common),
         #[cfg(feature = "sim")]
         Bench::Meshes(options) => meshes::run(options),
+        Bench::Rails(options) => rails::run(options),
         Bench::CacheLine(output) => cache_line::run(output),
         Bench::Copy(output) => copy::run(output),
         Bench::Overflow(overflow) => overflow::run(overflow),

@@ -685,7 +685,7 @@ impl Core {
                     None => self.tell_also(messenger, now, peer),
                 }
             }
-            Event::Sent { .. } | Event::Writable { .. } => {}
+            Event::Sent { .. } | Event::Writable { .. } | Event::RailUp { .. } | Event::RailDown { .. } => {}
         }
         self.collect();
     }

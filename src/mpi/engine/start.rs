@@ -12,7 +12,9 @@ use crate::{
     backends::{Backend, Met},
     config::Config,
     error::AddPeerError,
+    events::event,
     progress::{Driver, WaitPolicy},
+    reliability::Path,
     transport::{BuildError, Builder},
 };
 
@@ -21,6 +23,8 @@ use crate::{
 pub struct Unconnected {
     driver: Driver,
     process: u32,
+    /// For each rail the process to which it leads, and where it goes.
+    rails: Vec<(u32, Path)>,
 }
 
 /// Why the processes of a job could not be connected.
@@ -90,7 +94,11 @@ impl Engine {
             .wait(WaitPolicy::Spin)
             .change(for_a_job)
             .bind_driver(name, address)?;
-        Ok(Unconnected { driver, process })
+        Ok(Unconnected {
+            driver,
+            process,
+            rails: Vec::new(),
+        })
     }
 
     /// As [`bind`](Self::bind), with a backend that is already open.
@@ -103,7 +111,11 @@ impl Engine {
             .wait(WaitPolicy::Spin)
             .change(for_a_job)
             .driver_on(backend)?;
-        Ok(Unconnected { driver, process })
+        Ok(Unconnected {
+            driver,
+            process,
+            rails: Vec::new(),
+        })
     }
 }
 
@@ -125,6 +137,19 @@ impl Unconnected {
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.driver.local_addr()
+    }
+
+    /// The addresses of the backend's ports, in the order of their numbers.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = SocketAddr> {
+        let ports = self.driver.backend().ports();
+        let lone = ports.is_empty().then(|| self.local_addr());
+        lone.into_iter().chain(ports.iter().map(|port| port.local_addr()))
+    }
+
+    /// Process `process` may also be reached from the backend's port `port` at `address`. Data goes there once the process
+    /// has answered.
+    pub fn add_rail(&mut self, process: u32, port: u8, address: SocketAddr) {
+        self.rails.push((process, Path::new(address, port)));
     }
 
     /// Returns the bytes that the other processes must know besides the address; often none. See
@@ -201,6 +226,15 @@ impl Unconnected {
                 peers.resize(other as usize + 1, None);
             }
             peers[other as usize] = Some(peer);
+        }
+        for (process, path) in self.rails {
+            let Some(&Some(peer)) = peers.get(process as usize) else {
+                continue;
+            };
+            // Without it, the path to the first address is there all the same.
+            if let Err(_error) = self.driver.add_rail(peer, path) {
+                event!(DEBUG, process, error = %_error, "no rail");
+            }
         }
         Ok(Arc::new(Engine::native(self.driver, process, world, peers, options)))
     }

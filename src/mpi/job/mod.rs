@@ -25,7 +25,7 @@ mod watcher;
 use core::time::Duration;
 use std::{
     eprintln,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     string::{String, ToString},
     sync::Arc,
     vec::Vec,
@@ -42,8 +42,11 @@ use super::{
 };
 pub use crate::bootstrap::Program;
 use crate::{
-    backends::{BindOptions, Place, has_own_addresses},
-    bootstrap::{self, World},
+    backends::{BindOptions, Place, has_own_addresses, has_ports},
+    bootstrap::{
+        self, World,
+        address::{Chosen, pairs},
+    },
     config::Contact,
     environment::Environment,
     transport::{Builder, Transport, environment::print_events},
@@ -89,7 +92,7 @@ impl Job {
             .config(config)
             .routes(options.routes)
             .environment_of(environment.clone());
-        let (builder, address) = place(builder, &job, environment)?;
+        let (builder, address, chosen) = place(builder, &job, environment)?;
         let first = job.first_process();
         let bound = Engine::bind(builder, BACKEND, address, first + job.rank());
         let mut bound = bound.map_err(|source| InitError::Bind { address, source })?;
@@ -97,7 +100,7 @@ impl Job {
             let name = bound.backend_name();
             return Err(InitError::Backend { name });
         }
-        let (addresses, sharing) = exchange(&mut job, &mut bound, options.check)?;
+        let (addresses, sharing) = exchange(&mut job, &mut bound, options.check, &chosen)?;
         options.policy.model.sharing = sharing;
         if let Some(parents) = &parents {
             options.policy.model = parents.model;
@@ -224,25 +227,37 @@ fn has_failed(error: &Error) -> bool {
     error.class() == ErrorClass::ProcFailed
 }
 
-/// The address at which to open the network, and this process's part of the settings that all processes share.
-fn place(builder: Builder, job: &World, environment: &Environment) -> Result<(Builder, SocketAddr), InitError> {
+/// The address at which to open the network, and this process's part of the settings that all processes share. Also the
+/// addresses of the network's ports, if it has several.
+fn place(
+    builder: Builder,
+    job: &World,
+    environment: &Environment,
+) -> Result<(Builder, SocketAddr, Vec<Chosen>), InitError> {
     let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
     let name = builder.backend_name(BACKEND);
     let name = name.map_err(|source| InitError::Bind { address: any, source })?;
-    let address = if has_own_addresses(&name) {
-        any
-    } else {
-        job.bind_address().map_err(InitError::Bootstrap)?
-    };
+    let (mut address, mut ports, mut chosen) = (any, Vec::new(), Vec::new());
+    if !has_own_addresses(&name) {
+        let port = job.port().map_err(InitError::Bootstrap)?;
+        chosen = job.choose().map_err(InitError::Bootstrap)?.chosen;
+        if !has_ports(&name) {
+            chosen.truncate(1);
+        }
+        let mut all = chosen.iter().map(|chosen| SocketAddr::new(chosen.address, port));
+        address = all.next().unwrap_or(any);
+        ports = all.collect();
+    }
     let options = BindOptions {
         place: Place {
             process: job.first_process() + job.rank(),
             processes: job.first_process() + job.size(),
         },
         environment: environment.clone(),
+        ports,
         ..BindOptions::default()
     };
-    Ok((builder.bind_options(options), address))
+    Ok((builder.bind_options(options), address, chosen))
 }
 
 /// The processes that have spawned this world.
@@ -262,12 +277,18 @@ fn address_of(job: &World, process: u32) -> Result<SocketAddr, InitError> {
     Ok(said.address)
 }
 
-/// Publishes the address of this process and the number of processes that share a core here. Returns the addresses
+/// Publishes the addresses of this process and the number of processes that share a core here. Returns the addresses
 /// of the others, and the largest such number anywhere: all must choose the same algorithms, and agree on whether to
 /// check calls.
-fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Vec<SocketAddr>, f64), InitError> {
+fn exchange(
+    job: &mut World,
+    bound: &mut Unconnected,
+    check: bool,
+    chosen: &[Chosen],
+) -> Result<(Vec<SocketAddr>, f64), InitError> {
     let own = Said {
         address: bound.local_addr(),
+        rails: bound.ports().skip(1).collect(),
         sharing: job.sharing(),
         check,
         link: bound.link_address(),
@@ -290,6 +311,11 @@ fn exchange(job: &mut World, bound: &mut Unconnected, check: bool) -> Result<(Ve
             bound
                 .introduce(said.address, &said.link)
                 .map_err(|source| InitError::Introduce { process, source })?;
+            let theirs = [&[said.address][..], &said.rails].concat();
+            let ips: Vec<IpAddr> = theirs.iter().map(SocketAddr::ip).collect();
+            for (port, at) in pairs(chosen, &ips).into_iter().skip(1) {
+                bound.add_rail(job.first_process() + process, port as u8, theirs[at]);
+            }
         }
         addresses.push(said.address);
         most = most.max(said.sharing);

@@ -15,8 +15,8 @@ use crate::{
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Due, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Payload, Route, Sink, Target,
-        Verdict,
+        Burst, Due, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Path, Payload, Route, Sink,
+        Target, Verdict,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -109,7 +109,7 @@ impl DualPath {
                 let token = SendToken(token.0 | PLACED);
                 self.events.push_back(Event::Sent { peer, token });
             }
-            Event::Writable { .. } => self.events.push_back(event),
+            Event::Writable { .. } | Event::RailUp { .. } | Event::RailDown { .. } => self.events.push_back(event),
             Event::Down { peer, error, lost, .. } => match self.ends.remove(&peer.0) {
                 Some(End::Eager {
                     session,
@@ -423,21 +423,15 @@ impl PacketLayer for DualPath {
 
     /// A record if it is from [`LINK`], else datagrams for the endpoint.
     #[inline]
-    fn handle_datagrams(
-        &mut self,
-        now: Instant,
-        source: SocketAddr,
-        data: &mut [u8],
-        stride: usize,
-        sink: &mut dyn Sink,
-    ) {
+    fn handle_datagrams(&mut self, now: Instant, path: Path, data: &mut [u8], stride: usize, sink: &mut dyn Sink) {
+        let source = path.address;
         if source == LINK {
             return self.handle_shared(now, source, Span::new(data), sink);
         }
         self.now = self.now.max(now);
         if self.eager.knows(&source) {
             self.bulk
-                .handle_datagrams(now, source, data, stride, &mut Placements(sink));
+                .handle_datagrams(now, path, data, stride, &mut Placements(sink));
         } else {
             // It would get a number that is another's there.
             self.bulk.count_drop(DropReason::Stranger);
@@ -471,7 +465,7 @@ impl PacketLayer for DualPath {
     #[inline]
     fn handle_shared(&mut self, now: Instant, source: SocketAddr, data: Span<'_>, sink: &mut dyn Sink) {
         if source != LINK {
-            return self.handle_datagrams(now, source, &mut data.to_vec(), data.len(), sink);
+            return self.handle_datagrams(now, source.into(), &mut data.to_vec(), data.len(), sink);
         }
         self.now = self.now.max(now);
         self.eager.handle_shared(now, source, data, sink);

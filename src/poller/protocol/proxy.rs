@@ -19,8 +19,8 @@ use crate::{
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Due, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Payload, Route,
-        Sink, Sources, Target,
+        Burst, Due, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Path, Payload,
+        Route, Sink, Sources, Target,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -604,7 +604,7 @@ impl PacketLayer for ProxyEndpoint {
     fn set_limits(&mut self, _: Limits) {}
 
     /// Its records are handed in as datagrams.
-    fn handle_datagrams(&mut self, now: Instant, _: SocketAddr, data: &mut [u8], _: usize, sink: &mut dyn Sink) {
+    fn handle_datagrams(&mut self, now: Instant, _: Path, data: &mut [u8], _: usize, sink: &mut dyn Sink) {
         self.read_record(now, Span::new(data), sink);
     }
 

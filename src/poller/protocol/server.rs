@@ -399,6 +399,8 @@ impl ProxyServer {
                 a: messages,
                 ..Record::new(Kind::Returned, peer.0)
             },
+            // (The session with the poller has one rail.)
+            Event::RailUp { .. } | Event::RailDown { .. } => return None,
             Event::Writable { peer } => {
                 if !self.endpoint.has_room(peer) {
                     self.endpoint.tell_when_writable(peer);

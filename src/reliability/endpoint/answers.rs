@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     reliability::{
+        Path,
         burst::Burst,
         flow::window_of,
         packet_builder::{Body, Written, finish, finish_extensions, open_of},
@@ -68,24 +69,25 @@ impl Endpoint {
                 let base = self.control_base(Kind::Challenge, session, wire::ANY_PROCESSOR, 0);
                 self.write_plain(&base, true, Some(&open), 0, burst);
             }
-            Control::ProbeAck { peer, number } => {
-                let p = &self.peers[peer as usize];
-                burst.begin(p.address);
-                let checksum = p.checksums();
-                let base = self.control_base(Kind::ProbeAck, p.remote_token(), p.processor, number);
-                self.write_plain(&base, checksum, None, 0, burst);
+            Control::ProbeAck { peer, to, rail, number } => {
+                self.write_probing(Kind::ProbeAck, peer, to, (rail, number), burst);
+            }
+            Control::RailProbe { peer, rail, number } => {
+                let to = self.own_path(peer, rail);
+                self.write_probing(Kind::Probe, peer, to, (rail, number), burst);
             }
             Control::LastAck {
                 to,
                 session,
-                channel,
+                key,
                 sequence,
                 acknowledgement,
                 checksum,
             } => {
                 burst.begin(to);
                 let base = Base {
-                    channel,
+                    channel: key.channel(),
+                    rail: key.rail(),
                     sequence,
                     acknowledgement,
                     ..self.control_base(Kind::Ack, session, wire::ANY_PROCESSOR, 0)
@@ -93,6 +95,17 @@ impl Endpoint {
                 self.write_plain(&base, checksum, None, 0, burst);
             }
         }
+    }
+
+    fn write_probing(&mut self, kind: Kind, peer: u32, to: Path, (rail, number): (u8, u32), burst: &mut Burst) {
+        burst.begin(to);
+        let p = &self.peers[peer as usize];
+        let checksum = p.checksums();
+        let base = Base {
+            rail,
+            ..self.control_base(kind, p.remote_token(), p.processor, number)
+        };
+        self.write_plain(&base, checksum, None, 0, burst);
     }
 
     /// A packet without a flow's extensions, padded with zeros to `size` bytes.

@@ -2,11 +2,17 @@
 
 use core::{net::SocketAddr, slice::Chunks};
 
-use super::{Endpoint, IDLE, control::Control};
+use super::{Endpoint, IDLE};
 use crate::{
     config::{MAX_WINDOW_PACKETS, Recovery},
     error::{DropReason, PeerError},
-    reliability::{Origin, PeerId, Sink, Verdict, credit::cost_of, flow::Active, peer::is_of_session, timers::Timer},
+    reliability::{
+        Origin, Path, PeerId, Sink, Verdict,
+        credit::cost_of,
+        flow::{Active, FlowKey},
+        peer::is_of_session,
+        timers::Timer,
+    },
     time::Instant,
     wire::{self, Base, Flags, Kind, Packet, Seq, Token, checksum},
 };
@@ -35,18 +41,20 @@ impl<'a> Arrival<'a> {
 }
 
 impl Endpoint {
-    /// Handles datagrams of one source. `data` holds them back to back, `stride` bytes each except the last, which may
-    /// be shorter: the layout of receive offload. A single datagram has `stride == data.len()`. New packets go to
-    /// `sink`, which may refer to `data` only during the call.
+    /// Handles datagrams that came by one path; an address stands for the path by port 0. `data` holds them back to
+    /// back, `stride` bytes each except the last, which may be shorter: the layout of receive offload. A single datagram
+    /// has `stride == data.len()`. New packets go to `sink`, which may refer to `data` only during the call.
     #[inline]
     pub fn handle_datagrams<S: Sink + ?Sized>(
         &mut self,
         now: Instant,
-        source: SocketAddr,
+        path: impl Into<Path>,
         data: &mut [u8],
         stride: usize,
         sink: &mut S,
     ) {
+        let Path { address: source, port } = path.into();
+        self.port = port;
         self.advance(now);
         if data.len() <= stride && self.handle_predicted(&source, data, sink) {
             return;
@@ -115,9 +123,10 @@ impl Endpoint {
         };
         let Some(peer) = known else { return Ok(()) };
         let p = &self.peers[peer as usize];
-        if is_about_settling(base.kind) && !p.settles() {
+        if is_about_settling(base.kind) && !p.settles() || base.rail != 0 && !self.allow_rail(peer, base.rail) {
             return Err(DropReason::Unagreed);
         }
+        let p = &self.peers[peer as usize];
         let is_usual = p.is_confirmed() && p.is_bound() && !flags.contains(Flags::OPEN);
         if !is_usual {
             self.confirm(peer, &packet, is_of_session(base.session))?;
@@ -130,14 +139,11 @@ impl Endpoint {
         match base.kind {
             Kind::Data | Kind::Goodbye | Kind::Return | Kind::Ack => self.handle_flow(peer, arrival, rest, sink),
             Kind::Probe => {
-                self.push_control(Control::ProbeAck {
-                    peer,
-                    number: base.message.0,
-                });
+                self.answer_probe(peer, source, &base);
                 Ok(())
             }
-            Kind::ProbeAck => self.handle_probe_answer(peer, base.message.0),
-            Kind::Settle => self.handle_settle(peer, &base),
+            Kind::ProbeAck => self.handle_probe_answer(peer, base.rail, base.message.0),
+            Kind::Settle => self.handle_settle(peer, source, &base),
             Kind::Settled => self.handle_settled(peer, &packet, &base),
             Kind::Reset | Kind::Challenge => Ok(()),
         }
@@ -161,13 +167,18 @@ impl Endpoint {
     }
 
     #[cold]
-    fn handle_probe_answer(&mut self, peer: u32, number: u32) -> Result<(), DropReason> {
-        let flow = self.find_flow(peer, 0).ok_or(DropReason::Unsolicited)?;
+    fn handle_probe_answer(&mut self, peer: u32, rail: u8, number: u32) -> Result<(), DropReason> {
+        if self.peers[peer as usize].has_rails() && self.handle_rail_answer(peer, rail, number) {
+            return Ok(());
+        }
+        let flow = self
+            .find_flow(peer, FlowKey::new(rail, 0))
+            .ok_or(DropReason::Unsolicited)?;
         let index = self.flows[flow as usize].active;
         let active = self.actives.get_mut(index as usize).ok_or(DropReason::Unsolicited)?;
         let (size, step) = active.probe.on_answer(number).ok_or(DropReason::Unsolicited)?;
         active.deadlines.stop(Timer::Mtu);
-        self.peers[peer as usize].mtu = size;
+        self.set_mtu((peer, rail), size, false);
         self.on_mtu_step(index, step);
         Ok(())
     }
@@ -184,13 +195,13 @@ impl Endpoint {
         let Arrival {
             packet, base, flags, ..
         } = arrival;
-        let flow = match self.find_flow(peer, base.channel) {
+        let flow = match self.find_flow(peer, FlowKey::of(base)) {
             Some(flow) => flow,
             // An acknowledgement of nothing makes no flow, unless it wants an answer.
             None if !base.kind.is_sequenced() && !flags.contains(Flags::ACK_REQUEST) => {
                 return Ok(());
             }
-            None => self.flow_for(peer, base.channel),
+            None => self.flow_for(peer, FlowKey::of(base)),
         };
         // A sender that does not know our token cannot have received anything to acknowledge.
         if is_of_session(base.session) && self.is_news(flow, base.acknowledgement, *flags) {
@@ -233,6 +244,8 @@ impl Endpoint {
         if base.sequence != self.flows[flow as usize].expected()
             && let Some(reason) = self.refuse(index, base, arrival.flags)
         {
+            // (What is sent again may come by another path than before.)
+            self.note_reply(peer, base.rail, arrival.source);
             return Err(reason);
         }
         if base.kind == Kind::Return && !self.note_return(peer, &arrival.packet, base) {
@@ -267,7 +280,8 @@ impl Endpoint {
                 verdict = sink.deliver(origin, packet);
                 if verdict == Verdict::Doubtful {
                     // (A packet that is refused leaves a gap, so its next copy is believed.)
-                    let confirmed = !in_order || p.format.is_verified() || p.begins(&packet);
+                    let is_next = in_order && base.rail == 0 && !(p.has_rails() && self.rails.are_several(peer));
+                    let confirmed = !is_next || p.format.is_verified() || p.begins(&packet);
                     if confirmed {
                         verdict = sink.deliver(Origin { confirmed, ..origin }, packet);
                     }
@@ -296,7 +310,7 @@ impl Endpoint {
                 self.stats.note_delivered(taken, bytes);
             }
             receive.note_taken(taken, bytes, self.now, packet.timestamp());
-            let moved = p.address != arrival.source && !p.split_ports;
+            let (moved, has_rails) = (p.address != arrival.source && !p.split_ports, p.has_rails());
             let due = receive.is_due(marks, &self.config, self.ack_bytes);
             if !in_order {
                 self.note_beside_gap(index, base.sequence, due);
@@ -316,6 +330,9 @@ impl Endpoint {
                     self.share_window(peer, index);
                 }
             }
+            if has_rails {
+                self.note_reply(peer, base.rail, arrival.source);
+            }
             if moved && self.flows[flow as usize].expected().after(base.sequence) {
                 self.move_peer(peer, arrival.source);
             }
@@ -324,7 +341,7 @@ impl Endpoint {
             return Err(self.refused(peer, index, &packet, flags, verdict));
         }
         if base.kind == Kind::Goodbye {
-            self.peer_said_goodbye(peer, base.channel);
+            self.peer_said_goodbye(peer, arrival.source, base);
         }
         Ok(())
     }
@@ -475,7 +492,8 @@ impl Endpoint {
     /// A valid packet that moved the window came from elsewhere: the peer has moved.
     #[cold]
     fn move_peer(&mut self, peer: u32, to: SocketAddr) {
-        if self.peer_by_address(to).is_some() {
+        // (One with several rails sends from each, and stays where it is.)
+        if self.rails.are_several(peer) || self.peer_by_address(to).is_some() {
             return;
         }
         if let Some(left) = self.addresses.get(&self.peers, to) {
@@ -483,6 +501,7 @@ impl Endpoint {
         }
         self.addresses.remove(&self.peers, peer);
         self.peers[peer as usize].address = to;
+        self.answer_by_port(peer);
         self.addresses.insert(&self.peers, peer);
     }
 }
@@ -514,7 +533,8 @@ fn is_about_settling(kind: Kind) -> bool {
 /// Nothing of the packet needs a feature that sessions of this release do not agree on.
 #[inline]
 fn is_agreed(base: &Base, flags: Flags) -> bool {
-    base.rail == 0 && !flags.contains(Flags::SEAL)
+    // (Rails are agreed with some peers only.)
+    (base.rail == 0 || is_of_session(base.session)) && !flags.contains(Flags::SEAL)
 }
 
 /// The checksum is right, or there is none and need not be.

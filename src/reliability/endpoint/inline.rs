@@ -5,9 +5,9 @@
 use super::{Endpoint, later};
 use crate::{
     reliability::{
-        Burst, Outgoing, PeerId,
+        Burst, Outgoing, Path, PeerId,
         credit::MESSAGE_COST,
-        flow::{Following, fits_record},
+        flow::{FlowKey, Following, fits_record},
         timers::Timer,
     },
     time::Instant,
@@ -41,13 +41,14 @@ impl Endpoint {
         data: &[u8],
         burst: &mut Burst,
     ) -> Option<Inline> {
-        let flow_index = self.find_flow(peer.0, channel)?;
+        let flow_index = self.find_flow(peer.0, FlowKey::of_channel(channel))?;
         let flow = &self.flows[flow_index as usize];
         let index = flow.active;
         let active = self.actives.get(index as usize)?;
         let p = &self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
+            || p.has_rails()
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
@@ -56,7 +57,7 @@ impl Endpoint {
             return None;
         }
         self.now = later(self.now, now);
-        burst.begin(p.address);
+        burst.begin(Path::from(p.address));
         let following = Following {
             config: &self.config,
             now: self.now,
@@ -106,10 +107,10 @@ impl Endpoint {
     #[inline]
     pub(super) fn fill_lone(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
+        let flow = &mut self.flows[active.flow as usize];
         if active.probe.is_due() {
             return false;
         }
-        let flow = &mut self.flows[active.flow as usize];
         let first = active.send.is_quiet(flow);
         let following = Following {
             config: &self.config,

@@ -8,6 +8,7 @@
 //!   between us and that address has seen those. The peer is a *suspect*: it is probed repeatedly, and sent little else,
 //!   until a packet of it arrives. If a probe sent [`REFUSED_FOR`] after the first refusal, or later, is refused in the
 //!   same way, the peer is gone ([`PeerError::Refused`]).
+//!   A peer with several rails is asked on each: a firewall may refuse what comes by one of them.
 //! - Nothing of ours (many hosts quote only addresses and ports): the peer is probed, but with a limited rate.
 //! - Anything else is forged or old, and ignored.
 
@@ -17,7 +18,7 @@ use super::{Endpoint, suspects::REFUSED_FOR};
 use crate::{
     error::PeerError,
     reliability::{
-        flow::NONE,
+        flow::{FlowKey, NONE},
         peer::{Phase, token_of},
         timers::Timer,
     },
@@ -49,7 +50,7 @@ impl Endpoint {
     /// ([`Config::late_peers`](crate::Config::late_peers)).
     pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
         self.advance(now);
-        let Some(peer) = self.addresses.get(&self.peers, address) else {
+        let Some(peer) = self.peer_at(address) else {
             self.stats.refusals_ignored += 1;
             return;
         };
@@ -57,8 +58,9 @@ impl Endpoint {
         match (self.peers[peer as usize].phase, quote) {
             (Phase::Down, _) | (_, Quote::Other) => self.stats.refusals_ignored += 1,
             (Phase::New, _) if self.config.late_peers => {}
+            (Phase::New, Quote::Ours) if self.is_opened_elsewhere(peer) => _ = self.ask(peer),
             // It may have gone as soon as it had our goodbye; all data was acknowledged before.
-            (Phase::Goodbye, Quote::Ours) => self.end_session(peer, PeerError::Closed),
+            (Phase::Goodbye, Quote::Ours) if !self.are_several_up(peer) => self.end_session(peer, PeerError::Closed),
             (_, Quote::Ours) => self.suspect(peer),
             (_, Quote::Short) => self.take_hint(peer),
         }
@@ -75,7 +77,7 @@ impl Endpoint {
             base.session == p.remote_token() && (p.is_bound() || opens) && {
                 // Packets without a number have the next one, or none.
                 let flow = self
-                    .find_flow(peer, base.channel)
+                    .find_flow(peer, FlowKey::of(&base))
                     .map(|flow| &self.flows[flow as usize]);
                 flow.is_some_and(|flow| {
                     let next = flow.send_next();
@@ -109,7 +111,9 @@ impl Endpoint {
             return;
         };
         if suspicion.is_confirmed(self.now) {
-            self.end_session(peer, PeerError::Refused);
+            let closes = self.peers[peer as usize].phase == Phase::Goodbye;
+            let error = if closes { PeerError::Closed } else { PeerError::Refused };
+            self.end_session(peer, error);
         }
     }
 
@@ -129,8 +133,9 @@ impl Endpoint {
         true
     }
 
-    /// Asks the peer, and will again.
+    /// Asks the peer, on all its rails, and will again.
     fn ask_on(&mut self, peer: u32) {
+        self.ask_rails(peer);
         let index = self.ask(peer);
         self.actives[index as usize]
             .deadlines
@@ -140,7 +145,7 @@ impl Endpoint {
 
     /// Asks the peer for a sign of life.
     pub(super) fn ask(&mut self, peer: u32) -> u32 {
-        let flow = self.flow_for(peer, 0);
+        let flow = self.flow_for(peer, self.home_of(peer, 0));
         let index = self.activate(flow);
         self.actives[index as usize].send.ask();
         self.mark_ready(index);

@@ -12,6 +12,8 @@ mod liveness;
 mod locate;
 mod lost_messages;
 mod predicted;
+mod rail;
+mod rails;
 mod reconnect;
 mod recovery;
 mod returns;
@@ -44,6 +46,7 @@ use self::{
     attempts::Attempts,
     control::Control,
     lost_messages::LostByPeer,
+    rail::Rails,
     suspects::Suspects,
     tokens::{Budget, TokenKey},
     vacancies::Vacancies,
@@ -67,7 +70,11 @@ use crate::{
 };
 
 pub(crate) use self::send::Source;
-pub use self::{inline::Inline, lost_messages::LostMessages};
+pub use self::{
+    inline::Inline,
+    lost_messages::LostMessages,
+    rail::{RailState, RailStats},
+};
 
 /// How long a flow keeps its active part after its last use, ns.
 pub(super) const IDLE: u64 = 1_000_000_000;
@@ -153,6 +160,8 @@ pub struct Endpoint {
     actives: Vec<Active>,
     peers: Vec<Peer>,
     now: u64,
+    /// Paths to peers that have several.
+    rails: Rails,
     ready: VecDeque<u32>,
     /// Those that have much to send, in the order of their turns.
     bulk: VecDeque<u32>,
@@ -166,6 +175,8 @@ pub struct Endpoint {
     processor: u32,
     /// Bursts that others were before those.
     passed: u32,
+    /// The backend's port at which the datagrams came that are handled now, or were handled last.
+    port: u8,
     next_token: u64,
     busy: usize,
     stats: Stats,
@@ -221,6 +232,8 @@ impl Endpoint {
             ready: VecDeque::new(),
             bulk: VecDeque::new(),
             passed: 0,
+            port: 0,
+            rails: Rails::default(),
             heap: Heap::default(),
             events: VecDeque::new(),
             control: VecDeque::new(),
@@ -273,15 +286,16 @@ impl Endpoint {
             unknown_features: p.features().unknown(),
             ..PeerStats::default()
         };
+        let home = self.home_of(peer.0, 0);
         for flow in self.flows_of(peer.0) {
             let flow = &self.flows[flow as usize];
-            if flow.channel == 0 {
+            if flow.key() == home {
                 stats.smoothed_rtt = Duration::from_nanos(flow.rtt().smoothed.into());
                 stats.min_rtt = Duration::from_nanos(flow.rtt().min.into());
             }
             if let Some(active) = self.actives.get(flow.active as usize) {
                 let send = &active.send;
-                if flow.channel == 0 {
+                if flow.key() == home {
                     stats.window = send.window().into();
                 }
                 let (bytes, packets) = send.in_flight();
@@ -386,7 +400,7 @@ impl Endpoint {
 
     #[inline]
     fn sender(&self, peer: PeerId, channel: u8) -> Option<(&Flow, &Sender)> {
-        let flow = &self.flows[self.find_flow(peer.0, channel)? as usize];
+        let flow = &self.flows[self.find_flow(peer.0, self.home_of(peer.0, channel))? as usize];
         Some((flow, &self.actives.get(flow.active as usize)?.send))
     }
 
@@ -411,6 +425,7 @@ impl Endpoint {
         for peer in &mut self.peers {
             peer.mtu = peer.mtu.min(most);
         }
+        self.rails.limit_mtu(most);
         for index in 0..self.actives.len() {
             if let Some(step) = self.actives[index].probe.limit(most) {
                 self.on_mtu_step(index as u32, step);
@@ -493,7 +508,7 @@ impl Endpoint {
         // Announce a quarter that has become free: the peer might be waiting for it.
         let more = limit.wrapping_sub(p.limit_told) as i32;
         if more >= (self.config.unexpected_bytes / 4) as i32 && p.is_bound() {
-            let flow = self.flow_for(peer.0, 0);
+            let flow = self.flow_for(peer.0, self.home_of(peer.0, 0));
             let active = self.activate(flow);
             self.actives[active as usize].receive.acknowledge();
             self.actives[active as usize].receive.announce_credit();
@@ -520,7 +535,7 @@ impl Endpoint {
         if p.phase != Phase::New || p.is_bound() {
             return;
         }
-        let flow = self.flow_for(peer.0, 0);
+        let flow = self.flow_for(peer.0, self.home_of(peer.0, 0));
         let index = self.activate(flow);
         self.actives[index as usize].send.ask();
         self.mark_ready(index);
@@ -532,11 +547,11 @@ impl Endpoint {
         let Some(p) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        p.watched = on;
+        p.watch(on);
         if p.phase == Phase::Down {
             return;
         }
-        let flow = self.flow_for(peer.0, 0);
+        let flow = self.flow_for(peer.0, self.home_of(peer.0, 0));
         let active = self.activate(flow);
         let Active { deadlines, send, .. } = &mut self.actives[active as usize];
         if on {
@@ -613,11 +628,11 @@ impl Endpoint {
 
     /// Counts a source that became free, and reports its completion.
     pub(super) fn on_freed(&mut self, freed: Freed) {
-        let Freed::Shared(flow, Some(token)) = freed else {
+        let Freed::Shared(flow, Some(token), counted) = freed else {
             return;
         };
         let flow_state = &self.flows[flow as usize];
-        if let Some(active) = self.actives.get_mut(flow_state.active as usize) {
+        if counted && let Some(active) = self.actives.get_mut(flow_state.active as usize) {
             active.send.forget_shared();
         }
         let peer = PeerId(flow_state.peer);

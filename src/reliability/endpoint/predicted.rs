@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 
 use super::Endpoint;
 use crate::{
-    reliability::{Origin, PeerId, Sink, credit::MESSAGE_COST, peer::index_of, timers::Timer},
+    reliability::{Origin, PeerId, Sink, credit::MESSAGE_COST, flow::FlowKey, peer::index_of, timers::Timer},
     wire::{Flags, Plain, Seq},
 };
 
@@ -27,7 +27,7 @@ impl Endpoint {
         let Some(peer) = index_of(packet.session) else {
             return false;
         };
-        let Some(flow_index) = self.find_flow(peer, packet.channel) else {
+        let Some(flow_index) = self.find_flow(peer, FlowKey::of_channel(packet.channel)) else {
             return false;
         };
         let (now, active_now) = (self.now, self.active_now());

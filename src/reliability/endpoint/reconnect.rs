@@ -89,6 +89,7 @@ impl Endpoint {
             self.end_session(peer, error);
             return Some(false);
         }
+        self.open_elsewhere(peer);
         self.call_on(peer);
         Some(true)
     }

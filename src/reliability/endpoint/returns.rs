@@ -48,6 +48,14 @@ impl Endpoint {
         } else {
             0
         };
+        // (The rail may be one of the peer's only, and die unnoticed by this side.)
+        let index = if self.peers[peer as usize].has_rails() {
+            let home = self.home_of(peer, base.channel);
+            let flow = self.flow_for(peer, home);
+            self.activate(flow)
+        } else {
+            index
+        };
         let active = &mut self.actives[index as usize];
         if !active
             .send

@@ -4,7 +4,7 @@ use super::Endpoint;
 use crate::{
     config::Recovery,
     reliability::{
-        Burst,
+        Burst, Path,
         flow::{Active, Filled, Lane, NONE, window_of},
         packet_builder::{Body, Written, finish, finish_extensions, open_of},
         peer::{Phase, token_of},
@@ -101,9 +101,12 @@ impl Endpoint {
 
     /// Writes the packets that a flow may send now. Returns whether there may be more.
     fn serve(&mut self, index: u32, burst: &mut Burst) -> bool {
-        let flow = self.actives[index as usize].flow;
-        let peer = self.flows[flow as usize].peer;
-        burst.begin(self.peers[peer as usize].address);
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        let p = &self.peers[flow.peer as usize];
+        if p.has_rails() {
+            return self.serve_by_rail(index, burst);
+        }
+        burst.begin(Path::from(p.address));
         let more = self.fill(index, burst);
         self.reschedule(index);
         more && !burst.is_empty()
@@ -128,8 +131,7 @@ impl Endpoint {
         if !waits || !owes {
             return false;
         }
-        let peer = self.flows[active.flow as usize].peer;
-        burst.begin(self.peers[peer as usize].address);
+        burst.begin(self.path_of(active.flow));
         if self.actives[index as usize].receive.owes_settled() {
             self.write_settled(index, burst);
         } else {
@@ -213,6 +215,10 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
+        let mtu = match flow.rail() {
+            0 => peer.mtu,
+            rail => self.rails.mtu(flow.peer, rail),
+        };
         let overhead = peer.format.overhead();
         Lane {
             config: &self.config,
@@ -232,7 +238,7 @@ impl Endpoint {
             }),
             sealing: self.sealing.as_deref_mut(),
             overhead,
-            room: usize::from(peer.mtu) - overhead,
+            room: usize::from(mtu) - overhead,
             window: active.send.window().min(peer.window),
             send: &mut active.send,
             flow,
@@ -325,15 +331,20 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
+        if peer.has_rails()
+            && let Some(path) = self.rails.reply(flow.peer, flow.rail())
+        {
+            burst.redirect(path);
+        }
         let base = Base {
             kind: Kind::Ack,
-            channel: flow.channel,
+            channel: flow.channel(),
             source: self.processor,
             destination: peer.processor,
             session: peer.remote_token(),
             sequence: flow.send_next(),
             acknowledgement: flow.expected(),
-            rail: 0,
+            rail: flow.rail(),
             message: Seq(0),
         };
         let mut flags = Flags::empty();
@@ -385,7 +396,10 @@ impl Endpoint {
         };
         let flow = &self.flows[active.flow as usize];
         let peer = &self.peers[flow.peer as usize];
-        let header = self.control_base(Kind::Probe, peer.remote_token(), peer.processor, number);
+        let header = Base {
+            rail: flow.rail(),
+            ..self.control_base(Kind::Probe, peer.remote_token(), peer.processor, number)
+        };
         let checksum = peer.checksums();
         let patience = self.times.initial_rto.max(2 * self.rto(index));
         self.actives[index as usize]
@@ -414,7 +428,7 @@ impl Endpoint {
         }
         self.peers[peer as usize].phase = Phase::Goodbye;
         let to = self.peers[peer as usize].processor;
-        let flow = self.flow_for(peer, 0);
+        let flow = self.flow_for(peer, self.home_of(peer, 0));
         let active = self.activate(flow);
         self.actives[active as usize].send.push_goodbye(to);
         self.update_busy(flow);

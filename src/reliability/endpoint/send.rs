@@ -57,13 +57,13 @@ impl Endpoint {
             Source::Copy(data) => data.len(),
             Source::Shared(data) => data.bytes(),
         };
-        if !self.peers.get(peer.index()).is_some_and(Peer::is_open) {
+        let Some(p) = self.peers.get(peer.index()).filter(|p| p.is_open()) else {
             return Err(self.why_not(peer));
-        }
+        };
         if len as u64 > u64::from(u32::MAX) {
             return Err(too_large(len));
         }
-        let flow = self.flow_for(peer.0, channel);
+        let flow = self.flow_for(peer.0, p.home(channel));
         let index = self.activate(flow);
         let active = &mut self.actives[index as usize];
         let send = &mut active.send;
@@ -138,7 +138,7 @@ impl Endpoint {
         let Ok(len) = u32::try_from(data.bytes()) else {
             return Err(too_large(data.bytes()));
         };
-        let flow = self.flow_for(peer.0, channel);
+        let flow = self.flow_for(peer.0, self.home_of(peer.0, channel));
         let index = self.activate(flow);
         let active = &mut self.actives[index as usize];
         let send = &mut active.send;

@@ -17,8 +17,8 @@ use crate::{
     error::{DropReason, PeerError},
     events::event,
     reliability::{
-        Event, PeerId,
-        flow::{NONE, first_sequence},
+        Event, Path, PeerId,
+        flow::{FlowKey, NONE, first_sequence},
         packet_builder::Format,
         peer::{Phase, Place, index_of, is_of_session},
     },
@@ -61,7 +61,7 @@ impl Endpoint {
         }
         let open = opening_of(packet).ok_or(DropReason::UnknownSession)?;
         let address = address_of(source, &open);
-        let known = self.addresses.get(&self.peers, address);
+        let known = self.peer_at(address);
         if known.is_none() && !self.config.accept_strangers {
             return Err(DropReason::Stranger);
         }
@@ -81,6 +81,7 @@ impl Endpoint {
             }
             if token.is_first() && p.begun() == 0 && p.phase != Phase::Down {
                 // Nobody has been displaced, if that was not the peer: it will be challenged, and take its place.
+                self.open_back(peer, address);
                 self.begin_session(peer, &open);
                 return Ok(known);
             }
@@ -94,8 +95,11 @@ impl Endpoint {
             self.answer_unknown(source, token);
             return Err(DropReason::Unvalidated);
         }
-        match self.peer_by_address(address) {
-            Some(peer) => self.admit(peer.0, &open),
+        match known.filter(|&peer| self.peers[peer as usize].place != Place::Left) {
+            Some(peer) => {
+                self.admit(peer, &open);
+                self.open_back(peer, address);
+            }
             None => {
                 let Some(peer) = self.new_peer(address, packet.base().source) else {
                     if self.vacancies.is_full() {
@@ -104,6 +108,7 @@ impl Endpoint {
                     return Err(DropReason::TooManyPeers);
                 };
                 self.peers[peer as usize].place = Place::Stranger;
+                self.answer_by_port(peer);
                 self.vacancies.came(peer);
                 self.begin_session(peer, &open);
                 return Ok(Some(peer));
@@ -142,7 +147,8 @@ impl Endpoint {
         }
         p.set_remote_token(open.token);
         p.last_heard = active_now;
-        let mut flow = p.first_flow;
+        self.open_back(peer, source);
+        let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get(flow as usize) {
             let index = state.active;
             if let Some(active) = self.actives.get_mut(index as usize) {
@@ -151,7 +157,7 @@ impl Endpoint {
             }
             flow = self.flows[flow as usize].next;
         }
-        let flow = self.flow_for(peer, 0);
+        let flow = self.flow_for(peer, FlowKey::FIRST);
         let index = self.activate(flow);
         self.acknowledge_now(index);
         Ok(())
@@ -170,7 +176,7 @@ impl Endpoint {
         self.stats.sessions_opened += 1;
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get_mut(flow as usize) {
-            state.expect_from(first_sequence(open.epoch, open.token.secret, state.channel));
+            state.expect_from(first_sequence(open.epoch, open.token.secret, state.key()));
             if let Some(active) = self.actives.get_mut(state.active as usize) {
                 active.receive.begin(state);
             }
@@ -229,7 +235,8 @@ impl Endpoint {
                 peer: PeerId(peer),
                 session: p.session,
             });
-            if let Some(flow) = self.find_flow(peer, 0) {
+            self.prove_rails(peer);
+            if let Some(flow) = self.find_flow(peer, FlowKey::FIRST) {
                 let active = self.activate(flow);
                 self.search_mtu(active);
             }
@@ -245,10 +252,10 @@ impl Endpoint {
         let peer = if of_opening {
             index_of(token).filter(|&index| {
                 let peer = self.peers.get(index as usize);
-                peer.is_some_and(|p| p.local_secret == token.secret && p.address == source)
+                peer.is_some_and(|p| p.local_secret == token.secret) && self.peer_at(source) == Some(index)
             })
         } else {
-            let known = self.addresses.get(&self.peers, source);
+            let known = self.peer_at(source);
             known.filter(|&index| !token.is_first() && self.peers[index as usize].remote_token() == token)
         };
         let peer = peer.ok_or(DropReason::Unsolicited)?;
@@ -269,14 +276,20 @@ impl Endpoint {
     }
 
     /// The peer has said goodbye, and everything before it has arrived.
-    pub(super) fn peer_said_goodbye(&mut self, peer: u32, channel: u8) {
+    pub(super) fn peer_said_goodbye(&mut self, peer: u32, source: SocketAddr, base: &Base) {
         let p = &self.peers[peer as usize];
-        if let Some(flow) = self.find_flow(peer, channel) {
+        let key = FlowKey::of(base);
+        let to = if p.has_rails() {
+            self.back_to(peer, source)
+        } else {
+            Path::from(p.address)
+        };
+        if let Some(flow) = self.find_flow(peer, key) {
             let state = &self.flows[flow as usize];
             let last = Control::LastAck {
-                to: p.address,
+                to,
                 session: p.remote_token(),
-                channel,
+                key,
                 sequence: state.send_next(),
                 acknowledgement: state.expected(),
                 checksum: p.checksums(),
@@ -310,6 +323,9 @@ impl Endpoint {
         let session = p.session;
         let blocked = p.blocked;
         p.reset(Phase::Down, mtu, tokens, self.format);
+        self.forget_rails(peer);
+        #[cfg(feature = "tracing")]
+        let p = &self.peers[peer as usize];
         if error == PeerError::Closed {
             event!(INFO, processor = self.processor, peer, address = %p.address, session, "session closed");
         } else {
@@ -334,9 +350,10 @@ impl Endpoint {
     /// Releases everything that a flow has queued or in flight, and the flow.
     fn abandon(&mut self, flow: u32) {
         let index = self.flows[flow as usize].active;
+        let has_rails = self.peers[self.flows[flow as usize].peer as usize].has_rails();
         if index != NONE {
             let send = &mut self.actives[index as usize].send;
-            if send.has_shared() {
+            if send.has_shared() || has_rails {
                 self.sources.forget_tokens(flow);
             }
             send.abandon(&self.flows[flow as usize], &mut self.sources);
@@ -362,10 +379,10 @@ impl Endpoint {
     /// Asks an opener to say its opening again, with a token that only a receiver at its address can know. Nothing is
     /// kept.
     fn challenge(&mut self, to: SocketAddr, begun: u64, open: &Open) {
-        let budget = &mut self.challenges[usize::from(self.peer_by_address(to).is_none())];
+        let budget = &mut self.challenges[usize::from(self.peer_at(to).is_none())];
         if budget.take(self.now, self.config.challenges_per_second) {
             self.push_control(Control::Challenge {
-                to,
+                to: Path::new(to, self.port),
                 session: open.token,
                 cookie: self.key.cookie(self.now, to, begun, open),
             });
@@ -390,8 +407,9 @@ impl Endpoint {
     }
 
     fn push_reset(&mut self, to: SocketAddr, session: Token, refused: Option<Refusal>) {
-        let budget = &mut self.resets[usize::from(self.peer_by_address(to).is_none())];
+        let budget = &mut self.resets[usize::from(self.peer_at(to).is_none())];
         if budget.take(self.now, self.config.resets_per_second) {
+            let to = Path::new(to, self.port);
             self.push_control(Control::Reset { to, session, refused });
         } else {
             self.stats.answers_dropped += 1;

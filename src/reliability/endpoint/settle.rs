@@ -1,12 +1,14 @@
 //! Packets that have become too large for their path are cut anew: their flow is settled first.
 
+use core::net::SocketAddr;
+
 use super::Endpoint;
 use crate::{
     error::DropReason,
     events::event,
     reliability::{
         burst::Burst,
-        flow::BASE_DATAGRAM,
+        flow::{BASE_DATAGRAM, FlowKey},
         packet_builder::{Body, Written, finish, finish_extensions},
         timers::Timer,
     },
@@ -28,7 +30,7 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let p = &self.peers[flow.peer as usize];
         let most = usize::from(BASE_DATAGRAM) - p.format.overhead();
-        p.settles() && p.is_confirmed() && p.mtu > BASE_DATAGRAM && active.send.exceeds(flow, most)
+        p.settles() && p.is_confirmed() && self.mtu_of(flow) > BASE_DATAGRAM && active.send.exceeds(flow, most)
     }
 
     /// The peer answers, but acknowledges nothing of what was sent again and again: small datagrams pass, and large ones
@@ -38,20 +40,23 @@ impl Endpoint {
         if self.actives[index as usize].send.is_settling() || !self.may_be_too_large(index) {
             return;
         }
-        let peer = self.flows[self.actives[index as usize].flow as usize].peer;
-        let p = &mut self.peers[peer as usize];
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        let (peer, rail) = (flow.peer, flow.rail());
+        #[cfg(feature = "tracing")]
+        let (before, address) = (self.mtu_of(flow), self.peers[peer as usize].address);
         event!(
-            INFO, processor = self.processor, peer, address = %p.address, before = p.mtu, bytes = BASE_DATAGRAM,
+            INFO, processor = self.processor, peer, %address, rail, before, bytes = BASE_DATAGRAM,
             "large datagrams are lost: path MTU taken back"
         );
-        p.mtu = BASE_DATAGRAM;
-        p.mtu_found = false;
+        self.set_mtu((peer, rail), BASE_DATAGRAM, false);
         // A search that runs does not look below the size from which it has begun.
-        if let Some(flow) = self.find_flow(peer, 0) {
+        if let Some(flow) = self.find_flow(peer, FlowKey::new(rail, 0)) {
             let active = self.activate(flow);
             let active = &mut self.actives[active as usize];
-            active.probe.stop();
-            active.deadlines.stop(Timer::Mtu);
+            if active.probe.running() {
+                active.probe.stop();
+                active.deadlines.stop(Timer::Mtu);
+            }
         }
         self.settle(index);
     }
@@ -63,15 +68,14 @@ impl Endpoint {
             self.settle(index);
             return;
         }
+        let room = self.room_of(index);
         let active = &mut self.actives[index as usize];
-        let p = &self.peers[self.flows[active.flow as usize].peer as usize];
-        let room = p.room();
         active.send.cut_queue(&mut self.sources, room);
         self.mark_ready(index);
     }
 
     /// Asks the peer to declare void what is in flight. Until it has, nothing of the flow is sent.
-    fn settle(&mut self, index: u32) {
+    pub(super) fn settle(&mut self, index: u32) {
         let now = self.now;
         self.actives[index as usize].send.begin_settling(now);
         let at = now + self.rto(index);
@@ -89,7 +93,11 @@ impl Endpoint {
 
     pub(super) fn write_settled(&mut self, index: u32, burst: &mut Burst) {
         let active = &mut self.actives[index as usize];
-        let next = self.flows[active.flow as usize].send_next();
+        let flow = &self.flows[active.flow as usize];
+        let next = flow.send_next();
+        if let Some(path) = self.rails.reply(flow.peer, flow.rail()) {
+            burst.redirect(path);
+        }
         let Some(done) = active.receive.take_settled() else {
             return;
         };
@@ -113,13 +121,13 @@ impl Endpoint {
         let peer = &self.peers[flow.peer as usize];
         let base = Base {
             kind,
-            channel: flow.channel,
+            channel: flow.channel(),
             source: self.processor,
             destination: peer.processor,
             session: peer.remote_token(),
             sequence,
             acknowledgement,
-            rail: 0,
+            rail: flow.rail(),
             message,
         };
         let stamp = active.receive.timestamp(self.now, &self.config);
@@ -135,8 +143,8 @@ impl Endpoint {
 
     /// The peer wants what is in flight to us void.
     #[cold]
-    pub(super) fn handle_settle(&mut self, peer: u32, base: &Base) -> Result<(), DropReason> {
-        let flow = self.flow_for(peer, base.channel);
+    pub(super) fn handle_settle(&mut self, peer: u32, source: SocketAddr, base: &Base) -> Result<(), DropReason> {
+        let flow = self.flow_for(peer, FlowKey::of(base));
         let index = self.activate(flow);
         let active = &mut self.actives[index as usize];
         let state = &mut self.flows[flow as usize];
@@ -145,6 +153,7 @@ impl Endpoint {
         }
         active.deadlines.stop(Timer::Nack);
         active.receive.answer_settle();
+        self.note_reply(peer, base.rail, source);
         self.mark_ready(index);
         Ok(())
     }
@@ -152,7 +161,7 @@ impl Endpoint {
     /// What was in flight is void, except for what had arrived.
     #[cold]
     pub(super) fn handle_settled(&mut self, peer: u32, packet: &Packet<&[u8]>, base: &Base) -> Result<(), DropReason> {
-        let flow = self.find_flow(peer, base.channel).ok_or(DropReason::Unsolicited)?;
+        let flow = self.find_flow(peer, FlowKey::of(base)).ok_or(DropReason::Unsolicited)?;
         let index = self.flows[flow as usize].active;
         let active = self.actives.get_mut(index as usize).ok_or(DropReason::Unsolicited)?;
         let send = &mut active.send;
@@ -168,15 +177,15 @@ impl Endpoint {
         if packet.flags().contains(Flags::SACK) {
             self.apply_bitmap(index, packet);
         }
+        let room = self.room_of(index);
         let active = &mut self.actives[index as usize];
-        let p = &self.peers[peer as usize];
-        let room = p.room();
         active.send.requeue(&self.flows[flow as usize], &mut self.sources, room);
         for timer in [Timer::Rto, Timer::Reorder, Timer::Persist] {
             active.deadlines.stop(timer);
         }
         self.stats.flows_settled += 1;
         self.search_mtu_again(index);
+        self.leave_rail(index);
         self.after_ack(index, true);
         Ok(())
     }

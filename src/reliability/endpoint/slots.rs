@@ -2,7 +2,7 @@
 
 use super::{Endpoint, IDLE};
 use crate::reliability::{
-    flow::{Active, Flow, NONE, Receiver, Search, Sender, congestion::AnyController, first_sequence},
+    flow::{Active, Flow, FlowKey, NONE, Receiver, Search, Sender, congestion::AnyController, first_sequence},
     peer::Phase,
     timers::{Deadlines, Timer},
 };
@@ -18,10 +18,16 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(super) fn find_flow(&self, peer: u32, channel: u8) -> Option<u32> {
-        let mut index = self.peers.get(peer as usize)?.first_flow;
+    pub(super) fn find_flow(&self, peer: u32, key: FlowKey) -> Option<u32> {
+        self.find_from(self.peers.get(peer as usize)?.first_flow, key)
+    }
+
+    /// The flow with that key among that one and those after it.
+    #[inline(always)]
+    pub(super) fn find_from(&self, first: u32, key: FlowKey) -> Option<u32> {
+        let mut index = first;
         while let Some(flow) = self.flows.get(index as usize) {
-            if flow.channel == channel {
+            if flow.key() == key {
                 return Some(index);
             }
             index = flow.next;
@@ -29,24 +35,24 @@ impl Endpoint {
         None
     }
 
-    /// The flow of a channel, made if need be. Channel 0 stays the first.
+    /// The flow with that key, made if need be. The first channel of the first rail stays the first.
     #[inline]
-    pub(super) fn flow_for(&mut self, peer: u32, channel: u8) -> u32 {
-        match self.find_flow(peer, channel) {
+    pub(super) fn flow_for(&mut self, peer: u32, key: FlowKey) -> u32 {
+        match self.find_flow(peer, key) {
             Some(flow) => flow,
-            None => self.new_flow(peer, channel),
+            None => self.new_flow(peer, key),
         }
     }
 
     #[cold]
-    fn new_flow(&mut self, peer: u32, channel: u8) -> u32 {
+    pub(super) fn new_flow(&mut self, peer: u32, key: FlowKey) -> u32 {
         let p = &self.peers[peer as usize];
-        let send_next = first_sequence(self.epoch, p.local_secret, channel);
-        let expected = first_sequence(p.remote_epoch, p.remote_token().secret, channel);
-        let mut flow = Flow::new(peer, channel, send_next, expected);
+        let send_next = first_sequence(self.epoch, p.local_secret, key);
+        let expected = first_sequence(p.remote_epoch, p.remote_token().secret, key);
+        let mut flow = Flow::new(peer, key, send_next, expected);
         let head = &mut self.peers[peer as usize].first_flow;
         let index = self.free_flows.pop().unwrap_or(self.flows.len() as u32);
-        if channel == 0 || *head == NONE {
+        if key == FlowKey::FIRST || *head == NONE {
             flow.next = *head;
             *head = index;
         } else {
@@ -80,13 +86,13 @@ impl Endpoint {
 
     #[cold]
     fn new_active(&mut self, flow: u32) -> u32 {
-        let state = &mut self.flows[flow as usize];
+        let state = &self.flows[flow as usize];
         let peer = &self.peers[state.peer as usize];
-        let congestion = AnyController::new(&self.config, peer.mtu.into());
+        let congestion = AnyController::new(&self.config, self.mtu_of(state).into());
         let receive = Receiver::new(state);
         let mut deadlines = Deadlines::new();
         deadlines.set(Timer::Idle, self.now + IDLE);
-        if peer.watched && state.channel == 0 {
+        if peer.is_watched() && state.key() == FlowKey::FIRST {
             deadlines.set(Timer::Keepalive, self.now + self.times.keepalive);
         }
         let index = if let Some(index) = self.free_actives.pop() {
@@ -143,8 +149,9 @@ impl Endpoint {
         let peer = &self.peers[flow.peer as usize];
         let owes = active.receive.owes_ack() || active.receive.has_unacknowledged();
         let gap = active.receive.has_gap(flow) || active.receive.is_settling(flow);
-        let watched = peer.watched && flow.channel == 0;
-        let asks = active.deadlines.is_set(Timer::Persist);
+        let watched = peer.is_watched() && active.deadlines.is_set(Timer::Keepalive);
+        // (The search for the path MTU may end so; the proof of a rail goes on.)
+        let asks = active.deadlines.is_set(Timer::Persist) || peer.has_rails() && active.deadlines.is_set(Timer::Mtu);
         if quiet && !active.send.is_busy(flow) && !owes && !watched && !asks {
             // Packets beyond a gap must be kept until the gap is filled, however long that takes, and so must an answer
             // that may have to be given again; that needs no timer.

@@ -6,6 +6,7 @@ use crate::{
     error::PeerError,
     reliability::{
         PeerId,
+        flow::FlowKey,
         peer::{Peer, Phase, Place},
     },
 };
@@ -42,7 +43,7 @@ impl Endpoint {
             // It may be gone without a word.
             let silent = self.active_now().saturating_sub(p.last_heard) >= self.times.death;
             if silent && !self.is_asking(PeerId(index)) {
-                let flow = self.flow_for(index, 0);
+                let flow = self.flow_for(index, FlowKey::FIRST);
                 let active = self.activate(flow);
                 self.ask_until_heard(active);
             }
@@ -66,6 +67,7 @@ impl Endpoint {
         peer.session = peer.session.max(left.session);
         peer.local_secret = left.local_secret;
         *left = peer;
+        self.rails.forget(index);
         self.down.remove(&index);
     }
 }

@@ -5,6 +5,7 @@ mod inline;
 mod liveness;
 mod locate;
 mod predicted;
+mod rails;
 mod replaced;
 mod strangers;
 mod windows;

@@ -6,7 +6,7 @@ use crate::{
     events::event,
     prng::mix,
     reliability::{
-        flow::{BLACK_HOLE, NONE, Step},
+        flow::{BLACK_HOLE, FlowKey, NONE, Step},
         peer::Phase,
         timers::{NEVER, Timer},
     },
@@ -58,7 +58,7 @@ impl Endpoint {
         if due(self, Timer::Reorder) {
             self.detect_losses(index);
         }
-        if due(self, Timer::Mtu) {
+        if due(self, Timer::Mtu) && !self.prove_again(index) {
             let step = self.actives[index as usize].probe.on_timeout();
             self.on_mtu_step(index, step);
         }
@@ -87,7 +87,7 @@ impl Endpoint {
     fn keep_alive(&mut self, index: u32) {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let p = &self.peers[peer as usize];
-        if !p.watched {
+        if !p.is_watched() {
             return;
         }
         let silent_since = p.last_heard;
@@ -131,6 +131,7 @@ impl Endpoint {
         if self.give_up(index) {
             return false;
         }
+        self.suspect_rail(index);
         if self.actives[index as usize].send.is_settling() {
             let at = self.now + self.rto(index);
             let active = &mut self.actives[index as usize];
@@ -160,7 +161,7 @@ impl Endpoint {
 
     /// Blocked on credit, or not heard since it was asked: ask for a sign of life. `false`: the peer is dead.
     fn persist_timeout(&mut self, index: u32) -> bool {
-        if self.flows[self.actives[index as usize].flow as usize].channel == 0 {
+        if self.flows[self.actives[index as usize].flow as usize].channel() == 0 {
             if self.ask_again(index) {
                 return true;
             }
@@ -185,6 +186,7 @@ impl Endpoint {
         if self.give_up(index) {
             return false;
         }
+        self.suspect_rail(index);
         let timeout = self.rto(index);
         self.actives[index as usize]
             .deadlines
@@ -264,22 +266,22 @@ impl Endpoint {
         let peer = self.flows[self.actives[index as usize].flow as usize].peer;
         let mtu = self.initial_mtu(self.peers[peer as usize].address.is_ipv6());
         let p = &mut self.peers[peer as usize];
-        // Others are asked by small packets whether that is so.
+        // Others are asked by small packets whether that is so. (They alone have several rails.)
         if p.mtu > mtu && !p.settles() {
             event!(
                 INFO, processor = self.processor, peer, address = %p.address, before = p.mtu, bytes = mtu,
                 "nothing is acknowledged: path MTU taken back"
             );
             p.mtu = mtu;
-            p.mtu_found = false;
+            p.set_mtu_found(false);
         }
     }
 
     /// The path works again after a suspected black hole: search for its MTU anew.
     #[cold]
     pub(super) fn search_mtu_again(&mut self, index: u32) {
-        let peer = self.flows[self.actives[index as usize].flow as usize].peer;
-        if let Some(flow) = self.find_flow(peer, 0) {
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        if let Some(flow) = self.find_flow(flow.peer, FlowKey::new(flow.rail(), 0)) {
             let active = self.activate(flow);
             self.search_mtu(active);
         }
@@ -288,8 +290,8 @@ impl Endpoint {
     /// Begins to search for the path MTU if that is wanted and not done.
     pub(super) fn search_mtu(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let p = &mut self.peers[flow.peer as usize];
-        if p.mtu_found || !p.is_confirmed() || flow.channel != 0 || !self.config.path_mtu_discovery {
+        let p = &self.peers[flow.peer as usize];
+        if self.is_mtu_found(flow) || !p.is_confirmed() || flow.channel() != 0 || !self.config.path_mtu_discovery {
             return;
         }
         if self.actives[index as usize].probe.running() {
@@ -300,9 +302,9 @@ impl Endpoint {
             .max_datagram
             .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
         let target = local.min(p.max_datagram);
-        let low = p.mtu;
+        let (rail, low) = ((flow.peer, flow.rail()), self.mtu_of(flow));
         if low > target {
-            p.mtu = target;
+            self.set_mtu(rail, target, false);
         }
         let step = self.actives[index as usize].probe.start(low.min(target), target);
         self.on_mtu_step(index, step);
@@ -312,10 +314,14 @@ impl Endpoint {
         match step {
             Step::Probe => self.mark_ready(index),
             Step::Done => {
-                let peer = self.flows[self.actives[index as usize].flow as usize].peer;
-                let p = &mut self.peers[peer as usize];
-                p.mtu_found = true;
-                event!(INFO, processor = self.processor, peer, address = %p.address, bytes = p.mtu, "path MTU found");
+                let flow = &self.flows[self.actives[index as usize].flow as usize];
+                let (rail, bytes) = ((flow.peer, flow.rail()), self.mtu_of(flow));
+                self.set_mtu(rail, bytes, true);
+                #[cfg(feature = "tracing")]
+                let address = self.own_path(rail.0, rail.1).address;
+                event!(
+                    INFO, processor = self.processor, peer = rail.0, rail = rail.1, %address, bytes, "path MTU found"
+                );
                 self.actives[index as usize].deadlines.stop(Timer::Mtu);
             }
         }

@@ -20,7 +20,7 @@ pub(in crate::reliability) use self::{
     active::Active,
     mtu::{BASE_DATAGRAM, Search, Step},
     receiver::Receiver,
-    resident::{Flow, first_sequence},
+    resident::{Flow, FlowKey, first_sequence},
     sender::{BLACK_HOLE, Cause, Filled, Following, Lane, Queueable, Released, Sender, fits_record},
     source::{CopyOf, Freed, NONE, SourceId, Whole},
     window::{Placers, ack_bytes_of, window_of},

@@ -1,7 +1,7 @@
 //! The resident part of a flow.
 
 use super::{rtt::Rtt, source::NONE};
-use crate::wire::Seq;
+use crate::wire::{Base, Seq};
 
 /// The resident part.
 #[derive(Debug)]
@@ -17,12 +17,53 @@ pub(crate) struct Flow {
     /// Next sequence number expected.
     pub(super) expected: Seq,
     pub(super) rtt: Rtt,
-    pub(crate) channel: u8,
+    key: FlowKey,
+}
+
+/// What tells a flow from the others of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlowKey(u16);
+
+impl FlowKey {
+    /// Control and small messages of a session with one rail.
+    pub(crate) const FIRST: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) fn new(rail: u8, channel: u8) -> Self {
+        Self(u16::from_le_bytes([channel, rail]))
+    }
+
+    /// The rail in the upper half, the channel in the lower one.
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// The flow of a channel in a session with one rail.
+    #[inline(always)]
+    pub(crate) fn of_channel(channel: u8) -> Self {
+        Self::new(0, channel)
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(base: &Base) -> Self {
+        Self::new(base.rail, base.channel)
+    }
+
+    #[inline(always)]
+    pub(crate) fn channel(self) -> u8 {
+        self.0.to_le_bytes()[0]
+    }
+
+    #[inline(always)]
+    pub(crate) fn rail(self) -> u8 {
+        self.0.to_le_bytes()[1]
+    }
 }
 
 impl Flow {
     /// `send_next`, `expected`: see [`first_sequence`].
-    pub(crate) fn new(peer: u32, channel: u8, send_next: Seq, expected: Seq) -> Self {
+    pub(crate) fn new(peer: u32, key: FlowKey, send_next: Seq, expected: Seq) -> Self {
         Self {
             peer,
             next: NONE,
@@ -30,8 +71,23 @@ impl Flow {
             send_next,
             expected,
             rtt: Rtt::default(),
-            channel,
+            key,
         }
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(&self) -> FlowKey {
+        self.key
+    }
+
+    #[inline(always)]
+    pub(crate) fn channel(&self) -> u8 {
+        self.key.channel()
+    }
+
+    #[inline(always)]
+    pub(crate) fn rail(&self) -> u8 {
+        self.key.rail()
     }
 
     /// The number of the next packet to send.
@@ -61,7 +117,7 @@ impl Flow {
 /// The sequence number that a sender begins a flow with, from its epoch and the secret that it issued for the session:
 /// both sides know them. Packets of another session are then far outside of the window even if their token should
 /// happen to be the same.
-pub(crate) fn first_sequence(epoch: u64, secret: u64, channel: u8) -> Seq {
-    let word = epoch ^ secret.rotate_left(20) ^ u64::from(channel);
+pub(crate) fn first_sequence(epoch: u64, secret: u64, key: FlowKey) -> Seq {
+    let word = epoch ^ secret.rotate_left(20) ^ u64::from(key.0);
     Seq((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32)
 }

@@ -62,6 +62,8 @@ struct Source {
     whole: Whole,
     token: Option<SendToken>,
     flow: u32,
+    /// That flow counts it among its messages by reference: it goes by no other.
+    counted: bool,
 }
 
 /// The source, if any, that became free with its last reference.
@@ -71,8 +73,8 @@ pub(crate) enum Freed {
     No,
     /// Copied memory.
     Block,
-    /// A shared message of this flow, to be reported if its token is still wanted.
-    Shared(u32, Option<SendToken>),
+    /// A shared message of this flow, to be reported if its token is still wanted; whether the flow counts it.
+    Shared(u32, Option<SendToken>, bool),
 }
 
 /// All sources of an endpoint.
@@ -98,6 +100,7 @@ impl Sources {
         source.whole = whole;
         source.token = token;
         source.flow = flow;
+        source.counted = true;
         id
     }
 
@@ -110,6 +113,7 @@ impl Sources {
             whole: Whole::default(),
             token: None,
             flow: NONE,
+            counted: false,
         });
         (self.slots.len() - 1) as SourceId
     }
@@ -223,6 +227,13 @@ impl Sources {
         }
     }
 
+    /// From now on no flow counts it among its messages by reference. Returns the one that has, if one has.
+    pub(crate) fn stripe(&mut self, id: SourceId) -> Option<u32> {
+        let source = &mut self.slots[id as usize];
+        let counted = core::mem::take(&mut source.counted) && source.token.is_some();
+        counted.then_some(source.flow)
+    }
+
     /// The backend now refers to it.
     pub(crate) fn hold(&mut self, id: SourceId) {
         self.slots[id as usize].held += 1;
@@ -255,7 +266,7 @@ impl Sources {
             return self.keep_block(id);
         }
         source.data = Data::Free;
-        Freed::Shared(source.flow, source.token.take())
+        Freed::Shared(source.flow, source.token.take(), source.counted)
     }
 
     #[cold]

@@ -23,7 +23,7 @@ impl MemoryLayer {
             let mut whole = core::mem::take(&mut self.rings.scratch);
             whole.clear();
             datagram.append_to(&mut whole);
-            self.handle_datagrams(now, source, &mut whole, datagram.len(), sink);
+            self.handle_datagrams(now, source.into(), &mut whole, datagram.len(), sink);
             self.rings.scratch = whole;
         }
     }

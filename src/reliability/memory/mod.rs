@@ -31,7 +31,7 @@ use self::{
     rings::Rings,
 };
 use super::{
-    Burst, Due, Event, Limits, LostMessages, Origin, Outgoing, Payload, Sink, Target, Verdict,
+    Burst, Due, Event, Limits, LostMessages, Origin, Outgoing, Path, Payload, Sink, Target, Verdict,
     credit::{INITIAL_CREDIT, cost_of},
     flow::{SourceId, Sources},
 };
@@ -661,11 +661,12 @@ impl MemoryLayer {
     pub(super) fn handle_datagrams<S: Sink + ?Sized>(
         &mut self,
         now: Instant,
-        source: SocketAddr,
+        path: Path,
         data: &mut [u8],
         stride: usize,
         sink: &mut S,
     ) {
+        let source = path.address;
         self.now = self.now.max(now);
         let Some(peer) = self.find(source).or_else(|| self.take_in(source, data)) else {
             self.stats.packets_received += 1;

@@ -318,7 +318,7 @@ impl Queue {
     /// The last packet of this source has been sent. Returns the token of a message by reference.
     pub(super) fn end(&mut self, sources: &mut Sources, source: SourceId) -> Option<SendToken> {
         match sources.release(source) {
-            Freed::Shared(_, token) => {
+            Freed::Shared(_, token, _) => {
                 // (Without a token it was a copy that is larger than a block.)
                 self.shared = self.shared.saturating_sub(u32::from(token.is_some()));
                 token

@@ -38,7 +38,7 @@ pub(in crate::reliability) fn open_of(
     window: u32,
     sealed: bool,
 ) -> Open {
-    let mut features = Features::SETTLE;
+    let mut features = Features::SETTLE.union(Features::RAILS);
     features.set(Features::CHECKSUM, config.checksum);
     features.set(Features::SEALED, sealed);
     Open {

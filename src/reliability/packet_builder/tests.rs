@@ -84,7 +84,7 @@ fn write(format: Format, parts: Parts, len: usize, sealing: Option<&mut Sealing>
         bytes.iter_mut().enumerate().for_each(|(n, byte)| *byte = n as u8);
     }
     let mut burst = Burst::default();
-    burst.begin(([10, 0, 0, 1], 1).into());
+    burst.begin(core::net::SocketAddr::from(([10, 0, 0, 1], 1)));
     let mut header = Builder::new(burst.header(), &BASE);
     if parts.match_bits {
         header.match_bits(1);
@@ -223,7 +223,7 @@ fn no_two_transmissions_have_one_number() {
 fn a_burst_of_sealed_packets_has_room_for_all() {
     let mut sealing = Sealing::new(Box::new(Turn), 1);
     let mut burst = Burst::default();
-    burst.begin(([10, 0, 0, 1], 1).into());
+    burst.begin(core::net::SocketAddr::from(([10, 0, 0, 1], 1)));
     for _ in 0..64 {
         let header = Builder::new(burst.header(), &BASE);
         let written = Written::of(header, 1_000);

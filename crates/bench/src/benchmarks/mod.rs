@@ -15,6 +15,7 @@ pub(crate) mod latency;
 pub(crate) mod meshes;
 pub(crate) mod overflow;
 pub(crate) mod pairs;
+pub(crate) mod rails;
 pub(crate) mod rate;
 mod sockets;
 mod streaming;

@@ -6,4 +6,5 @@ pub mod cache_line;
 pub mod clock;
 pub mod environment;
 pub mod interrupt;
+pub(crate) mod iproute;
 pub mod pin;

@@ -23,6 +23,9 @@ pub(crate) struct Row {
     /// Ranks of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub np: Option<usize>,
+    /// Network interfaces used at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rails: Option<usize>,
     /// How a collective was done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,

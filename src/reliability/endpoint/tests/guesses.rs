@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Contact, DropReason,
     prng::Prng,
-    reliability::peer::token_of,
+    reliability::{flow::FlowKey, peer::token_of},
     wire::{Base, Credit, Features, Header, Kind, Open, Sack, Token, checksum},
 };
 
@@ -126,7 +126,7 @@ fn assert_nothing_ended(pair: &mut Pair) {
 /// The next packet of the first end to the second.
 fn next_base(pair: &Pair) -> Base {
     let endpoint = &pair.ends[0].0;
-    let flow = &endpoint.flows[endpoint.find_flow(0, 0).unwrap() as usize];
+    let flow = &endpoint.flows[endpoint.find_flow(0, FlowKey::FIRST).unwrap() as usize];
     Base {
         kind: Kind::Data,
         channel: 0,

@@ -5,7 +5,13 @@ use core::time::Duration;
 use super::*;
 use crate::{
     Recovery, WindowMode,
-    reliability::{Target, burst::INLINE, flow::NONE, packet_builder::Format, peer::Phase},
+    reliability::{
+        Target,
+        burst::INLINE,
+        flow::{FlowKey, NONE},
+        packet_builder::Format,
+        peer::Phase,
+    },
     wire::Record,
 };
 
@@ -92,7 +98,7 @@ fn send_as_through_the_queue(
     let now = Instant::from_nanos(pair.now);
     // Nothing of others is in the way, and no question. (What was only left for later may be, and what rides on data.)
     let endpoint = &pair.ends[from].0;
-    let flow = endpoint.find_flow(peer.0, channel);
+    let flow = endpoint.find_flow(peer.0, FlowKey::of_channel(channel));
     let is_own = |index: &u32| {
         let active = &endpoint.actives[*index as usize];
         Some(active.flow) == flow && !active.send.asks_alone()

@@ -1,7 +1,7 @@
 //! How peers share the receive buffer.
 
 use super::*;
-use crate::reliability::flow::window_of;
+use crate::reliability::flow::{FlowKey, window_of};
 
 const CHANNELS: u32 = 255;
 const BUFFER: u32 = LIMITS.receive_buffer as u32 / 2;
@@ -15,10 +15,10 @@ fn greedy_and_modest() -> (Endpoint, [PeerId; 2]) {
     let mut endpoint = Endpoint::new(config, LIMITS, 1, 1).unwrap();
     let peers = [1, 2].map(|port| endpoint.add_peer(SocketAddr::from(([10, 0, 0, 1], port)), 0).unwrap());
     for channel in 0..CHANNELS {
-        let flow = endpoint.flow_for(peers[0].0, channel as u8);
+        let flow = endpoint.flow_for(peers[0].0, FlowKey::of_channel(channel as u8));
         endpoint.activate(flow);
     }
-    let flow = endpoint.flow_for(peers[1].0, 0);
+    let flow = endpoint.flow_for(peers[1].0, FlowKey::FIRST);
     endpoint.activate(flow);
     (endpoint, peers)
 }

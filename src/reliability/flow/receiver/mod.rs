@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     fn half() -> (Flow, Receiver) {
-        let flow = Flow::new(0, 0, Seq(0), Seq(u32::MAX));
+        let flow = Flow::new(0, crate::reliability::flow::FlowKey::FIRST, Seq(0), Seq(u32::MAX));
         let receive = Receiver::new(&flow);
         (flow, receive)
     }

@@ -141,7 +141,7 @@ impl Sender {
         let ask = self.want_ack || is_last || !self.has_room_beyond(window, packet.len);
         let base = Base {
             kind: Kind::Data,
-            channel: flow.channel,
+            channel: flow.channel(),
             source: packet.from,
             destination: packet.to,
             session: peer.remote_token(),

@@ -5,6 +5,7 @@ mod plan;
 mod queue;
 mod recovery;
 mod settle;
+mod stripe;
 #[cfg(test)]
 mod tests;
 mod write;

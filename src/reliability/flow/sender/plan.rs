@@ -76,6 +76,15 @@ impl Lane<'_> {
         self.send.has_queued()
     }
 
+    /// Bytes of the largest datagram on the path. (A loop that keeps the sum has too few registers for the rest.)
+    #[inline(always)]
+    pub(super) fn largest(&self) -> usize {
+        match self.flow.rail() {
+            0 => self.peer.mtu.into(),
+            _ => sum(self.overhead, self.room),
+        }
+    }
+
     /// The windows have room for another packet of `len` bytes.
     #[inline(always)]
     fn in_window(&self, len: usize) -> bool {
@@ -147,7 +156,7 @@ impl Lane<'_> {
     fn may_be_passed(&self, plan: &Plan) -> bool {
         let queue = &self.send.queue;
         let long = |next: &Queued| {
-            matches!(next.form, Form::Whole | Form::Placed) && next.end - next.at >= self.peer.mtu.into()
+            matches!(next.form, Form::Whole | Form::Placed) && (next.end - next.at) as usize >= self.largest()
         };
         queue.get(self.passed + 1).is_some_and(long)
             && match plan.record.form {
@@ -329,6 +338,12 @@ impl Lane<'_> {
             Form::Bundle | Form::Goodbye => {}
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn sum(overhead: usize, room: usize) -> usize {
+    overhead + room
 }
 
 /// The records from the front of a run that make a packet.

@@ -45,7 +45,7 @@ pub(in crate::reliability) fn note_burst(flow: &Flow, cause: Cause, packets: u64
     event!(
         DEBUG,
         peer = flow.peer,
-        channel = flow.channel,
+        channel = flow.channel(),
         ?cause,
         packets,
         "retransmission burst"
@@ -295,8 +295,8 @@ impl Sender {
                 whole.copied
             }
         };
-        if let Freed::Shared(_, Some(token)) = sources.release(source) {
-            self.shared_messages -= 1;
+        if let Freed::Shared(_, Some(token), counted) = sources.release(source) {
+            self.shared_messages -= u32::from(counted);
             events.push_back(Event::Sent { peer, token });
             return true;
         }
@@ -488,7 +488,7 @@ impl Sender {
             event!(
                 DEBUG,
                 peer = flow.peer,
-                channel = flow.channel,
+                channel = flow.channel(),
                 before,
                 bytes,
                 "window changed"

@@ -50,7 +50,7 @@ impl Half {
             bundle: false,
             ..Config::default()
         };
-        let flow = Flow::new(0, 0, Seq(FIRST), Seq(7));
+        let flow = Flow::new(0, crate::reliability::flow::FlowKey::FIRST, Seq(FIRST), Seq(7));
         let tokens = Tokens {
             local: 1,
             contact: Token { index: 3, secret: 2 },

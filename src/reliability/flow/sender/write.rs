@@ -43,11 +43,7 @@ impl Lane<'_> {
             };
             let size = plan.size();
             let is_first = burst.is_empty();
-            let common = if is_first {
-                self.peer.mtu.into()
-            } else {
-                burst.segment_size()
-            };
+            let common = if is_first { self.largest() } else { burst.segment_size() };
             if size < common || self.passed > 0 {
                 let room = burst.segments() + 1 < most && burst.len() + 2 * common <= max_batch;
                 if self.changes_order(&plan, common, room) {
@@ -102,13 +98,13 @@ impl Lane<'_> {
         flags.set(Flags::ACK_REQUEST, ask);
         let base = Base {
             kind,
-            channel: self.flow.channel,
+            channel: self.flow.channel(),
             source: record.from,
             destination: record.to,
             session: self.peer.remote_token(),
             sequence: plan.seq,
             acknowledgement: self.flow.expected,
-            rail: 0,
+            rail: self.flow.rail(),
             message: record.message,
         };
         let mut header = Builder::new(burst.header(), &base);

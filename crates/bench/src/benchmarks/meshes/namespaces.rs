@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 use super::node::address_of;
-use crate::failure::Failure;
+use crate::{failure::Failure, machine::iproute};
 
 /// Removes what it has made when it is dropped.
 pub(super) struct Namespaces {
@@ -11,17 +11,8 @@ pub(super) struct Namespaces {
     count: u32,
 }
 
-/// Runs `ip` or `tc` with these words.
 fn configure(program: &str, words: &str) -> Result<(), Failure> {
-    let output = Command::new(program).args(words.split_whitespace()).output();
-    let output = output.map_err(|error| Failure::usage(format!("bench meshes needs iproute2 ({program}: {error})")))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(Failure::usage(format!(
-            "bench meshes needs root, bridges and tbf; `{program} {words}` says: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        ))),
-    }
+    iproute::configure("meshes", program, words)
 }
 
 impl Namespaces {

@@ -1,0 +1,223 @@
+//! `bench rails`: several Ethernets as one. Two processes, each in a network namespace, with several veth pairs between
+//! them: bare UDP on all of them at once, the transport, and MPI.
+
+mod mpi;
+mod namespaces;
+mod node;
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use clap::Args;
+
+use self::{
+    namespaces::Namespaces,
+    node::{End, Way},
+};
+use crate::{
+    failure::{Failure, While},
+    report::{Document, Figure, Group, Line, Output, Progress, Row, Table, emit, median, number, size},
+};
+
+/// The end of `--help`.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  hikyaku bench rails                                   one and two rails of 1 Gbit/s
+  hikyaku bench rails --rails 1,2 --rates 1000,100      a quick one and a slow one
+  hikyaku bench rails --rails 1,2,3,4,5,6 --rates 200 --plot rails.svg
+
+Needs root, iproute2, and the kernel's veth and tbf. Messages go one way. `udp` is as many datagrams as the sockets take, \
+on all rails at once, by the same sockets; `transport` and `mpi` are messages of --size bytes, four under way.";
+
+/// Options.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Rails {
+    /// Numbers of rails
+    #[arg(long, default_value = "1,2", value_delimiter = ',', value_name = "N,…", value_parser = clap::value_parser!(u32).range(1..=6))]
+    rails: Vec<u32>,
+    /// Mbit/s of each rail; the list begins again when it is too short
+    #[arg(long, default_value = "1000", value_delimiter = ',', value_name = "MBIT,…", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rates: Vec<u32>,
+    /// Bytes of an IP packet
+    #[arg(long, default_value_t = 9_000, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1_280..=65_535))]
+    mtu: u32,
+    /// Bytes of a message
+    #[arg(long, default_value = "4M", value_name = "BYTES", value_parser = size::parse)]
+    size: usize,
+    /// Milliseconds of a measurement
+    #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=10_000))]
+    time: u64,
+    /// Rounds in which the ways take turns
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// What is measured beside bare UDP
+    #[arg(
+        long,
+        value_enum,
+        default_value = "transport,mpi",
+        value_delimiter = ',',
+        value_name = "LEVEL,…"
+    )]
+    level: Vec<Way>,
+    /// The output.
+    #[command(flatten)]
+    output: Output,
+    /// Be one of the processes: its number
+    #[arg(long, hide = true)]
+    node: Option<usize>,
+}
+
+/// Kills its processes when it is dropped.
+struct Processes(Vec<Child>);
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Rails {
+    /// It is one of the processes that a measurement has started.
+    pub(crate) const fn is_node(&self) -> bool {
+        self.node.is_some()
+    }
+
+    /// Bytes a second by this many rails.
+    fn once(&self, namespaces: &Namespaces, way: Way, rails: u32) -> Result<f64, Failure> {
+        let own = env::current_exe().or_fail("this program")?;
+        let mut processes = Processes(Vec::new());
+        let start = |end: usize, stdout: Stdio| {
+            let mut command = namespaces.command(end, &own);
+            command.args(["bench", "rails", "--node", &end.to_string()]);
+            command.args(["--level", way.name(), "--rails", &rails.to_string()]);
+            command.args(["--size", &self.size.to_string(), "--time", &self.time.to_string()]);
+            command.stdin(Stdio::null()).stdout(stdout).spawn().or_fail("a process")
+        };
+        processes.0.push(start(1, Stdio::piped())?);
+        let mut lines = match processes.0[0].stdout.take() {
+            Some(out) => BufReader::new(out).lines(),
+            None => return Err(Failure::run("the receiver has no output".to_owned())),
+        };
+        let failed = || Failure::run(format!("{} by {rails} rails: the receiver failed", way.name()));
+        let mut next = || lines.next().and_then(Result::ok).ok_or_else(failed);
+        next()?;
+        processes.0.push(start(0, Stdio::null())?);
+        next()?.parse().map_err(|_| failed())
+    }
+
+    /// Bare UDP, and what is measured beside it.
+    fn ways(&self) -> Vec<Way> {
+        let others = self.level.iter().copied().filter(|way| *way != Way::Udp);
+        [Way::Udp].into_iter().chain(others).collect()
+    }
+
+    fn rates_of(&self, rails: u32) -> Vec<u32> {
+        self.rates.iter().copied().cycle().take(rails as usize).collect()
+    }
+}
+
+/// Measures and prints.
+pub(crate) fn run(options: &Rails) -> Result<(), Failure> {
+    if let (Some(number), &[way], &[rails]) = (options.node, &options.level[..], &options.rails[..]) {
+        let end = End {
+            number,
+            rails: rails as usize,
+            size: options.size,
+            time: Duration::from_millis(options.time),
+        };
+        let played = match way {
+            Way::Udp => end.play_udp(),
+            Way::Transport => end.play_transport(),
+            Way::Mpi => mpi::play(&end),
+        };
+        return played.or_fail("a process");
+    }
+    let most = options.rails.iter().copied().max().unwrap_or(1);
+    let namespaces = Namespaces::new(&options.rates_of(most), options.mtu)?;
+    let ways = &options.ways();
+    let steps = ways.len() * options.rails.len() * options.rounds as usize;
+    let mut progress = Progress::new(options.output.progress, steps);
+    let mut rates = vec![vec![Vec::new(); ways.len()]; options.rails.len()];
+    for round in 0..options.rounds as usize {
+        for (&rails, rates) in options.rails.iter().zip(&mut rates) {
+            for step in 0..ways.len() {
+                let index = (round + step) % ways.len();
+                progress.step(ways[index].name(), options.size);
+                rates[index].push(options.once(&namespaces, ways[index], rails)? / 1e6);
+            }
+        }
+    }
+    drop(progress);
+    report(options, &rates)
+}
+
+/// `rates`: MB/s by number of rails, by way, by round.
+fn report(options: &Rails, rates: &[Vec<Vec<f64>>]) -> Result<(), Failure> {
+    let comments = vec![format!(
+        "hikyaku rails: MB/s one way, MTU {}, messages of {}, rails of {:?} Mbit/s, median of {} rounds",
+        options.mtu,
+        size::text(options.size),
+        options.rates,
+        options.rounds
+    )];
+    let ways = options.ways();
+    let names: Vec<&str> = ways.iter().map(|way| way.name()).collect();
+    let to_udp: Vec<String> = names[1..].iter().map(|name| format!("{name}/udp")).collect();
+    let to_udp: Vec<&str> = to_udp.iter().map(String::as_str).collect();
+    let groups = vec![
+        Group::new("", &["rails"]),
+        Group::new("MB/s", &names),
+        Group::new("", &to_udp),
+    ];
+    let mut table = Table::new(comments.clone(), groups);
+    let mut document = Document::new("rails", None);
+    let mut lines: Vec<Line> = names.iter().map(|name| Line::new(*name, Vec::new())).collect();
+    for (&rails, rates) in options.rails.iter().zip(rates) {
+        let middle: Vec<Option<f64>> = rates.iter().map(|rates| median(rates)).collect();
+        let ratio_of = |index: usize| {
+            let of_rounds = rates[index].iter().zip(&rates[0]).map(|(rate, udp)| rate / udp);
+            median(&of_rounds.collect::<Vec<_>>())
+        };
+        let ratios: Vec<Option<f64>> = (0..middle.len()).map(ratio_of).collect();
+        let mut cells = vec![rails.to_string()];
+        cells.extend(middle.iter().chain(&ratios[1..]).map(|value| number(*value)));
+        table.row(cells);
+        for (index, way) in ways.iter().enumerate() {
+            if let Some(rate) = middle[index] {
+                lines[index].points.push((rails as usize, rate));
+            }
+            document.rows.push(Row {
+                transport: if *way == Way::Udp {
+                    "udp".into()
+                } else {
+                    "hikyaku/udp".into()
+                },
+                level: (*way != Way::Udp).then(|| way.name()),
+                size: Some(options.size),
+                rails: Some(rails as usize),
+                rounds: Some(options.rounds as usize),
+                mb_per_s: middle[index],
+                ratio: ratios[index]
+                    .map(|ratio| ("udp".to_owned(), ratio))
+                    .into_iter()
+                    .collect(),
+                ..Row::default()
+            });
+        }
+    }
+    let figure = Figure {
+        title: "Several Ethernets as one".to_owned(),
+        notes: comments,
+        across: "rails".to_owned(),
+        up: "MB/s".to_owned(),
+        lines,
+    };
+    emit(&options.output, &document, &[table], Some(&figure))
+}

@@ -1,0 +1,211 @@
+//! A process of `bench rails`: end 0 sends until it is killed, end 1 says how much came a second.
+
+use std::{
+    io,
+    net::SocketAddr,
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use clap::ValueEnum;
+use hikyaku::{
+    backends::{
+        Backend, BindOptions, Sent, Transmit,
+        udp::{UdpBackend, UdpOptions},
+    },
+    reliability::Path,
+    transport::{Event, Incoming, Transport, WaitPolicy},
+};
+
+use super::namespaces::address_of;
+
+/// An end that waits longer gives up.
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
+/// What comes before this time has passed does not count: windows open, and rails are found.
+const WARM_UP: Duration = Duration::from_millis(1_000);
+/// Messages under way at once.
+pub(super) const WINDOW: usize = 4;
+/// Between two tries of a sender all of whose sockets are full.
+const NAP: Duration = Duration::from_micros(50);
+
+/// What carries the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Way {
+    /// Datagrams, as fast as the sockets take them.
+    Udp,
+    Transport,
+    Mpi,
+}
+
+impl Way {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Transport => "transport",
+            Self::Mpi => "mpi",
+        }
+    }
+}
+
+/// One end of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) number: usize,
+    pub(super) rails: usize,
+    /// Bytes of a message.
+    pub(super) size: usize,
+    /// How long it measures.
+    pub(super) time: Duration,
+}
+
+impl End {
+    pub(super) fn addresses(&self, end: usize) -> Vec<SocketAddr> {
+        (0..self.rails).map(|rail| address_of(end, rail)).collect()
+    }
+
+    /// Plays it with datagrams; the receiving one prints `ready`, and then bytes a second.
+    pub(super) fn play_udp(&self) -> io::Result<()> {
+        if self.number == 0 { self.flood() } else { self.count() }
+    }
+
+    /// The same with messages of a transport.
+    pub(super) fn play_transport(&self) -> io::Result<()> {
+        if self.number == 0 { self.send() } else { self.receive() }
+    }
+
+    fn flood(&self) -> io::Result<()> {
+        let mut backend = UdpBackend::bind_ports(&self.addresses(0), &UdpOptions::default())?;
+        let capabilities = backend.capabilities();
+        let segment_size = capabilities.max_datagram;
+        let segments = capabilities
+            .max_segments
+            .min(capabilities.max_batch / segment_size)
+            .max(1);
+        let data = vec![0xa5; segments * segment_size];
+        let slices = [io::IoSlice::new(&data)];
+        let begun = Instant::now();
+        while begun.elapsed() < LIMIT {
+            let mut is_full = true;
+            for (port, destination) in (0..).zip(self.addresses(1)) {
+                let transmit = Transmit {
+                    destination,
+                    port,
+                    segment_size,
+                    len: data.len(),
+                    slices: &slices,
+                    dont_fragment: true,
+                    token: 0,
+                };
+                is_full &= backend.transmit(hikyaku::time::Instant::ZERO, &transmit)? != Sent::All;
+            }
+            if is_full {
+                thread::sleep(NAP);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self) -> io::Result<()> {
+        let mut backend = UdpBackend::bind_ports(&self.addresses(1), &UdpOptions::default())?;
+        println!("ready");
+        let mut meter = Meter::new(self.time);
+        loop {
+            backend.wait(Some(LIMIT))?;
+            let mut bytes = 0;
+            for index in 0..backend.receive(hikyaku::time::Instant::ZERO, 16)? {
+                bytes += backend.received(index).data.len();
+            }
+            if meter.add(bytes)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn transport(&self) -> io::Result<(Transport, hikyaku::PeerId)> {
+        let other = 1 - self.number;
+        let own = self.addresses(self.number);
+        let mut options = BindOptions::default();
+        options.ports = own[1..].to_vec();
+        let builder = Transport::builder().processor(self.number as u32).environment();
+        let builder = builder.bind_options(options).wait(WaitPolicy::default());
+        let mut transport = builder.bind_udp(own[0]).map_err(io::Error::other)?;
+        let theirs = self.addresses(other);
+        let peer = transport.add_peer(theirs[0], other as u32).map_err(io::Error::other)?;
+        for (port, &address) in (0..).zip(&theirs).skip(1) {
+            transport
+                .add_rail(peer, Path::new(address, port))
+                .map_err(io::Error::other)?;
+        }
+        Ok((transport, peer))
+    }
+
+    fn send(&self) -> io::Result<()> {
+        let (mut transport, peer) = self.transport()?;
+        let message = Bytes::from(vec![0xa5; self.size]);
+        let mut under_way = 0;
+        loop {
+            while under_way < WINDOW {
+                transport.send_bytes(peer, message.clone()).map_err(io::Error::other)?;
+                under_way += 1;
+            }
+            if let Event::Sent { .. } = transport.wait_event(Some(LIMIT)).map_err(io::Error::other)? {
+                under_way -= 1;
+            }
+        }
+    }
+
+    fn receive(&self) -> io::Result<()> {
+        let (mut transport, _) = self.transport()?;
+        println!("ready");
+        let mut meter = Meter::new(self.time);
+        loop {
+            let bytes = match transport.wait_any(Some(LIMIT)).map_err(io::Error::other)? {
+                Incoming::Message(message) => message.len(),
+                Incoming::Event(_) => 0,
+            };
+            if bytes > 0 && meter.add(bytes)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Bytes a second, from the first arrival after the warm-up to the first one after the time to measure.
+pub(super) struct Meter {
+    time: Duration,
+    /// The first arrival of all.
+    first: Option<Instant>,
+    /// The arrival from which on bytes count.
+    begun: Option<Instant>,
+    bytes: usize,
+}
+
+impl Meter {
+    pub(super) const fn new(time: Duration) -> Self {
+        Self {
+            time,
+            first: None,
+            begun: None,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes have arrived. Prints the result and returns true at the end.
+    pub(super) fn add(&mut self, bytes: usize) -> io::Result<bool> {
+        let now = Instant::now();
+        let Some(begun) = self.begun else {
+            let first = *self.first.get_or_insert(now);
+            if now - first >= WARM_UP {
+                self.begun = Some(now);
+            }
+            return Ok(false);
+        };
+        self.bytes += bytes;
+        if now - begun < self.time {
+            return Ok(false);
+        }
+        println!("{}", self.bytes as f64 / (now - begun).as_secs_f64());
+        Ok(true)
+    }
+}

@@ -1,0 +1,207 @@
+//! What is known of the rails of each peer.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::{net::SocketAddr, time::Duration};
+
+use crate::reliability::{
+    Path,
+    flow::{BASE_DATAGRAM, NONE},
+};
+
+/// Whether a rail can be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RailState {
+    /// The peer has not answered on it in this session.
+    #[default]
+    Unproven,
+    /// Data goes there.
+    Up,
+    /// It was up, and nothing has come through since.
+    Down,
+}
+
+/// The state of one rail to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RailStats {
+    /// Where its packets go.
+    pub path: Path,
+    /// Whether it can be used.
+    pub state: RailState,
+    /// Round trip of the last probe that was answered; zero: none was.
+    pub round_trip: Duration,
+    /// Largest datagram known to pass, bytes.
+    pub max_datagram: u16,
+    /// Bytes of the datagrams that its flows have sent since the rail was added.
+    pub bytes_sent: u64,
+    /// Times that it was found dead.
+    pub failures: u64,
+}
+
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
+pub(super) struct Rail {
+    /// Where our packets go. `None`: where the peer's own address is (the first rail), or we have no such rail.
+    pub(super) path: Option<Path>,
+    /// Where the peer's last packet with a number of this rail came from: its acknowledgement goes there.
+    pub(super) reply: Option<Path>,
+    pub(super) state: RailState,
+    pub(super) mtu: u16,
+    pub(super) mtu_found: bool,
+    /// The number of the probe that is under way.
+    pub(super) challenge: Option<u32>,
+    /// When it was sent, and when one was answered last, ns.
+    pub(super) asked_at: u64,
+    pub(super) answered_at: u64,
+    /// Round trip of that, ns.
+    pub(super) round_trip: u64,
+    /// Probes since the rail was up.
+    pub(super) tries: u32,
+    pub(super) bytes_sent: u64,
+    pub(super) failures: u64,
+}
+
+/// The rails of one peer.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
+pub(super) struct Several {
+    pub(super) rails: Vec<Rail>,
+    /// The backend's port by which the first rail leaves.
+    pub(super) port: u8,
+    /// The rail by which a session is opened; another one is taken when there is no answer.
+    pub(super) opens_by: u8,
+    /// Since when, ns.
+    pub(super) opens_since: u64,
+}
+
+/// The rails of the peers that have several, or one by another port than 0.
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
+pub(super) struct Rails {
+    pub(super) of: BTreeMap<u32, Several>,
+    /// The peers to which rails lead, by the addresses there; [`NONE`] if those of several peers lead to one.
+    at: BTreeMap<SocketAddr, u32>,
+    /// Probes so far: no two have the same number.
+    pub(super) probes: u64,
+}
+
+impl Rails {
+    pub(super) fn get(&self, peer: u32, rail: u8) -> Option<&Rail> {
+        self.of.get(&peer)?.rails.get(usize::from(rail))
+    }
+
+    pub(super) fn get_mut(&mut self, peer: u32, rail: u8) -> Option<&mut Rail> {
+        self.of.get_mut(&peer)?.rails.get_mut(usize::from(rail))
+    }
+
+    /// All of a peer, those that only the peer has included.
+    pub(super) fn all(&self, peer: u32) -> &[Rail] {
+        self.of.get(&peer).map_or(&[], |several| &several.rails)
+    }
+
+    /// The way back to where packets of the peer's rail come from.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn reply(&self, peer: u32, rail: u8) -> Option<Path> {
+        self.get(peer, rail)?.reply
+    }
+
+    /// There are more than the first, on one side at least.
+    #[cold]
+    pub(super) fn are_several(&self, peer: u32) -> bool {
+        self.all(peer).len() > 1
+    }
+
+    /// The rail, made if need be; `rail` is below [`MAX_RAILS`].
+    pub(super) fn make(&mut self, peer: u32, rail: u8) -> &mut Rail {
+        let rails = &mut self.of.entry(peer).or_default().rails;
+        while rails.len() <= usize::from(rail) {
+            let state = if rails.is_empty() {
+                RailState::Up
+            } else {
+                RailState::Unproven
+            };
+            rails.push(Rail {
+                state,
+                mtu: BASE_DATAGRAM,
+                ..Rail::default()
+            });
+        }
+        &mut rails[usize::from(rail)]
+    }
+
+    #[cold]
+    pub(super) fn mtu(&self, peer: u32, rail: u8) -> u16 {
+        self.get(peer, rail).map_or(BASE_DATAGRAM, |rail| rail.mtu)
+    }
+
+    /// No backend's port takes more.
+    pub(super) fn limit_mtu(&mut self, most: u16) {
+        for rail in self.of.values_mut().flat_map(|several| &mut several.rails) {
+            rail.mtu = rail.mtu.min(most);
+        }
+    }
+
+    /// The numbers of the rails that are up.
+    pub(super) fn up(&self, peer: u32) -> impl Iterator<Item = u8> + '_ {
+        (0..)
+            .zip(self.all(peer))
+            .filter(|(_, rail)| rail.state == RailState::Up)
+            .map(|(number, _)| number)
+    }
+
+    /// A rail of the peer leads to that address.
+    pub(super) fn leads_to(&mut self, peer: u32, address: SocketAddr) {
+        let known = self.at.entry(address).or_insert(peer);
+        if *known != peer {
+            *known = NONE;
+        }
+    }
+
+    /// The peer of which a rail leads to that address, if it is the only one. (Hosts in different places may have the
+    /// same private address.)
+    #[cold]
+    pub(super) fn peer_at(&self, address: SocketAddr) -> Option<u32> {
+        self.at.get(&address).copied().filter(|&peer| peer != NONE)
+    }
+
+    /// The number of the peer's rail with that path; `first`: the path of the first one.
+    pub(super) fn find(&self, peer: u32, path: Path, first: Path) -> Option<u8> {
+        let paths = { self.all(peer).iter() }.map(|rail| rail.path);
+        let mut all = core::iter::once(Some(first)).chain(paths.skip(1)).zip(0..);
+        all.find(|(its, _)| *its == Some(path)).map(|(_, number)| number)
+    }
+
+    /// The rail by which a session is opened.
+    #[cold]
+    pub(super) fn opens_by(&self, peer: u32) -> u8 {
+        self.of.get(&peer).map_or(0, |several| several.opens_by)
+    }
+
+    pub(super) fn open_by(&mut self, peer: u32, rail: u8, now: u64) {
+        if let Some(several) = self.of.get_mut(&peer) {
+            (several.opens_by, several.opens_since) = (rail, now);
+        }
+    }
+
+    /// A session is opened by the next rail, unless that has been so for less than `patience`.
+    pub(super) fn open_by_next(&mut self, peer: u32, now: u64, patience: u64) {
+        let Some(several) = self.of.get_mut(&peer) else { return };
+        if now - several.opens_since < patience {
+            return;
+        }
+        let after = usize::from(several.opens_by) + 1;
+        let mut rest = several.rails.iter().zip(0..).skip(after);
+        let next = rest.find(|(rail, _)| rail.path.is_some());
+        (several.opens_by, several.opens_since) = (next.map_or(0, |(_, number)| number), now);
+    }
+
+    pub(super) fn forget(&mut self, peer: u32) {
+        let Some(several) = self.of.remove(&peer) else { return };
+        for path in several.rails.iter().filter_map(|rail| rail.path) {
+            if self.at.get(&path.address) == Some(&peer) {
+                self.at.remove(&path.address);
+            }
+        }
+    }
+}

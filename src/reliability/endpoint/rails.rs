@@ -1,0 +1,718 @@
+//! Rails: several paths to one peer, each with flows of its own.
+//!
+//! A rail is a path on which this side sends; each side numbers its own. It counts as *up* once the peer has answered a
+//! probe that came by it: the probe carries the session's token and a number that cannot be guessed, and the answer
+//! goes back to where the probe came from. A stranger has no token, so its probes are dropped and no answer of it counts.
+//!
+//! Messages wait in the flow of the *primary* rail, the one with the shortest round trip. The flows of the other rails
+//! draw the next pieces of large messages from there, as far as their windows have room: so each rail carries as much
+//! as its own acknowledgements let through.
+//!
+//! A rail on which nothing is acknowledged any more is *down* as soon as a probe of another rail has been answered and
+//! its own has not. Its flows are settled by way of another rail (`settle.rs`), and what had not arrived is queued there.
+//! It is probed until it answers again. If no rail answers, none of this happens, and the peer dies as one with a single
+//! path does. `docs/design/rails.md` says why, and what lost.
+
+use alloc::vec::Vec;
+use core::{net::SocketAddr, time::Duration};
+
+use super::{
+    Endpoint,
+    control::Control,
+    rail::{Rail, RailState, RailStats},
+};
+use crate::{
+    error::AddRailError,
+    events::event,
+    reliability::{
+        Event, MAX_RAILS, Path, PeerId,
+        burst::Burst,
+        flow::{Flow, FlowKey},
+        peer::Phase,
+        timers::Timer,
+    },
+    time::Instant,
+    wire::Base,
+};
+
+/// Longest time between two probes of a rail that is not up, ns.
+const PROBE_EVERY: u64 = 500_000_000;
+/// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
+const SUSPICIOUS: u16 = 2;
+
+impl Endpoint {
+    // ---- getters
+
+    /// The state of a rail; 0 is the path to the peer's own address. `None`: there is no such rail.
+    #[must_use]
+    pub fn rail_stats(&self, peer: PeerId, rail: u8) -> Option<RailStats> {
+        let p = self.peers.get(peer.index())?;
+        let known = self.rails.get(peer.0, rail);
+        if rail != 0 && known?.path.is_none() {
+            return None;
+        }
+        Some(RailStats {
+            path: self.own_path(peer.0, rail),
+            state: known.map_or(RailState::Up, |rail| rail.state),
+            round_trip: Duration::from_nanos(known.map_or(0, |rail| rail.round_trip)),
+            max_datagram: if rail == 0 { p.mtu } else { self.rails.mtu(peer.0, rail) },
+            bytes_sent: known.map_or(0, |rail| rail.bytes_sent),
+            failures: known.map_or(0, |rail| rail.failures),
+        })
+    }
+
+    /// The rail by which small messages go to a peer.
+    #[must_use]
+    #[inline]
+    pub fn primary_rail(&self, peer: PeerId) -> u8 {
+        self.peers.get(peer.index()).map_or(0, |p| p.primary_rail())
+    }
+
+    /// The flow into which messages for a channel are queued.
+    #[inline(always)]
+    pub(super) fn home_of(&self, peer: u32, channel: u8) -> FlowKey {
+        let rail = self.primary_rail(PeerId(peer));
+        FlowKey::new(rail, channel)
+    }
+
+    /// What waits on another rail may go by the flow.
+    #[inline]
+    pub(super) fn may_draw(&self, flow: u32) -> bool {
+        self.peers[self.flows[flow as usize].peer as usize].has_rails()
+    }
+
+    /// The path on which a rail sends.
+    pub(super) fn own_path(&self, peer: u32, rail: u8) -> Path {
+        let own = self.rails.get(peer, rail).and_then(|rail| rail.path);
+        own.unwrap_or_else(|| self.first_path(peer))
+    }
+
+    /// The path of the first rail.
+    pub(super) fn first_path(&self, peer: u32) -> Path {
+        let port = self.rails.of.get(&peer).map_or(0, |several| several.port);
+        Path::new(self.peers[peer as usize].address, port)
+    }
+
+    /// The first rail to a peer leaves by the port at which it is heard now.
+    pub(super) fn answer_by_port(&mut self, peer: u32) {
+        let p = &mut self.peers[peer as usize];
+        if self.port != 0 || p.has_rails() {
+            p.begin_rails();
+            self.rails.make(peer, 0);
+            self.rails.of.entry(peer).or_default().port = self.port;
+        }
+    }
+
+    /// The path by which a flow sends now.
+    #[inline(always)]
+    pub(super) fn path_of(&self, flow: u32) -> Path {
+        let flow = &self.flows[flow as usize];
+        let p = &self.peers[flow.peer as usize];
+        if p.has_rails() {
+            return self.path_of_rail(flow.peer, flow.rail());
+        }
+        Path::from(p.address)
+    }
+
+    #[cold]
+    fn path_of_rail(&self, peer: u32, number: u8) -> Path {
+        let p = &self.peers[peer as usize];
+        if number == 0 && !(p.is_confirmed() && p.uses_rails()) {
+            return self.own_path(peer, self.rails.opens_by(peer));
+        }
+        let rail = self.rails.get(peer, number);
+        match rail {
+            Some(rail) if rail.state == RailState::Up => self.own_path(peer, number),
+            // What is said about it goes by another one.
+            Some(Rail {
+                path: None,
+                reply: Some(reply),
+                ..
+            }) if number != 0 => *reply,
+            _ => self.own_path(peer, self.peers[peer as usize].primary_rail()),
+        }
+    }
+
+    /// The size of datagram that passes on the path of a flow.
+    #[inline]
+    pub(super) fn mtu_of(&self, flow: &Flow) -> u16 {
+        match flow.rail() {
+            0 => self.peers[flow.peer as usize].mtu,
+            rail => self.rails.mtu(flow.peer, rail),
+        }
+    }
+
+    /// Bytes that a packet of a flow may have beside what is in each.
+    pub(super) fn room_of(&self, index: u32) -> usize {
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        usize::from(self.mtu_of(flow)) - self.peers[flow.peer as usize].format.overhead()
+    }
+
+    pub(super) fn is_mtu_found(&self, flow: &Flow) -> bool {
+        let p = &self.peers[flow.peer as usize];
+        // (None is searched for on a rail that is not up: its probes are those that prove it.)
+        match (
+            flow.rail(),
+            p.has_rails().then(|| self.rails.get(flow.peer, flow.rail())).flatten(),
+        ) {
+            (_, Some(rail)) if rail.state != RailState::Up => true,
+            (0, _) => p.is_mtu_found(),
+            (_, rail) => rail.is_none_or(|rail| rail.mtu_found),
+        }
+    }
+
+    pub(super) fn set_mtu(&mut self, (peer, rail): (u32, u8), mtu: u16, found: bool) {
+        if rail == 0 {
+            let p = &mut self.peers[peer as usize];
+            p.mtu = mtu;
+            p.set_mtu_found(found);
+        } else if let Some(rail) = self.rails.get_mut(peer, rail) {
+            (rail.mtu, rail.mtu_found) = (mtu, found);
+        }
+    }
+
+    /// The peer can be reached by another rail than this one.
+    pub(super) fn has_other_rail(&self, peer: u32, rail: u8) -> bool {
+        self.peers[peer as usize].has_rails() && self.rails.up(peer).any(|other| other != rail)
+    }
+
+    /// The peer can be reached by several rails.
+    pub(super) fn are_several_up(&self, peer: u32) -> bool {
+        self.peers[peer as usize].has_rails() && self.rails.up(peer).nth(1).is_some()
+    }
+
+    fn is_up_rail(&self, peer: u32, rail: u8) -> bool {
+        self.rails
+            .get(peer, rail)
+            .is_some_and(|rail| rail.state == RailState::Up)
+    }
+
+    // ---- commands
+
+    /// Adds a rail to a peer: a path that may be used beside the one to the peer's address, which is rail 0. Returns its
+    /// number. Nothing but probes goes there until the peer has answered one ([`Event::RailUp`]), which takes a session
+    /// that has begun, and a peer of a release that knows rails. Each side adds its own rails, and numbers them.
+    ///
+    /// # Errors
+    /// There is no such peer, the peer has this path already, or has [`MAX_RAILS`].
+    pub fn add_rail(&mut self, now: Instant, peer: PeerId, path: impl Into<Path>) -> Result<u8, AddRailError> {
+        let path = path.into();
+        self.advance(now);
+        if self.peers.get(peer.index()).is_none() {
+            return Err(AddRailError::UnknownPeer(peer));
+        }
+        let first = self.first_path(peer.0);
+        let paths = (0..)
+            .zip(self.rails.all(peer.0))
+            .map(|(number, rail)| (number, rail.path));
+        let known = core::iter::once((0, Some(first))).chain(paths.skip(1));
+        let (mut number, mut vacant) = (1, None);
+        for (other, its) in known {
+            if its == Some(path) {
+                return Err(AddRailError::Exists(other));
+            }
+            // (Of that number, only the peer has one.)
+            if its.is_none() && vacant.is_none() {
+                vacant = Some(other);
+            }
+            number = number.max(other + 1);
+        }
+        let number = vacant.unwrap_or(number);
+        if usize::from(number) >= MAX_RAILS {
+            return Err(AddRailError::TooMany);
+        }
+        let p = &mut self.peers[peer.index()];
+        p.begin_rails();
+        let (proves, mtu) = (
+            p.uses_rails() && p.is_confirmed(),
+            self.initial_mtu(path.address.is_ipv6()),
+        );
+        let rail = self.rails.make(peer.0, number);
+        (rail.path, rail.mtu) = (Some(path), mtu);
+        self.rails.leads_to(peer.0, path.address);
+        if proves {
+            self.prove(peer.0, number);
+        }
+        Ok(number)
+    }
+
+    // ---- opening
+
+    /// The peer at an address, its own or that of a rail.
+    pub(super) fn peer_at(&self, address: SocketAddr) -> Option<u32> {
+        let own = self.addresses.get(&self.peers, address);
+        own.or_else(|| self.rails.peer_at(address))
+    }
+
+    /// An opening has come from there: ours goes back there.
+    pub(super) fn open_back(&mut self, peer: u32, source: SocketAddr) {
+        if !self.peers[peer as usize].has_rails() {
+            return;
+        }
+        let path = Path::new(source, self.port);
+        if let Some(rail) = self.rails.find(peer, path, self.first_path(peer)) {
+            self.rails.open_by(peer, rail, self.now);
+        }
+    }
+
+    /// The peer has not answered our opening: the next one goes by another rail.
+    pub(super) fn open_elsewhere(&mut self, peer: u32) {
+        if self.peers[peer as usize].has_rails() {
+            self.rails.open_by_next(peer, self.now, self.times.initial_rto);
+        }
+    }
+
+    /// Nobody answers where a session is to be opened, and that was said at once. `true`: it is opened elsewhere.
+    pub(super) fn is_opened_elsewhere(&mut self, peer: u32) -> bool {
+        if !self.peers[peer as usize].has_rails() {
+            return false;
+        }
+        self.rails.open_by_next(peer, self.now, 0);
+        self.rails.opens_by(peer) != 0
+    }
+
+    // ---- probes
+
+    /// A session has begun: its rails are to be proven.
+    pub(super) fn prove_rails(&mut self, peer: u32) {
+        let p = &self.peers[peer as usize];
+        if !p.has_rails() || !p.uses_rails() {
+            return;
+        }
+        if !self.rails.are_several(peer) {
+            return;
+        }
+        let opened_by = self.rails.opens_by(peer);
+        if opened_by != 0 {
+            // The first one gives no answer, so it is as good as the others that have given none.
+            self.rails.make(peer, 0).state = RailState::Unproven;
+            self.rails.make(peer, opened_by).state = RailState::Up;
+            self.peers[peer as usize].set_primary_rail(opened_by);
+            self.raise(peer, opened_by);
+        }
+        for rail in 0..self.rails.all(peer).len() as u8 {
+            self.prove(peer, rail);
+        }
+    }
+
+    /// Asks the peer whether it hears us on a rail, and does so again until it answers if the rail is not up.
+    fn prove(&mut self, peer: u32, number: u8) {
+        self.rails.probes += 1;
+        let (count, now) = (self.rails.probes, self.now);
+        let Some(rail) = self.rails.get_mut(peer, number) else {
+            return;
+        };
+        if number != 0 && rail.path.is_none() {
+            return;
+        }
+        // (Sessions are counted by 32 bits, so this is no session's secret.)
+        let challenge = self.key.secret(peer, count | 1 << 63) as u32;
+        (rail.challenge, rail.asked_at) = (Some(challenge), now);
+        let is_up = rail.state == RailState::Up;
+        let wait = (self.times.initial_rto << rail.tries.min(16)).min(PROBE_EVERY);
+        rail.tries = rail.tries.saturating_add(1);
+        self.push_control(Control::RailProbe {
+            peer,
+            rail: number,
+            number: challenge,
+        });
+        if !is_up {
+            let flow = self.flow_for(peer, FlowKey::new(number, 0));
+            let index = self.activate(flow);
+            self.actives[index as usize].deadlines.set(Timer::Mtu, now + wait);
+            self.reschedule(index);
+        }
+    }
+
+    /// The time for another probe of a rail that is not up; `false`: it is up, or the only one.
+    pub(super) fn prove_again(&mut self, index: u32) -> bool {
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        let (peer, rail) = (flow.peer, flow.rail());
+        let proves = self.peers[peer as usize].has_rails() && !self.is_up_rail(peer, rail);
+        if proves {
+            self.prove(peer, rail);
+        }
+        proves
+    }
+
+    /// A packet of a rail that the peer has beside its first. `false`: that is not agreed.
+    #[cold]
+    pub(super) fn allow_rail(&mut self, peer: u32, rail: u8) -> bool {
+        let p = &mut self.peers[peer as usize];
+        let is_agreed = usize::from(rail) < MAX_RAILS && p.uses_rails();
+        if is_agreed {
+            p.begin_rails();
+            self.rails.make(peer, rail);
+        }
+        is_agreed
+    }
+
+    /// The way back to where what is handled now came from.
+    pub(super) fn back_to(&self, peer: u32, source: SocketAddr) -> Path {
+        let p = &self.peers[peer as usize];
+        let address = match p.split_ports {
+            true => SocketAddr::new(source.ip(), p.address.port()),
+            false => source,
+        };
+        Path::new(address, self.port)
+    }
+
+    /// A probe has come: the answer goes back where it came from.
+    pub(super) fn answer_probe(&mut self, peer: u32, source: SocketAddr, base: &Base) {
+        let p = &self.peers[peer as usize];
+        let to = if base.rail == 0 && !p.has_rails() {
+            Path::from(p.address)
+        } else {
+            self.back_to(peer, source)
+        };
+        self.push_control(Control::ProbeAck {
+            peer,
+            to,
+            rail: base.rail,
+            number: base.message.0,
+        });
+    }
+
+    /// A probe is answered. `false`: it is none of a rail.
+    #[cold]
+    pub(super) fn handle_rail_answer(&mut self, peer: u32, number: u8, challenge: u32) -> bool {
+        let now = self.now;
+        let Some(rail) = self.rails.get_mut(peer, number) else {
+            return false;
+        };
+        if rail.challenge != Some(challenge) {
+            return false;
+        }
+        rail.challenge = None;
+        rail.tries = 0;
+        (rail.answered_at, rail.round_trip) = (now, now - rail.asked_at);
+        let rises = rail.state != RailState::Up;
+        rail.state = RailState::Up;
+        if rises {
+            self.raise(peer, number);
+        }
+        self.choose_primary(peer);
+        true
+    }
+
+    /// A rail works (again).
+    fn raise(&mut self, peer: u32, number: u8) {
+        self.stats.rails_up += 1;
+        let path = self.own_path(peer, number);
+        event!(INFO, processor = self.processor, peer, rail = number, address = %path.address, port = path.port, "rail up");
+        self.events.push_back(Event::RailUp {
+            peer: PeerId(peer),
+            rail: number,
+        });
+        let flow = self.flow_for(peer, FlowKey::new(number, 0));
+        let index = self.activate(flow);
+        self.actives[index as usize].deadlines.stop(Timer::Mtu);
+        self.set_mtu((peer, number), self.initial_mtu(path.address.is_ipv6()), false);
+        self.search_mtu(index);
+        // The first rail was not asked if this one was added later.
+        if self.rails.get(peer, 0).is_some_and(|first| first.round_trip == 0) {
+            self.prove(peer, 0);
+        }
+        self.wake_flows(peer);
+    }
+
+    /// Small messages go by the rail with the shortest round trip. One that is not much shorter is not worth a change. A
+    /// rail that owes an answer may be dead, and comes last.
+    fn choose_primary(&mut self, peer: u32) {
+        let trip = |rail: u8| {
+            self.rails
+                .get(peer, rail)
+                .map_or(u64::MAX, |rail| rail.round_trip.max(1))
+        };
+        let owes = |rail: u8| self.rails.get(peer, rail).is_none_or(|rail| rail.challenge.is_some());
+        let best = self.rails.up(peer).min_by_key(|&rail| (owes(rail), trip(rail)));
+        let Some(best) = best else { return };
+        let primary = self.peers[peer as usize].primary_rail();
+        let stays = self.is_up_rail(peer, primary) && trip(best) > trip(primary) / 4 * 3;
+        if !stays {
+            self.peers[peer as usize].set_primary_rail(best);
+        }
+    }
+
+    /// A numbered packet, or a question about numbers, has come from there.
+    #[cold]
+    pub(super) fn note_reply(&mut self, peer: u32, rail: u8, source: SocketAddr) {
+        if rail == 0 && !self.rails.are_several(peer) {
+            return;
+        }
+        let path = self.back_to(peer, source);
+        self.rails.make(peer, rail).reply = Some(path);
+    }
+
+    // ---- the end of a rail
+
+    /// Asks on each rail that is up, except where an answer may still be under way. (The primary one is asked by its flow,
+    /// too, and a host that refuses does not say so often.)
+    pub(super) fn ask_rails(&mut self, peer: u32) {
+        let p = &self.peers[peer as usize];
+        if !p.has_rails() || !p.uses_rails() || !self.rails.are_several(peer) {
+            return;
+        }
+        let (now, primary) = (self.now, self.peers[peer as usize].primary_rail());
+        let asks = |&number: &u8| {
+            self.rails.get(peer, number).is_some_and(|rail| {
+                let is_over = number != primary && now - rail.asked_at >= 2 * rail.round_trip;
+                rail.challenge.is_none() || is_over
+            })
+        };
+        let asked: Vec<u8> = self.rails.up(peer).filter(asks).collect();
+        for rail in asked {
+            self.prove(peer, rail);
+        }
+    }
+
+    /// Nothing was acknowledged for another time-out.
+    #[inline]
+    pub(super) fn suspect_rail(&mut self, index: u32) {
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        if self.peers[flow.peer as usize].has_rails() {
+            let (peer, rail) = (flow.peer, flow.rail());
+            self.judge_rail(peer, rail, self.actives[index as usize].send.timeouts());
+        }
+    }
+
+    #[cold]
+    fn judge_rail(&mut self, peer: u32, of_flow: u8, timeouts: u16) {
+        if !self.peers[peer as usize].is_confirmed() {
+            self.open_elsewhere(peer);
+            return;
+        }
+        // (A flow of a rail that is down is settled by way of the primary one.)
+        let number = match self.is_up_rail(peer, of_flow) {
+            true => of_flow,
+            false => self.peers[peer as usize].primary_rail(),
+        };
+        if timeouts < SUSPICIOUS || !self.peers[peer as usize].uses_rails() || !self.has_other_rail(peer, number) {
+            return;
+        }
+        let Some(rail) = self.rails.get(peer, number).filter(|rail| rail.state == RailState::Up) else {
+            return;
+        };
+        let (asked, silent) = (rail.asked_at, rail.challenge.is_some());
+        let answers =
+            |other: u8| other != number && self.rails.get(peer, other).is_some_and(|rail| rail.answered_at > asked);
+        if timeouts > SUSPICIOUS && silent && self.rails.up(peer).any(answers) {
+            self.fell(peer, number);
+            return;
+        }
+        let up: Vec<u8> = self.rails.up(peer).collect();
+        for rail in up {
+            self.prove(peer, rail);
+        }
+    }
+
+    /// A rail is dead, and another one is not.
+    fn fell(&mut self, peer: u32, number: u8) {
+        let Some(rail) = self.rails.get_mut(peer, number) else {
+            return;
+        };
+        (rail.state, rail.tries) = (RailState::Down, 0);
+        rail.failures += 1;
+        self.stats.rails_down += 1;
+        #[cfg(feature = "tracing")]
+        let path = self.own_path(peer, number);
+        event!(WARN, processor = self.processor, peer, rail = number, address = %path.address, port = path.port, "rail down");
+        self.events.push_back(Event::RailDown {
+            peer: PeerId(peer),
+            rail: number,
+        });
+        self.choose_primary(peer);
+        let mut next = self.peers[peer as usize].first_flow;
+        while let Some(flow) = self.flows.get(next as usize) {
+            let (index, rail) = (flow.active, flow.rail());
+            next = flow.next;
+            if self.is_up_rail(peer, rail) {
+                continue;
+            }
+            let Some(active) = self.actives.get_mut(index as usize) else {
+                continue;
+            };
+            if active.send.is_settling() {
+                // By another path than before.
+                active.send.repeat_settle();
+                self.mark_ready(index);
+                continue;
+            }
+            if rail != number {
+                continue;
+            }
+            active.probe.stop();
+            if active.send.is_quiet(&self.flows[active.flow as usize]) {
+                self.leave_rail(index);
+            } else {
+                self.settle(index);
+                self.reschedule(index);
+            }
+        }
+        self.prove(peer, number);
+    }
+
+    /// What waits in a flow of a rail that is down goes to the primary one.
+    #[cold]
+    pub(super) fn leave_rail(&mut self, index: u32) {
+        let from = self.actives[index as usize].flow;
+        let state = &self.flows[from as usize];
+        let (peer, key) = (state.peer, state.key());
+        let p = &self.peers[peer as usize];
+        let home = self.home_of(peer, key.channel());
+        // (A goodbye stays where it is: it ends the session when that flow is quiet, and takes a living path.)
+        if !p.has_rails() || self.is_up_rail(peer, key.rail()) || home == key || p.phase == Phase::Goodbye {
+            return;
+        }
+        let taken = self.actives[index as usize].send.take_queue(&self.sources);
+        // (Striped when it is in its new place: at no time may the peer look idle.)
+        let sources: Vec<u32> = taken.sources().collect();
+        let to = self.flow_for(peer, home);
+        let target = self.activate(to);
+        self.actives[target as usize].send.put_before(taken);
+        self.update_busy(to);
+        for source in sources {
+            self.stripe(source);
+        }
+        self.update_busy(from);
+        self.mark_ready(target);
+    }
+
+    /// The source goes by several flows.
+    fn stripe(&mut self, source: u32) {
+        if let Some(owner) = self.sources.stripe(source) {
+            let index = self.flows[owner as usize].active;
+            if let Some(active) = self.actives.get_mut(index as usize) {
+                active.send.forget_shared();
+            }
+            self.update_busy(owner);
+        }
+    }
+
+    /// The session is over: in the next one, rails are to be proven anew.
+    pub(super) fn forget_rails(&mut self, peer: u32) {
+        let p = &mut self.peers[peer as usize];
+        if !p.has_rails() {
+            return;
+        }
+        p.set_primary_rail(0);
+        let several = self.rails.of.entry(peer).or_default();
+        for (number, rail) in several.rails.iter_mut().enumerate() {
+            rail.state = if number == 0 {
+                RailState::Up
+            } else {
+                RailState::Unproven
+            };
+            (rail.reply, rail.challenge, rail.tries) = (None, None, 0);
+        }
+        if several.port == 0 && several.rails.iter().all(|rail| rail.path.is_none()) {
+            p.end_rails();
+            self.rails.forget(peer);
+        }
+    }
+
+    // ---- striping
+
+    /// [`serve`](Self::serve) for a peer with several rails: the flow may draw from others, and others from it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn serve_by_rail(&mut self, index: u32, burst: &mut Burst) -> bool {
+        burst.begin(self.path_of(self.actives[index as usize].flow));
+        self.draw(index);
+        let more = self.fill_any(index, burst);
+        self.spread(index, burst);
+        self.reschedule(index);
+        more && !burst.is_empty()
+    }
+
+    /// A flow with nothing of its own to send takes the next piece of a large message that waits on another rail, if its
+    /// windows have room for it.
+    fn draw(&mut self, index: u32) {
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        let (peer, key) = (flow.peer, flow.key());
+        let p = &self.peers[peer as usize];
+        let send = &self.actives[index as usize].send;
+        let room = send.room_to_draw(p.window, self.config.window_packets.into(), flow) as usize;
+        if room == 0 || !p.uses_rails() || !self.is_up_rail(peer, key.rail()) {
+            return;
+        }
+        let Some(from) = self.richest(peer, key).filter(|&from| !self.comes_late(index, from)) else {
+            return;
+        };
+        let (most, limit) = (room.min(self.limits.max_batch), p.cost_limit);
+        let (packet, largest) = (self.room_of(index), self.config.max_payload.into());
+        let Some(piece) = self.actives[from as usize]
+            .send
+            .cut_off(&mut self.sources, (packet, largest), most, limit)
+        else {
+            return;
+        };
+        let sources: Vec<u32> = piece.sources().collect();
+        let (to, from) = (self.actives[index as usize].flow, self.actives[from as usize].flow);
+        self.actives[index as usize].send.put_before(piece);
+        self.update_busy(to);
+        for source in sources {
+            self.stripe(source);
+        }
+        self.update_busy(from);
+    }
+
+    /// The flow of the same channel on another rail that has most to give.
+    fn richest(&self, peer: u32, key: FlowKey) -> Option<u32> {
+        let others = self.flows_of(peer).filter(|&flow| {
+            let flow = &self.flows[flow as usize];
+            flow.channel() == key.channel() && flow.rail() != key.rail()
+        });
+        let queued = |index: u32| {
+            self.actives
+                .get(index as usize)
+                .map_or(0, |active| active.send.queued_to_give())
+        };
+        let indices = others.map(|flow| self.flows[flow as usize].active);
+        indices
+            .max_by_key(|&index| queued(index))
+            .filter(|&index| queued(index) > 0)
+    }
+
+    /// A piece that flow `index` takes now would arrive after all that waits in flow `from` has arrived from there.
+    fn comes_late(&self, index: u32, from: u32) -> bool {
+        let trip = |index: u32| u64::from(self.flows[self.actives[index as usize].flow as usize].rtt().smoothed);
+        let send = &self.actives[from as usize].send;
+        let windows = u64::from(send.queued_bytes()) / u64::from(send.window()).max(1);
+        let (here, there) = (trip(index), trip(from));
+        there != 0 && here > there.saturating_mul(windows + 1)
+    }
+
+    /// A flow has sent something: flows of other rails may have room for what waits behind that.
+    fn spread(&mut self, index: u32, burst: &Burst) {
+        if burst.is_empty() {
+            return;
+        }
+        let flow = &self.flows[self.actives[index as usize].flow as usize];
+        let (peer, channel, rail) = (flow.peer, flow.channel(), flow.rail());
+        if let Some(rail) = self.rails.get_mut(peer, rail) {
+            rail.bytes_sent += burst.len() as u64;
+        }
+        let gives = |flow: u32| {
+            let active = self.actives.get(self.flows[flow as usize].active as usize);
+            self.flows[flow as usize].channel() == channel
+                && active.is_some_and(|active| active.send.queued_to_give() > 0)
+        };
+        if !self.peers[peer as usize].uses_rails() || !{ self.flows_of(peer) }.any(gives) {
+            return;
+        }
+        for rail in 0..MAX_RAILS as u8 {
+            if !self.is_up_rail(peer, rail) {
+                continue;
+            }
+            let flow = self.flow_for(peer, FlowKey::new(rail, channel));
+            let index = self.activate(flow);
+            let window = self.peers[peer as usize].window;
+            let send = &self.actives[index as usize].send;
+            let packets = self.config.window_packets.into();
+            if send.room_to_draw(window, packets, &self.flows[flow as usize]) > 0 {
+                self.mark_ready(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,758 @@
+//! Several paths between two endpoints.
+
+use alloc::collections::BTreeMap;
+
+use super::*;
+use crate::{
+    error::{AddRailError, PeerError},
+    prng::Prng,
+    reliability::{Path, RailState},
+    wire::{Base, Builder, Kind, Token},
+};
+
+/// One direction of a wire.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Bytes per microsecond.
+    rate: u64,
+    /// ns.
+    delay: u64,
+    /// No datagram arrives any more.
+    cut: bool,
+    /// Nobody listens at its end, which the host there reports as often as Linux does: six times at once, and then once
+    /// a second.
+    refuses: bool,
+    refused: u32,
+    refused_at: u64,
+    /// Largest datagram that passes, bytes.
+    mtu: usize,
+    /// One of so many datagrams is lost.
+    drop_every: u64,
+    free_at: u64,
+    carried: u64,
+    bytes: u64,
+}
+
+const WAY: Way = Way {
+    rate: 1_000,
+    delay: 20_000,
+    cut: false,
+    refuses: false,
+    refused: 0,
+    refused_at: 0,
+    mtu: 65_507,
+    drop_every: u64::MAX,
+    free_at: 0,
+    carried: 0,
+    bytes: 0,
+};
+
+struct Datagram {
+    to: usize,
+    rail: u8,
+    source: SocketAddr,
+    bytes: Vec<u8>,
+    /// The network brings it back.
+    refusal: bool,
+}
+
+/// Two endpoints with a wire for each port.
+struct Net {
+    now: u64,
+    ends: [Endpoint; 2],
+    got: [Got; 2],
+    events: [Vec<Event>; 2],
+    /// By direction (to whom), then by port.
+    ways: [Vec<Way>; 2],
+    wire: BTreeMap<(u64, u64), Datagram>,
+    sent: u64,
+}
+
+const PEER: PeerId = PeerId(0);
+
+fn address(end: usize, port: u8) -> SocketAddr {
+    SocketAddr::from(([10, port, 0, end as u8 + 1], 4_800))
+}
+
+impl Net {
+    fn new(config: &Config, rails: &[Way]) -> Self {
+        let mut ends =
+            [(11, 1), (22, 2)].map(|(epoch, key)| Endpoint::new(config.clone(), LIMITS, epoch, key).unwrap());
+        for (end, endpoint) in ends.iter_mut().enumerate() {
+            let other = 1 - end;
+            endpoint.add_peer(address(other, 0), other as u32).unwrap();
+            for port in 1..rails.len() as u8 {
+                let path = Path::new(address(other, port), port);
+                assert_eq!(endpoint.add_rail(Instant::ZERO, PEER, path), Ok(port));
+            }
+        }
+        Self {
+            now: 0,
+            ends,
+            got: Default::default(),
+            events: Default::default(),
+            ways: [rails.to_vec(), rails.to_vec()],
+            wire: BTreeMap::new(),
+            sent: 0,
+        }
+    }
+
+    fn cut(&mut self, rail: usize, cut: bool) {
+        for ways in &mut self.ways {
+            ways[rail].cut = cut;
+        }
+    }
+
+    fn transmit(&mut self) {
+        let mut burst = Burst::default();
+        for end in 0..2 {
+            while self.ends[end].poll_transmit(Instant::from_nanos(self.now), &mut burst) {
+                let mut bytes = vec![];
+                self.ends[end].gather(&burst, |part| bytes.extend_from_slice(part));
+                let (to, port) = (1 - end, burst.port());
+                assert_eq!(burst.destination(), address(to, port), "each port has its own network");
+                for datagram in bytes.chunks(burst.segment_size()) {
+                    self.carry(to, port, datagram);
+                }
+            }
+            while let Some(event) = self.ends[end].poll_event() {
+                self.events[end].push(event);
+            }
+        }
+    }
+
+    fn carry(&mut self, to: usize, port: u8, datagram: &[u8]) {
+        let way = &mut self.ways[to][usize::from(port)];
+        way.carried += 1;
+        if way.cut || datagram.len() > way.mtu || way.carried.is_multiple_of(way.drop_every) {
+            return;
+        }
+        way.bytes += datagram.len() as u64;
+        way.free_at = way.free_at.max(self.now) + datagram.len() as u64 * 1_000 / way.rate;
+        self.sent += 1;
+        let (mut to, mut source, mut at) = (to, address(1 - to, port), way.free_at + way.delay);
+        if way.refuses {
+            if way.refused >= 6 && at < way.refused_at + 1_000_000_000 {
+                return;
+            }
+            (way.refused, way.refused_at) = (way.refused + 1, at);
+            (to, source, at) = (1 - to, address(to, port), at + way.delay);
+        }
+        let datagram = Datagram {
+            to,
+            rail: port,
+            source,
+            bytes: datagram.to_vec(),
+            refusal: way.refuses,
+        };
+        self.wire.insert((at, self.sent), datagram);
+    }
+
+    /// Runs until `done`; at most so many milliseconds.
+    fn run(&mut self, limit_ms: u64, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let end = self.now + limit_ms * 1_000_000;
+        while self.now < end {
+            self.transmit();
+            if done(self) {
+                return true;
+            }
+            let arrival = self.wire.keys().next().map(|key| key.0);
+            let deadline = self
+                .ends
+                .iter()
+                .filter_map(Endpoint::poll_timeout)
+                .min()
+                .map(Instant::as_nanos);
+            let Some(next) = arrival.into_iter().chain(deadline).min() else {
+                return done(self);
+            };
+            self.now = self.now.max(next);
+            let now = Instant::from_nanos(self.now);
+            while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                let mut datagram = entry.remove();
+                let (len, path) = (datagram.bytes.len(), Path::new(datagram.source, datagram.rail));
+                let to = datagram.to;
+                if datagram.refusal {
+                    let quoted = &datagram.bytes[..len.min(256)];
+                    self.ends[to].handle_unreachable(now, datagram.source, quoted);
+                    continue;
+                }
+                self.ends[to].handle_datagrams(now, path, &mut datagram.bytes, len, &mut self.got[to]);
+            }
+            for end in &mut self.ends {
+                end.handle_timeout(now);
+            }
+        }
+        done(self)
+    }
+
+    /// Sends a message by reference.
+    fn send(&mut self, from: usize, number: u32, len: usize) {
+        let now = Instant::from_nanos(self.now);
+        let bytes = Bytes::from(data(number, len));
+        let sent = self.ends[from].send(now, PEER, 0, &message(from, number), Payload::Shared(bytes));
+        assert!(sent.is_ok(), "{sent:?}");
+    }
+
+    /// The end has got exactly these messages, each once.
+    fn assert_got(&mut self, end: usize, lens: &[usize]) {
+        let mut got = self.got[end].messages.clone();
+        got.sort_by_key(|(number, _)| *number);
+        assert_eq!(got.len(), lens.len());
+        for ((number, bytes), (n, len)) in got.iter().zip((0..).zip(lens)) {
+            assert_eq!(*number, n);
+            assert!(*bytes == data(n, *len), "message {n}");
+        }
+        assert!(self.got[end].partial.is_empty());
+    }
+
+    fn state(&self, end: usize, rail: u8) -> RailState {
+        self.ends[end].rail_stats(PEER, rail).unwrap().state
+    }
+
+    /// A session is open, and its rails are proven as far as they can be.
+    fn open(&mut self) {
+        self.send(0, 0, 1);
+        assert!(self.run(100, |net| net.got[0].messages.len() + net.got[1].messages.len() == 1));
+        self.run(20, |_| false);
+    }
+}
+
+fn settings() -> Config {
+    Config {
+        unexpected_bytes: 64 << 20,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn rails_are_proven_by_probes() {
+    let mut net = Net::new(&settings(), &[WAY, WAY, WAY]);
+    // What the second end sends on rail 2 gets lost, the answers to probes of the first end included.
+    net.ways[0][2].cut = true;
+    net.open();
+    for end in 0..2 {
+        assert_eq!(net.state(end, 1), RailState::Up);
+        assert_eq!(net.state(end, 2), RailState::Unproven, "one way is no rail");
+        assert_eq!(
+            net.events[end]
+                .iter()
+                .filter(|event| matches!(event, Event::RailUp { rail: 1, .. }))
+                .count(),
+            1
+        );
+    }
+    let carried = net.ways[1][2].carried;
+    net.send(0, 1, 4 << 20);
+    assert!(net.run(1_000, |net| net.got[1].messages.len() == 2));
+    net.assert_got(1, &[1, 4 << 20]);
+    assert!(net.ways[1][2].carried - carried < 10, "nothing but probes");
+    assert!(net.ends[0].rail_stats(PEER, 1).unwrap().bytes_sent > 1 << 20);
+    net.ways[0][2].cut = false;
+    assert!(net.run(2_000, |net| net.state(0, 2) == RailState::Up
+        && net.state(1, 2) == RailState::Up));
+}
+
+/// Time to send 14 messages of 4 MB (what the credit allows), ns.
+fn time_over(rails: &[Way]) -> u64 {
+    let mut net = Net::new(&settings(), rails);
+    net.open();
+    let before = net.now;
+    let mut lens = vec![1];
+    for number in 1..=14 {
+        net.send(0, number, 4 << 20);
+        lens.push(4 << 20);
+        assert!(net.run(10_000, |net| net.got[1].messages.len() >= lens.len() - 2));
+    }
+    assert!(net.run(10_000, |net| net.ends[0].all_idle()));
+    net.assert_got(1, &lens);
+    assert_eq!(net.ends[0].stats().rails_down, 0);
+    net.now - before
+}
+
+#[test]
+fn bulk_data_is_striped_in_proportion_to_rates() {
+    let slow = |rate| Way { rate, ..WAY };
+    let one = time_over(&[slow(125)]);
+    let two = time_over(&[slow(125), slow(125)]);
+    assert!(two * 100 < one * 52, "two rails: {two} ns, one: {one} ns");
+    let unequal = time_over(&[slow(1_250), slow(125)]);
+    let quick = time_over(&[slow(1_250)]);
+    assert!(
+        unequal * 110 < quick * 105,
+        "with a slow one beside: {unequal} ns, alone: {quick} ns"
+    );
+    let turned = time_over(&[slow(125), slow(1_250)]);
+    assert!(
+        turned * 110 < quick * 105,
+        "the first one is the slow one: {turned} ns, alone: {quick} ns"
+    );
+}
+
+#[test]
+fn small_messages_take_the_quickest_rail() {
+    let far = Way {
+        delay: 2_000_000,
+        ..WAY
+    };
+    let mut net = Net::new(&settings(), &[far, WAY]);
+    net.open();
+    assert_eq!(net.ends[0].primary_rail(PEER), 1);
+    let before = net.now;
+    net.send(0, 1, 8);
+    assert!(net.run(100, |net| net.got[1].messages.len() == 2));
+    assert!(net.now - before < 100_000, "{} ns", net.now - before);
+}
+
+#[test]
+fn a_rail_that_is_added_later_is_used() {
+    let far = Way {
+        delay: 2_000_000,
+        ..WAY
+    };
+    let mut net = Net::new(&settings(), &[far]);
+    net.open();
+    for end in 0..2 {
+        net.ways[end].push(WAY);
+        let path = Path::new(address(1 - end, 1), 1);
+        assert_eq!(net.ends[end].add_rail(Instant::from_nanos(net.now), PEER, path), Ok(1));
+    }
+    assert!(net.run(100, |net| [0, 1].map(|end| net.state(end, 1)) == [RailState::Up; 2]));
+    net.run(20, |_| false);
+    assert_eq!([0, 1].map(|end| net.ends[end].primary_rail(PEER)), [1, 1]);
+    net.send(0, 1, 4 << 20);
+    assert!(net.run(1_000, |net| net.got[1].messages.len() == 2));
+    net.assert_got(1, &[1, 4 << 20]);
+}
+
+/// A session is opened although the first rail carries nothing; and when that rail works, it is used.
+fn opens_elsewhere(first: Way, cut: [bool; 2]) {
+    for both in [false, true] {
+        let mut net = Net::new(&settings(), &[first, WAY, WAY]);
+        for (ways, cut) in net.ways.iter_mut().zip(cut) {
+            ways[0].cut = cut;
+        }
+        net.send(0, 0, 100);
+        if both {
+            net.send(1, 0, 100);
+        }
+        assert!(net.run(1_000, |net| net.got[1].messages.len() == 1));
+        assert!(net.run(1_000, |net| net.got[0].messages.len() == usize::from(both)));
+        assert!(net.run(1_000, |net| [0, 1].map(|end| net.state(end, 1)) == [RailState::Up; 2]));
+        let lens: Vec<usize> = (0..5).map(|number| [100, 4 << 20][usize::from(number > 0)]).collect();
+        for number in 1..5 {
+            net.send(0, number, 4 << 20);
+        }
+        assert!(net.run(2_000, |net| net.got[1].messages.len() == 5 && net.ends[0].all_idle()));
+        net.assert_got(1, &lens);
+        for ways in &mut net.ways {
+            (ways[0].cut, ways[0].refuses) = (false, false);
+        }
+        net.run(2_000, |net| [0, 1].map(|end| net.state(end, 0)) == [RailState::Up; 2]);
+        assert_eq!([0, 1].map(|end| net.state(end, 0)), [RailState::Up; 2]);
+        let before = net.ways[1][0].bytes;
+        net.send(0, 5, 4 << 20);
+        assert!(net.run(1_000, |net| net.ends[0].all_idle()));
+        assert!(net.ways[1][0].bytes - before > 1 << 20);
+        net.assert_got(1, &[&lens[..], &[4 << 20]].concat());
+        assert!(
+            net.events
+                .iter()
+                .flatten()
+                .all(|event| !matches!(event, Event::Down { .. }))
+        );
+    }
+}
+
+#[test]
+fn a_session_opens_by_any_rail() {
+    for cut in [[true, true], [true, false], [false, true]] {
+        opens_elsewhere(WAY, cut);
+    }
+    let walled = Way { refuses: true, ..WAY };
+    opens_elsewhere(walled, [false, false]);
+}
+
+/// Two hosts behind address translation have the same private address.
+#[test]
+fn an_address_of_two_peers_is_that_of_neither() {
+    let mut end = Endpoint::new(settings(), LIMITS, 1, 2).unwrap();
+    let shared = address(1, 7);
+    for number in 0..2 {
+        let peer = end.add_peer(address(1, number), number.into()).unwrap();
+        assert_eq!(end.peer_at(shared), (number == 1).then_some(0));
+        assert_eq!(end.add_rail(Instant::ZERO, peer, Path::new(shared, 1)), Ok(1));
+    }
+    assert_eq!(end.peer_at(shared), None);
+    assert_eq!(end.peer_at(address(1, 1)), Some(1));
+}
+
+/// Sends until something happens in the middle, and then goes on: nothing is lost or doubled.
+fn survives(rails: &[Way], mut happens: impl FnMut(&mut Net), mut ends: impl FnMut(&mut Net)) {
+    let mut net = Net::new(&settings(), rails);
+    net.open();
+    let mut lens = vec![1];
+    for number in 1..=40 {
+        let len = if number % 3 == 0 { 100 } else { 1 << 20 };
+        net.send(0, number, len);
+        lens.push(len);
+        if number == 10 {
+            net.run(2, |_| false);
+            happens(&mut net);
+        }
+        assert!(
+            net.run(4_000, |net| net.got[1].messages.len() + 4 >= lens.len()),
+            "stuck at {number}"
+        );
+    }
+    assert!(net.run(4_000, |net| net.ends[0].all_idle()));
+    net.assert_got(1, &lens);
+    assert!(!net.events[0].iter().any(|event| matches!(event, Event::Down { .. })));
+    let sent = net.events[0]
+        .iter()
+        .filter(|event| matches!(event, Event::Sent { .. }))
+        .count();
+    assert_eq!(sent, lens.len());
+    ends(&mut net);
+}
+
+#[test]
+fn a_dead_rail_is_no_dead_peer() {
+    for dead in 0..2 {
+        let rail = dead as u8;
+        survives(
+            &[WAY, WAY],
+            |net| net.cut(dead, true),
+            |net| {
+                assert_eq!(net.state(0, rail), RailState::Down);
+                let stats = net.ends[0].rail_stats(PEER, rail).unwrap();
+                assert_eq!(stats.failures, 1);
+                assert!(net.ends[0].stats().flows_settled > 0);
+                assert!(net.ways[1][dead].carried > 0);
+                net.cut(dead, false);
+                assert!(net.run(2_000, |net| net.state(0, rail) == RailState::Up));
+                let before = net.ends[0].rail_stats(PEER, rail).unwrap().bytes_sent;
+                net.send(0, 41, 4 << 20);
+                assert!(net.run(1_000, |net| net.got[1].messages.len() == 42));
+                assert!(
+                    net.ends[0].rail_stats(PEER, rail).unwrap().bytes_sent > before,
+                    "it is used again"
+                );
+            },
+        );
+    }
+}
+
+#[test]
+fn a_rail_that_loses_acknowledgements_doubles_nothing() {
+    for dead in 0..2 {
+        survives(
+            &[WAY, WAY, WAY],
+            |net| {
+                // What the receiver says on this rail gets lost first; then all of it dies.
+                net.ways[0][dead].cut = true;
+                net.run(3, |_| false);
+                net.cut(dead, true);
+            },
+            |net| assert_eq!(net.state(0, dead as u8), RailState::Down),
+        );
+    }
+}
+
+/// A rail on which nothing is under way is not missed. It must not be taken for the way out when another one dies.
+#[test]
+fn a_rail_that_has_died_unnoticed_is_no_way_out() {
+    let way = |delay| Way { delay, ..WAY };
+    let mut net = Net::new(&settings(), &[way(40_000), way(400_000), way(10_000)]);
+    net.open();
+    assert_eq!(net.ends[0].primary_rail(PEER), 2);
+    net.cut(0, true);
+    net.cut(2, true);
+    net.send(0, 1, 8);
+    net.send(0, 2, 20_000);
+    assert!(net.run(200, |net| net.got[1].messages.len() == 3));
+    net.assert_got(1, &[1, 8, 20_000]);
+    assert!(net.run(200, |net| net.ends[0].all_idle()));
+    assert_eq!(net.ends[0].primary_rail(PEER), 1);
+}
+
+#[test]
+fn rails_that_lose_and_reorder_lose_nothing() {
+    let lossy = Way { drop_every: 37, ..WAY };
+    let far = Way {
+        delay: 3_000_000,
+        drop_every: 101,
+        ..WAY
+    };
+    survives(&[lossy, far, WAY], |_| {}, |_| {});
+}
+
+#[test]
+fn a_rail_with_a_smaller_mtu_takes_smaller_packets() {
+    let small = Way { mtu: 1_472, ..WAY };
+    let jumbo = Way { mtu: 8_972, ..WAY };
+    survives(
+        &[jumbo, small],
+        |_| {},
+        |net| {
+            let mtu = |rail| net.ends[0].rail_stats(PEER, rail).unwrap().max_datagram;
+            assert!((8_900..=8_972).contains(&mtu(0)), "{}", mtu(0));
+            assert!((1_400..=1_472).contains(&mtu(1)), "{}", mtu(1));
+            assert!(net.ends[0].rail_stats(PEER, 1).unwrap().bytes_sent > 1 << 20);
+        },
+    );
+}
+
+#[test]
+fn a_peer_is_dead_when_all_its_rails_are_silent() {
+    let mut net = Net::new(&settings(), &[WAY, WAY]);
+    net.open();
+    net.send(0, 1, 4 << 20);
+    net.run(1, |_| false);
+    net.cut(0, true);
+    net.cut(1, true);
+    assert!(net.run(60_000, |net| {
+        net.events[0].iter().any(|event| matches!(event, Event::Down { .. }))
+    }));
+    assert_eq!(net.ends[0].stats().rails_down, 0, "no rail is worse than the other");
+}
+
+#[test]
+fn a_process_that_is_gone_is_lost_by_its_refusals() {
+    for (len, limit_ms) in [(8, 150), (4 << 20, 1_300)] {
+        for rails in [&[WAY][..], &[WAY, WAY], &[WAY, Way { delay: 100_000, ..WAY }, WAY]] {
+            let mut net = Net::new(&settings(), rails);
+            net.open();
+            net.send(0, 1, len);
+            net.run(1, |net| net.ends[0].stats().packets_sent > 20);
+            for rail in 0..rails.len() {
+                (net.ways[1][rail].refuses, net.ways[0][rail].cut) = (true, true);
+            }
+            net.send(0, 2, len);
+            let is_down = |net: &Net| net.ends[0].down(PEER) == Some(PeerError::Refused);
+            assert!(net.run(limit_ms, is_down), "{} rails, {len} bytes", rails.len());
+        }
+    }
+}
+
+/// What one rail refuses comes by the other one, and soon.
+#[test]
+fn a_rail_that_a_firewall_refuses_is_dead_and_its_peer_is_not() {
+    for refused in [0, 1] {
+        let mut net = Net::new(&settings(), &[WAY, WAY]);
+        net.open();
+        net.send(0, 1, 4 << 20);
+        net.run(1, |_| false);
+        net.ways[1][refused].refuses = true;
+        for number in 2..=20 {
+            net.send(0, number, 1 << 20);
+            assert!(
+                net.run(400, |net| net.got[1].messages.len() as u32 + 2 > number),
+                "{number}"
+            );
+        }
+        assert!(net.run(400, |net| net.ends[0].all_idle()));
+        assert_eq!(net.state(0, refused as u8), RailState::Down);
+        assert_eq!(net.ends[0].down(PEER), None);
+    }
+}
+
+#[test]
+fn a_goodbye_takes_a_living_path() {
+    let far = Way {
+        delay: 1_000_000,
+        ..WAY
+    };
+    let mut net = Net::new(&settings(), &[WAY, far]);
+    net.open();
+    assert_eq!(net.ends[0].primary_rail(PEER), 0);
+    net.cut(0, true);
+    net.ends[0].close(Instant::from_nanos(net.now), PEER);
+    assert!(net.run(500, |net| net.ends.iter().all(|end| end.down(PEER).is_some())));
+    for end in &net.ends {
+        assert_eq!(end.down(PEER), Some(PeerError::Closed));
+    }
+    // The next session begins on the first rail, and proves the other one anew.
+    assert_eq!(
+        [0, 1].map(|rail| net.state(0, rail)),
+        [RailState::Up, RailState::Unproven]
+    );
+    net.cut(0, false);
+    net.ends[0].reconnect(PEER);
+    net.send(0, 1, 1);
+    assert!(net.run(500, |net| net.state(0, 1) == RailState::Up
+        && net.state(1, 1) == RailState::Up));
+    net.assert_got(1, &[1, 1]);
+}
+
+#[test]
+fn paths_are_added_once() {
+    let mut net = Net::new(&settings(), &[WAY, WAY]);
+    let end = &mut net.ends[0];
+    let now = Instant::ZERO;
+    assert_eq!(end.add_rail(now, PEER, address(1, 0)), Err(AddRailError::Exists(0)));
+    let again = Path::new(address(1, 1), 1);
+    assert_eq!(end.add_rail(now, PEER, again), Err(AddRailError::Exists(1)));
+    assert_eq!(
+        end.add_rail(now, PeerId(7), again),
+        Err(AddRailError::UnknownPeer(PeerId(7)))
+    );
+    for port in 2..16 {
+        assert_eq!(end.add_rail(now, PEER, Path::new(address(1, port), port)), Ok(port));
+    }
+    assert_eq!(
+        end.add_rail(now, PEER, Path::new(address(1, 16), 16)),
+        Err(AddRailError::TooMany)
+    );
+}
+
+/// A packet of a stranger that claims to be of a rail of the session.
+fn forged(kind: Kind, token: Token, number: u32) -> Vec<u8> {
+    let base = Base {
+        kind,
+        channel: 0,
+        source: 1,
+        destination: 0,
+        session: token,
+        sequence: Seq(0),
+        acknowledgement: Seq(0),
+        rail: 1,
+        message: Seq(number),
+    };
+    let mut bytes = [0; crate::wire::MAX_HEADER_LEN];
+    let len = Builder::new(&mut bytes, &base).finish(0);
+    bytes[..len].to_vec()
+}
+
+#[test]
+fn a_stranger_adds_no_rail() {
+    let mut net = Net::new(&settings(), &[WAY, WAY]);
+    net.open();
+    let stranger = Path::new(address(2, 1), 1);
+    let real = Token {
+        index: 1,
+        secret: net.ends[0].peers[0].local_secret,
+    };
+    let now = Instant::from_nanos(net.now);
+    for kind in [
+        Kind::Probe,
+        Kind::ProbeAck,
+        Kind::Settle,
+        Kind::Settled,
+        Kind::Data,
+        Kind::Ack,
+        Kind::Goodbye,
+    ] {
+        for secret in [0, 1, real.secret ^ 1, !real.secret, real.secret.rotate_left(32)] {
+            let mut bytes = forged(kind, Token { secret, ..real }, 7);
+            let len = bytes.len();
+            let before = (net.ends[0].rail_stats(PEER, 1), net.ends[0].address(PEER));
+            net.ends[0].handle_datagrams(now, stranger, &mut bytes, len, &mut net.got[0]);
+            assert_eq!((net.ends[0].rail_stats(PEER, 1), net.ends[0].address(PEER)), before);
+        }
+    }
+    net.ends[0].control.clear();
+    // Not even who knows the token (but not the number of a probe) makes a rail of another address.
+    let mut bytes = forged(Kind::ProbeAck, real, 7);
+    let len = bytes.len();
+    net.ends[0].handle_datagrams(now, stranger, &mut bytes, len, &mut net.got[0]);
+    assert_eq!(
+        net.ends[0].rail_stats(PEER, 1).unwrap().path,
+        Path::new(address(1, 1), 1)
+    );
+    let dropped = net.ends[0].stats().dropped;
+    assert!(dropped.total() > 30, "{dropped:?}");
+    net.send(0, 1, 4 << 20);
+    assert!(
+        net.run(1_000, |net| net.got[1].messages.len() == 2),
+        "and what is sent goes to the peer alone"
+    );
+}
+
+#[test]
+fn a_peer_that_does_not_know_rails_has_one() {
+    let mut net = Net::new(&settings(), &[WAY, WAY]);
+    net.send(0, 0, 1);
+    net.run(100, |net| net.got[1].messages.len() == 1);
+    // (As if it had not named them.)
+    net.ends[0].peers[0].features = crate::wire::Features::SETTLE.bits() as u16;
+    let mut bytes = forged(
+        Kind::Ack,
+        Token {
+            index: 1,
+            secret: net.ends[0].peers[0].local_secret,
+        },
+        0,
+    );
+    let len = bytes.len();
+    let before = net.ends[0].stats().dropped.total();
+    net.ends[0].handle_datagrams(
+        Instant::from_nanos(net.now),
+        address(1, 0),
+        &mut bytes,
+        len,
+        &mut net.got[0],
+    );
+    assert_eq!(net.ends[0].stats().dropped.total(), before + 1);
+}
+
+/// Rails, messages and mishaps that a seed draws; one rail never dies.
+fn drawn(seed: u64) {
+    let mut prng = Prng::new(seed);
+    let count = 1 + prng.below(3) as usize;
+    let mut ways: Vec<Way> = vec![];
+    for _ in 0..count {
+        ways.push(Way {
+            rate: [12, 125, 1_250][prng.below(3) as usize],
+            delay: prng.range(5_000..3_000_000),
+            mtu: [1_472, 8_972, 65_507][prng.below(3) as usize],
+            drop_every: [u64::MAX, 29, 200][prng.below(3) as usize],
+            ..WAY
+        });
+    }
+    let mut net = Net::new(&settings(), &ways);
+    net.open();
+    let mut lens = [vec![], vec![1]];
+    let lives = prng.below(count as u64) as usize;
+    for _ in 0..30 {
+        let from = prng.below(2) as usize;
+        let len = [8, 1_000, 20_000, 300_000][prng.below(4) as usize];
+        net.send(from, lens[1 - from].len() as u32, len);
+        lens[1 - from].push(len);
+        let rail = prng.below(count as u64) as usize;
+        match prng.below(6) {
+            0 if rail != lives => net.cut(rail, true),
+            // One direction.
+            1 if rail != lives => net.ways[prng.below(2) as usize][rail].cut = true,
+            2 => net.cut(rail, false),
+            _ => {}
+        }
+        net.run(prng.below(40), |_| false);
+    }
+    let idle = net.run(60_000, |net| net.ends.iter().all(Endpoint::all_idle));
+    assert!(idle, "seed {seed}: {:?}", [net.ends[0].stats(), net.ends[1].stats()]);
+    for (end, events) in net.events.iter().enumerate() {
+        let died = events.iter().find(|event| matches!(event, Event::Down { .. }));
+        assert_eq!(died, None, "seed {seed}, end {end}");
+    }
+    for (end, lens) in lens.iter().enumerate() {
+        let got = &net.got[end];
+        let missing: Vec<_> = (0..lens.len() as u32)
+            .filter(|n| got.messages.iter().all(|(number, _)| number != n))
+            .collect();
+        let (whole, parts) = (got.messages.len(), got.partial.len());
+        assert_eq!(
+            (whole, parts),
+            (lens.len(), 0),
+            "seed {seed}, end {end}: {missing:?} of {lens:?}"
+        );
+        net.assert_got(end, lens);
+    }
+}
+
+#[test]
+fn model_of_drawn_rails() {
+    for seed in 0..100 {
+        drawn(seed);
+    }
+}
