@@ -6,6 +6,8 @@
 
 use core::{cell::UnsafeCell, ptr, ptr::NonNull};
 
+use super::copies::Copies;
+
 /// Bytes of a chunk: a cache line.
 pub(super) const CHUNK: usize = 64;
 /// Bytes of a long record: so many are copied out while the next ones are copied in. Whole chunks.
@@ -39,14 +41,14 @@ impl<T: Copy> Cell<T> {
     }
 }
 
-/// Copies bytes into chunks, from this one on.
+/// Copies bytes into chunks, from this one on, in a way that `copies` chooses.
 ///
 /// # Safety
 /// They have room for them, and nothing else in this process reads or writes them meanwhile.
 #[inline(always)]
-pub(super) unsafe fn write(chunks: NonNull<Cell<Chunk>>, bytes: &[u8]) {
+pub(super) unsafe fn write(chunks: NonNull<Cell<Chunk>>, bytes: &[u8], copies: &mut Copies) {
     // SAFETY: the caller's contract; a chunk is its bytes, and `bytes` are other memory.
-    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), chunks.as_ptr().cast(), bytes.len()) };
+    unsafe { copies.copy(bytes.as_ptr(), chunks.as_ptr().cast(), bytes.len()) };
 }
 
 /// Copies bytes out of chunks, from this one on.

@@ -10,6 +10,7 @@ use core::{fmt, mem, ptr, ptr::NonNull};
 
 use super::{
     cell::{self, CHUNK, Cell, Chunk, PIECE},
+    copies::Copies,
     owner::Owner,
     primitives::{
         Arc,
@@ -370,6 +371,7 @@ pub struct Producer {
     /// Records that the consumer has taken, as far as is known.
     taken: u32,
     long: Places,
+    copies: Copies,
     /// The records written at the last [`rest`](Self::rest).
     rested: u32,
 }
@@ -434,6 +436,7 @@ impl Producer {
             written: begin,
             taken: begin,
             long: Places::default(),
+            copies: Copies::default(),
             rested: begin,
         }
     }
@@ -488,7 +491,11 @@ impl Producer {
         // SAFETY: the chunks are free: the consumer has taken the records that were there, and reads them again only after
         // the flag of this line has changed. Else as in `push`.
         unsafe {
-            cell::write(self.shared.chunk(chunk), pieces.next().unwrap_or_default());
+            cell::write(
+                self.shared.chunk(chunk),
+                pieces.next().unwrap_or_default(),
+                &mut self.copies,
+            );
             line.record.fill(|record| {
                 (&raw mut (*record).number).write(number);
                 (&raw mut (*record).bits).write_unaligned(bits);
@@ -504,7 +511,7 @@ impl Producer {
         for piece in pieces {
             let at = chunk + (there / CHUNK) as u32;
             // SAFETY: as above; the consumer reads the piece only after it has been told that it is there.
-            unsafe { cell::write(self.shared.chunk(at), piece) };
+            unsafe { cell::write(self.shared.chunk(at), piece, &mut self.copies) };
             there += piece.len();
             filled.store(self.written, there);
         }

@@ -12,6 +12,7 @@
 //! ([`Producer::wakes`]) must wake it by other means.
 
 mod cell;
+pub(crate) mod copies;
 #[cfg(feature = "std")]
 mod exchange;
 mod lines;

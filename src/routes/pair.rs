@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-use super::streams::{Holder, Lender, Streams};
+use super::streams::{Lender, Streams};
 use crate::{
     backends::Data,
     ring,
@@ -129,7 +129,7 @@ impl Pair {
         let short = unsafe {
             (
                 lines(&memory, role, Lender::new(&memory, streams)).producer(),
-                lines(&memory, other, Holder(Arc::clone(&memory))).consumer(),
+                lines(&memory, other, Arc::clone(&memory)).consumer(),
             )
         };
         let producer = |level| Producer::new(Arc::clone(&memory), place(role, level));

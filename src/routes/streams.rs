@@ -96,8 +96,5 @@ impl Drop for Lender {
     }
 }
 
-/// The owner of the memory in which a ring lies by which this process receives.
-#[derive(Debug)]
-pub(super) struct Holder(pub(super) Arc<Segment>);
-
-impl Owner for Holder {}
+/// That of a ring by which this process receives.
+impl Owner for Arc<Segment> {}

@@ -11,6 +11,7 @@
 use std::{fmt, io::IoSlice};
 
 use super::{
+    copies::Copies,
     primitives::{
         Arc,
         atomic::{Ordering, fence},
@@ -56,6 +57,7 @@ pub(crate) struct Producer {
     tail: u64,
     /// The position up to which records are published.
     published: u64,
+    copies: Copies,
 }
 
 impl Producer {
@@ -66,6 +68,7 @@ impl Producer {
             head: 0,
             tail: 0,
             published: 0,
+            copies: Copies::default(),
         }
     }
 
@@ -122,7 +125,7 @@ impl Producer {
         self.header(at, kind, len);
         let mut to = self.place.data + at + HEADER;
         for part in parts {
-            self.memory.write(to, part);
+            self.memory.put(to, part, &mut self.copies);
             to += part.len();
         }
         self.head += need as u64;

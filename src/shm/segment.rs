@@ -18,7 +18,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
-use crate::span::Span;
+use crate::{ring::copies::Copies, span::Span};
 
 /// The access that a process has to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,15 +157,28 @@ impl Segment {
             .then(|| unsafe { Span::from_raw(self.base.as_ptr().add(at), len) })
     }
 
-    /// Writes bytes to a place that belongs to this side by the rules between the two processes.
+    /// Writes bytes to a place that belongs to this side by the rules between the two processes, in a way that `copies`
+    /// chooses.
+    ///
+    /// # Panics
+    /// If the place does not lie in this memory.
+    #[inline]
+    pub(crate) fn put(&self, at: usize, bytes: &[u8], copies: &mut Copies) {
+        assert!(at <= self.len && bytes.len() <= self.len - at);
+        // SAFETY: the destination lies in the mapping. `bytes` is memory of this process, or a place of the mapping
+        // that this side does not write, so they do not overlap. This process holds no reference to a place that this
+        // side writes.
+        unsafe { copies.copy(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len()) };
+    }
+
+    /// The same, as a plain copy.
     ///
     /// # Panics
     /// If the place does not lie in this memory.
     #[inline]
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at <= self.len && bytes.len() <= self.len - at);
-        // SAFETY: the destination lies in the mapping. `bytes` is memory of this process, or a place of the mapping
-        // that this side does not write. This process holds no reference to a place that this side writes.
+        // SAFETY: as in `put`, but that `bytes` may overlap the place.
         unsafe { ptr::copy(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len()) };
     }
 }

@@ -25,7 +25,7 @@ impl<T: Copy> Cell<T> {
 }
 
 /// Copies bytes into chunks, from this one on: each is one that loom knows.
-pub(crate) unsafe fn write(chunks: NonNull<Cell<Chunk>>, bytes: &[u8]) {
+pub(crate) unsafe fn write<Copies>(chunks: NonNull<Cell<Chunk>>, bytes: &[u8], _: &mut Copies) {
     for (index, part) in bytes.chunks(CHUNK).enumerate() {
         unsafe {
             let to = |chunk: *mut Chunk| chunk.cast::<u8>().copy_from_nonoverlapping(part.as_ptr(), part.len());

@@ -28,7 +28,7 @@ impl Segment {
     }
 
     /// Whole words only.
-    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
+    pub(crate) fn put<Copies>(&self, at: usize, bytes: &[u8], _: &mut Copies) {
         assert!(at.is_multiple_of(WORD));
         for (cell, word) in self.bytes[at / WORD..].iter().zip(bytes.as_chunks().0) {
             // SAFETY: loom has looked.

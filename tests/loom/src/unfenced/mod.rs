@@ -23,6 +23,8 @@ pub(crate) mod medium {
 pub(crate) mod bell;
 #[path = "../../../../src/mpi/engine/on_host/board.rs"]
 pub(crate) mod board;
+#[path = "../../../../src/ring/copies.rs"]
+pub(crate) mod copies;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;
