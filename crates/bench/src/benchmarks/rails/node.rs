@@ -18,7 +18,7 @@ use hikyaku::{
     transport::{Event, Incoming, Transport, WaitPolicy},
 };
 
-use super::namespaces::address_of;
+use super::{exchange::NODES, namespaces::address_of};
 
 /// An end that waits longer gives up.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
@@ -36,6 +36,8 @@ pub(super) enum Way {
     Udp,
     Transport,
     Mpi,
+    /// MPI with buffer arrays, which need no copies. (In a grid: `mpi` copies each message on both sides.)
+    Arrays,
 }
 
 impl Way {
@@ -44,6 +46,7 @@ impl Way {
             Self::Udp => "udp",
             Self::Transport => "transport",
             Self::Mpi => "mpi",
+            Self::Arrays => "arrays",
         }
     }
 }
@@ -53,6 +56,8 @@ impl Way {
 pub(super) struct End {
     pub(super) number: usize,
     pub(super) rails: usize,
+    /// Of the grid in which it is a node; 0: there are two nodes, and one sends.
+    pub(super) dimensions: usize,
     /// Bytes of a message.
     pub(super) size: usize,
     /// How long it measures.
@@ -60,6 +65,11 @@ pub(super) struct End {
 }
 
 impl End {
+    /// Nodes in all.
+    pub(super) const fn nodes(&self) -> usize {
+        if self.dimensions == 0 { 2 } else { NODES }
+    }
+
     pub(super) fn addresses(&self, end: usize) -> Vec<SocketAddr> {
         (0..self.rails).map(|rail| address_of(end, rail)).collect()
     }
@@ -179,6 +189,8 @@ pub(super) struct Meter {
     /// The arrival from which on bytes count.
     begun: Option<Instant>,
     bytes: usize,
+    /// The result is printed.
+    is_over: bool,
 }
 
 impl Meter {
@@ -188,12 +200,16 @@ impl Meter {
             first: None,
             begun: None,
             bytes: 0,
+            is_over: false,
         }
     }
 
     /// Bytes have arrived. Prints the result and returns true at the end.
     pub(super) fn add(&mut self, bytes: usize) -> io::Result<bool> {
         let now = Instant::now();
+        if self.is_over {
+            return Ok(true);
+        }
         let Some(begun) = self.begun else {
             let first = *self.first.get_or_insert(now);
             if now - first >= WARM_UP {
@@ -206,6 +222,7 @@ impl Meter {
             return Ok(false);
         }
         println!("{}", self.bytes as f64 / (now - begun).as_secs_f64());
+        self.is_over = true;
         Ok(true)
     }
 }
