@@ -90,7 +90,7 @@ impl End {
         let slices = [io::IoSlice::new(&data)];
         let neighbours = self.neighbours();
         let mut turns = vec![0; self.rails];
-        let mut meter = Meter::new(self.time);
+        let mut meter = Meter::new(self);
         let begun = Instant::now();
         println!("ready");
         while begun.elapsed() < LIMIT {
@@ -143,7 +143,7 @@ impl End {
         }
         println!("ready");
         let message = Bytes::from(vec![0xa5; self.size]);
-        let mut meter = Meter::new(self.time);
+        let mut meter = Meter::new(self);
         loop {
             for (&peer, free) in &mut peers {
                 while *free > 0 {
@@ -169,7 +169,7 @@ impl End {
         let world = Communicator::world(job.engine());
         let byte = Datatype::predefined(Kind::Byte);
         let mut memory = vec![0xa5_u8; self.size];
-        let mut meter = Meter::new(self.time);
+        let mut meter = Meter::new(self);
         let neighbours = self.neighbours();
         let mut links: Vec<Link> = { neighbours.iter() }
             .map(|&node| Link::new(node as i32, self.size))
@@ -206,7 +206,7 @@ impl End {
         println!("ready");
         let world = Communicator::world(job.engine());
         let arrays: Vec<Array> = (0..WINDOW).map(|_| world.array(self.size)).collect();
-        let mut meter = Meter::new(self.time);
+        let mut meter = Meter::new(self);
         let neighbours = self.neighbours();
         for array in &arrays {
             for &node in &neighbours {

@@ -2,6 +2,7 @@
 //! UDP on all of them at once, the transport, and MPI. Two of them, one of which sends; or eight that are a grid, in which
 //! each swaps messages with its neighbours.
 
+mod cut;
 mod exchange;
 mod mpi;
 mod namespaces;
@@ -17,6 +18,7 @@ use std::{
 use clap::Args;
 
 use self::{
+    cut::Cut,
     exchange::NODES,
     namespaces::Namespaces,
     node::{End, Way},
@@ -32,6 +34,7 @@ Examples:
   hikyaku bench rails                                   one and two rails of 1 Gbit/s
   hikyaku bench rails --rails 1,2 --rates 1000,100      a quick one and a slow one
   hikyaku bench rails --rails 1,2,3,4,5,6 --rates 200 --plot rails.svg
+  hikyaku bench rails --cut link,data,answers --size 1M --rounds 3
   hikyaku bench rails --grid 3 --rails 2,4,6 --rates 50 --level transport,mpi,arrays
 
 Needs root, iproute2, and the kernel's veth and tbf. Messages go one way, or between the \
@@ -71,9 +74,21 @@ pub(crate) struct Rails {
         value_name = "LEVEL,…"
     )]
     level: Vec<Way>,
+    /// Cut the last rail of a stream, and let it come back
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "HOW,…",
+        conflicts_with = "grid"
+    )]
+    cut: Vec<Cut>,
     /// The output.
     #[command(flatten)]
     output: Output,
+    /// Tell how much has come, again and again
+    #[arg(long, hide = true)]
+    tell: bool,
     /// Be one of the processes: its number
     #[arg(long, hide = true)]
     node: Option<usize>,
@@ -101,19 +116,33 @@ impl Rails {
         if self.grid.is_some() { NODES } else { 2 }
     }
 
+    /// Starts one of the processes.
+    fn start(
+        &self,
+        namespaces: &Namespaces,
+        way: Way,
+        rails: u32,
+        node: usize,
+        stdout: Stdio,
+    ) -> Result<Child, Failure> {
+        let own = env::current_exe().or_fail("this program")?;
+        let mut command = namespaces.command(node, &own);
+        command.args(["bench", "rails", "--node", &node.to_string()]);
+        command.args(["--level", way.name(), "--rails", &rails.to_string()]);
+        command.args(["--size", &self.size.to_string(), "--time", &self.time.to_string()]);
+        if let Some(grid) = self.grid {
+            command.args(["--grid", &grid.to_string()]);
+        }
+        if !self.cut.is_empty() {
+            command.arg("--tell");
+        }
+        command.stdin(Stdio::null()).stdout(stdout).spawn().or_fail("a process")
+    }
+
     /// Bytes a second by this many rails.
     fn once(&self, namespaces: &Namespaces, way: Way, rails: u32) -> Result<f64, Failure> {
-        let own = env::current_exe().or_fail("this program")?;
         let mut processes = Processes(Vec::new());
-        let dimensions = self.grid.map(|grid| grid.to_string());
-        let start = |end: usize, stdout: Stdio| {
-            let mut command = namespaces.command(end, &own);
-            command.args(["bench", "rails", "--node", &end.to_string()]);
-            command.args(["--level", way.name(), "--rails", &rails.to_string()]);
-            command.args(["--size", &self.size.to_string(), "--time", &self.time.to_string()]);
-            command.args(dimensions.iter().flat_map(|grid| ["--grid", grid]));
-            command.stdin(Stdio::null()).stdout(stdout).spawn().or_fail("a process")
-        };
+        let start = |node: usize, stdout: Stdio| self.start(namespaces, way, rails, node, stdout);
         if self.grid.is_some() {
             for node in 0..NODES {
                 processes.0.push(start(node, Stdio::piped())?);
@@ -160,6 +189,7 @@ pub(crate) fn run(options: &Rails) -> Result<(), Failure> {
             dimensions: options.grid.unwrap_or(0).into(),
             size: options.size,
             time: Duration::from_millis(options.time),
+            tells: options.tell,
         };
         let played = match way {
             _ if options.grid.is_some() => end.swap(way),
@@ -168,6 +198,9 @@ pub(crate) fn run(options: &Rails) -> Result<(), Failure> {
             Way::Mpi | Way::Arrays => mpi::play(&end),
         };
         return played.or_fail("a process");
+    }
+    if !options.cut.is_empty() {
+        return cut::run(options, &options.cut);
     }
     let most = options.rails.iter().copied().max().unwrap_or(1);
     let namespaces = Namespaces::new(options.nodes(), &options.rates_of(most), options.mtu)?;

@@ -51,7 +51,7 @@ pub(super) fn play(end: &End) -> io::Result<()> {
     let byte = Datatype::predefined(Kind::Byte);
     let mut buffers: Vec<Vec<u8>> = vec![vec![0xa5; end.size]; WINDOW];
     let len = end.size as u64;
-    let mut meter = Meter::new(end.time);
+    let mut meter = Meter::new(end);
     let mut requests = VecDeque::new();
     for number in 0.. {
         let start = buffers[number % WINDOW].as_mut_ptr();

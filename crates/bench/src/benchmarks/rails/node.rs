@@ -24,6 +24,8 @@ use super::{exchange::NODES, namespaces::address_of};
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 /// What comes before this time has passed does not count: windows open, and rails are found.
 const WARM_UP: Duration = Duration::from_millis(1_000);
+/// Between two reports of an end that tells.
+const TELL_EVERY: Duration = Duration::from_millis(5);
 /// Messages under way at once.
 pub(super) const WINDOW: usize = 4;
 /// Between two tries of a sender all of whose sockets are full.
@@ -62,6 +64,8 @@ pub(super) struct End {
     pub(super) size: usize,
     /// How long it measures.
     pub(super) time: Duration,
+    /// It tells again and again how many bytes have come, and goes on until it is killed.
+    pub(super) tells: bool,
 }
 
 impl End {
@@ -119,7 +123,7 @@ impl End {
     fn count(&self) -> io::Result<()> {
         let mut backend = UdpBackend::bind_ports(&self.addresses(1), &UdpOptions::default())?;
         println!("ready");
-        let mut meter = Meter::new(self.time);
+        let mut meter = Meter::new(self);
         loop {
             backend.wait(Some(LIMIT))?;
             let mut bytes = 0;
@@ -168,7 +172,7 @@ impl End {
     fn receive(&self) -> io::Result<()> {
         let (mut transport, _) = self.transport()?;
         println!("ready");
-        let mut meter = Meter::new(self.time);
+        let mut meter = Meter::new(self);
         loop {
             let bytes = match transport.wait_any(Some(LIMIT)).map_err(io::Error::other)? {
                 Incoming::Message(message) => message.len(),
@@ -184,6 +188,8 @@ impl End {
 /// Bytes a second, from the first arrival after the warm-up to the first one after the time to measure.
 pub(super) struct Meter {
     time: Duration,
+    tells: bool,
+    told: Option<Instant>,
     /// The first arrival of all.
     first: Option<Instant>,
     /// The arrival from which on bytes count.
@@ -194,9 +200,11 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) const fn new(time: Duration) -> Self {
+    pub(super) const fn new(end: &End) -> Self {
         Self {
-            time,
+            time: end.time,
+            tells: end.tells,
+            told: None,
             first: None,
             begun: None,
             bytes: 0,
@@ -207,6 +215,14 @@ impl Meter {
     /// Bytes have arrived. Prints the result and returns true at the end.
     pub(super) fn add(&mut self, bytes: usize) -> io::Result<bool> {
         let now = Instant::now();
+        if self.tells {
+            self.bytes += bytes;
+            if self.told.is_none_or(|told| now - told >= TELL_EVERY) {
+                self.told = Some(now);
+                println!("{}", self.bytes);
+            }
+            return Ok(false);
+        }
         if self.is_over {
             return Ok(true);
         }
