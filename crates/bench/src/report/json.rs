@@ -101,6 +101,12 @@ pub(crate) struct Row {
     /// Rounds in which something was lost; they count for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_rounds: Option<usize>,
+    /// After a rail was cut, seconds until the others carried what they can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others_s: Option<f64>,
+    /// After it came back, seconds until all did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_s: Option<f64>,
     /// This row against others: median of the rounds' ratios.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ratio: BTreeMap<String, f64>,

@@ -1,6 +1,9 @@
-//! `bench rails`: several Ethernets as one. Two processes, each in a network namespace, with several veth pairs between
-//! them: bare UDP on all of them at once, the transport, and MPI.
+//! `bench rails`: several Ethernets as one. Processes, each in a network namespace, with several Ethernets between them: bare
+//! UDP on all of them at once, the transport, and MPI. Two of them, one of which sends; or eight that are a grid, in which
+//! each swaps messages with its neighbours.
 
+mod cut;
+mod exchange;
 mod mpi;
 mod namespaces;
 mod node;
@@ -15,6 +18,8 @@ use std::{
 use clap::Args;
 
 use self::{
+    cut::Cut,
+    exchange::NODES,
     namespaces::Namespaces,
     node::{End, Way},
 };
@@ -29,8 +34,11 @@ Examples:
   hikyaku bench rails                                   one and two rails of 1 Gbit/s
   hikyaku bench rails --rails 1,2 --rates 1000,100      a quick one and a slow one
   hikyaku bench rails --rails 1,2,3,4,5,6 --rates 200 --plot rails.svg
+  hikyaku bench rails --cut link,data,answers --size 1M --rounds 3
+  hikyaku bench rails --grid 3 --rails 2,4,6 --rates 50 --level transport,mpi,arrays
 
-Needs root, iproute2, and the kernel's veth and tbf. Messages go one way. `udp` is as many datagrams as the sockets take, \
+Needs root, iproute2, and the kernel's veth and tbf. Messages go one way, or between the \
+neighbours of a grid of eight nodes: 8, 4x2, or 2x2x2. `udp` is as many datagrams as the sockets take, \
 on all rails at once, by the same sockets; `transport` and `mpi` are messages of --size bytes, four under way.";
 
 /// Options.
@@ -48,6 +56,9 @@ pub(crate) struct Rails {
     /// Bytes of a message
     #[arg(long, default_value = "4M", value_name = "BYTES", value_parser = size::parse)]
     size: usize,
+    /// Eight nodes are a grid of so many dimensions, and swap messages with their neighbours: bytes in and out of a node
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u8).range(1..=3))]
+    grid: Option<u8>,
     /// Milliseconds of a measurement
     #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=10_000))]
     time: u64,
@@ -63,9 +74,21 @@ pub(crate) struct Rails {
         value_name = "LEVEL,…"
     )]
     level: Vec<Way>,
+    /// Cut the last rail of a stream, and let it come back
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "HOW,…",
+        conflicts_with = "grid"
+    )]
+    cut: Vec<Cut>,
     /// The output.
     #[command(flatten)]
     output: Output,
+    /// Tell how much has come, again and again
+    #[arg(long, hide = true)]
+    tell: bool,
     /// Be one of the processes: its number
     #[arg(long, hide = true)]
     node: Option<usize>,
@@ -89,17 +112,51 @@ impl Rails {
         self.node.is_some()
     }
 
+    fn nodes(&self) -> usize {
+        if self.grid.is_some() { NODES } else { 2 }
+    }
+
+    /// Starts one of the processes.
+    fn start(
+        &self,
+        namespaces: &Namespaces,
+        way: Way,
+        rails: u32,
+        node: usize,
+        stdout: Stdio,
+    ) -> Result<Child, Failure> {
+        let own = env::current_exe().or_fail("this program")?;
+        let mut command = namespaces.command(node, &own);
+        command.args(["bench", "rails", "--node", &node.to_string()]);
+        command.args(["--level", way.name(), "--rails", &rails.to_string()]);
+        command.args(["--size", &self.size.to_string(), "--time", &self.time.to_string()]);
+        if let Some(grid) = self.grid {
+            command.args(["--grid", &grid.to_string()]);
+        }
+        if !self.cut.is_empty() {
+            command.arg("--tell");
+        }
+        command.stdin(Stdio::null()).stdout(stdout).spawn().or_fail("a process")
+    }
+
     /// Bytes a second by this many rails.
     fn once(&self, namespaces: &Namespaces, way: Way, rails: u32) -> Result<f64, Failure> {
-        let own = env::current_exe().or_fail("this program")?;
         let mut processes = Processes(Vec::new());
-        let start = |end: usize, stdout: Stdio| {
-            let mut command = namespaces.command(end, &own);
-            command.args(["bench", "rails", "--node", &end.to_string()]);
-            command.args(["--level", way.name(), "--rails", &rails.to_string()]);
-            command.args(["--size", &self.size.to_string(), "--time", &self.time.to_string()]);
-            command.stdin(Stdio::null()).stdout(stdout).spawn().or_fail("a process")
-        };
+        let start = |node: usize, stdout: Stdio| self.start(namespaces, way, rails, node, stdout);
+        if self.grid.is_some() {
+            for node in 0..NODES {
+                processes.0.push(start(node, Stdio::piped())?);
+            }
+            let mut sum = 0.0;
+            for (node, process) in processes.0.iter_mut().enumerate() {
+                let failed = || Failure::run(format!("{} by {rails} rails: node {node} failed", way.name()));
+                let lines = process.stdout.take().map(|out| BufReader::new(out).lines());
+                let rate = lines.and_then(|mut lines| lines.nth(1)?.ok()).ok_or_else(failed)?;
+                sum += rate.parse::<f64>().map_err(|_| failed())?;
+            }
+            // What goes out of one node goes into another.
+            return Ok(2.0 * sum / NODES as f64);
+        }
         processes.0.push(start(1, Stdio::piped())?);
         let mut lines = match processes.0[0].stdout.take() {
             Some(out) => BufReader::new(out).lines(),
@@ -129,18 +186,24 @@ pub(crate) fn run(options: &Rails) -> Result<(), Failure> {
         let end = End {
             number,
             rails: rails as usize,
+            dimensions: options.grid.unwrap_or(0).into(),
             size: options.size,
             time: Duration::from_millis(options.time),
+            tells: options.tell,
         };
         let played = match way {
+            _ if options.grid.is_some() => end.swap(way),
             Way::Udp => end.play_udp(),
             Way::Transport => end.play_transport(),
-            Way::Mpi => mpi::play(&end),
+            Way::Mpi | Way::Arrays => mpi::play(&end),
         };
         return played.or_fail("a process");
     }
+    if !options.cut.is_empty() {
+        return cut::run(options, &options.cut);
+    }
     let most = options.rails.iter().copied().max().unwrap_or(1);
-    let namespaces = Namespaces::new(&options.rates_of(most), options.mtu)?;
+    let namespaces = Namespaces::new(options.nodes(), &options.rates_of(most), options.mtu)?;
     let ways = &options.ways();
     let steps = ways.len() * options.rails.len() * options.rounds as usize;
     let mut progress = Progress::new(options.output.progress, steps);
@@ -160,8 +223,12 @@ pub(crate) fn run(options: &Rails) -> Result<(), Failure> {
 
 /// `rates`: MB/s by number of rails, by way, by round.
 fn report(options: &Rails, rates: &[Vec<Vec<f64>>]) -> Result<(), Failure> {
+    let what = match options.grid {
+        None => "one way".to_owned(),
+        Some(grid) => format!("in and out of each of {NODES} nodes of a {grid}-dimensional grid"),
+    };
     let comments = vec![format!(
-        "hikyaku rails: MB/s one way, MTU {}, messages of {}, rails of {:?} Mbit/s, median of {} rounds",
+        "hikyaku rails: MB/s {what}, MTU {}, messages of {}, rails of {:?} Mbit/s, median of {} rounds",
         options.mtu,
         size::text(options.size),
         options.rates,
@@ -201,6 +268,8 @@ fn report(options: &Rails, rates: &[Vec<Vec<f64>>]) -> Result<(), Failure> {
                 },
                 level: (*way != Way::Udp).then(|| way.name()),
                 size: Some(options.size),
+                np: options.grid.map(|_| NODES),
+                pattern: options.grid.map(|grid| ["1-D", "2-D", "3-D"][usize::from(grid) - 1]),
                 rails: Some(rails as usize),
                 rounds: Some(options.rounds as usize),
                 mb_per_s: middle[index],

@@ -22,15 +22,15 @@ fn failed(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// The settings of the job: the two ranks find each other by the first rail, and use all interfaces.
-fn environment(end: &End) -> Environment {
+/// The settings of the job: the ranks find each other by the first rail, and use all interfaces.
+pub(super) fn environment(end: &End) -> Environment {
     let own = end.addresses(end.number);
     let interfaces: Vec<String> = own.iter().map(|address| address.ip().to_string()).collect();
     let meeting: IpAddr = end.addresses(0)[0].ip();
     let settings = [
         ("HIKYAKU_RENDEZVOUS", format!("{meeting}:{RENDEZVOUS_PORT}")),
         ("HIKYAKU_RANK", end.number.to_string()),
-        ("HIKYAKU_SIZE", "2".to_owned()),
+        ("HIKYAKU_SIZE", end.nodes().to_string()),
         ("HIKYAKU_IFACE", interfaces.join(",")),
         ("HIKYAKU_ROUTES", "network".to_owned()),
         ("HIKYAKU_JOB_KEY", "00112233445566778899aabbccddeeff".to_owned()),
@@ -51,7 +51,7 @@ pub(super) fn play(end: &End) -> io::Result<()> {
     let byte = Datatype::predefined(Kind::Byte);
     let mut buffers: Vec<Vec<u8>> = vec![vec![0xa5; end.size]; WINDOW];
     let len = end.size as u64;
-    let mut meter = Meter::new(end.time);
+    let mut meter = Meter::new(end);
     let mut requests = VecDeque::new();
     for number in 0.. {
         let start = buffers[number % WINDOW].as_mut_ptr();

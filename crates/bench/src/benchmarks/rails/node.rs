@@ -18,12 +18,14 @@ use hikyaku::{
     transport::{Event, Incoming, Transport, WaitPolicy},
 };
 
-use super::namespaces::address_of;
+use super::{exchange::NODES, namespaces::address_of};
 
 /// An end that waits longer gives up.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
 /// What comes before this time has passed does not count: windows open, and rails are found.
 const WARM_UP: Duration = Duration::from_millis(1_000);
+/// Between two reports of an end that tells.
+const TELL_EVERY: Duration = Duration::from_millis(5);
 /// Messages under way at once.
 pub(super) const WINDOW: usize = 4;
 /// Between two tries of a sender all of whose sockets are full.
@@ -36,6 +38,8 @@ pub(super) enum Way {
     Udp,
     Transport,
     Mpi,
+    /// MPI with buffer arrays, which need no copies. (In a grid: `mpi` copies each message on both sides.)
+    Arrays,
 }
 
 impl Way {
@@ -44,6 +48,7 @@ impl Way {
             Self::Udp => "udp",
             Self::Transport => "transport",
             Self::Mpi => "mpi",
+            Self::Arrays => "arrays",
         }
     }
 }
@@ -53,13 +58,22 @@ impl Way {
 pub(super) struct End {
     pub(super) number: usize,
     pub(super) rails: usize,
+    /// Of the grid in which it is a node; 0: there are two nodes, and one sends.
+    pub(super) dimensions: usize,
     /// Bytes of a message.
     pub(super) size: usize,
     /// How long it measures.
     pub(super) time: Duration,
+    /// It tells again and again how many bytes have come, and goes on until it is killed.
+    pub(super) tells: bool,
 }
 
 impl End {
+    /// Nodes in all.
+    pub(super) const fn nodes(&self) -> usize {
+        if self.dimensions == 0 { 2 } else { NODES }
+    }
+
     pub(super) fn addresses(&self, end: usize) -> Vec<SocketAddr> {
         (0..self.rails).map(|rail| address_of(end, rail)).collect()
     }
@@ -109,7 +123,7 @@ impl End {
     fn count(&self) -> io::Result<()> {
         let mut backend = UdpBackend::bind_ports(&self.addresses(1), &UdpOptions::default())?;
         println!("ready");
-        let mut meter = Meter::new(self.time);
+        let mut meter = Meter::new(self);
         loop {
             backend.wait(Some(LIMIT))?;
             let mut bytes = 0;
@@ -158,7 +172,7 @@ impl End {
     fn receive(&self) -> io::Result<()> {
         let (mut transport, _) = self.transport()?;
         println!("ready");
-        let mut meter = Meter::new(self.time);
+        let mut meter = Meter::new(self);
         loop {
             let bytes = match transport.wait_any(Some(LIMIT)).map_err(io::Error::other)? {
                 Incoming::Message(message) => message.len(),
@@ -174,26 +188,44 @@ impl End {
 /// Bytes a second, from the first arrival after the warm-up to the first one after the time to measure.
 pub(super) struct Meter {
     time: Duration,
+    tells: bool,
+    told: Option<Instant>,
     /// The first arrival of all.
     first: Option<Instant>,
     /// The arrival from which on bytes count.
     begun: Option<Instant>,
     bytes: usize,
+    /// The result is printed.
+    is_over: bool,
 }
 
 impl Meter {
-    pub(super) const fn new(time: Duration) -> Self {
+    pub(super) const fn new(end: &End) -> Self {
         Self {
-            time,
+            time: end.time,
+            tells: end.tells,
+            told: None,
             first: None,
             begun: None,
             bytes: 0,
+            is_over: false,
         }
     }
 
     /// Bytes have arrived. Prints the result and returns true at the end.
     pub(super) fn add(&mut self, bytes: usize) -> io::Result<bool> {
         let now = Instant::now();
+        if self.tells {
+            self.bytes += bytes;
+            if self.told.is_none_or(|told| now - told >= TELL_EVERY) {
+                self.told = Some(now);
+                println!("{}", self.bytes);
+            }
+            return Ok(false);
+        }
+        if self.is_over {
+            return Ok(true);
+        }
         let Some(begun) = self.begun else {
             let first = *self.first.get_or_insert(now);
             if now - first >= WARM_UP {
@@ -206,6 +238,7 @@ impl Meter {
             return Ok(false);
         }
         println!("{}", self.bytes as f64 / (now - begun).as_secs_f64());
+        self.is_over = true;
         Ok(true)
     }
 }
