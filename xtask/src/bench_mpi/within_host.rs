@@ -155,7 +155,9 @@ pub(super) fn open_mpi(ranks: &str) -> Cmd {
 /// Nanoseconds of each size, from the JSON of `hikyaku bench`: of rows that begin so.
 pub(super) fn figures(json: &str, begin: &str) -> Times {
     let row = |text: &str| {
-        let nanos = match (number(text, "avg_us"), number(text, "messages_per_s")) {
+        // (Of the transport's level there is a median.)
+        let micros = number(text, "avg_us").or_else(|| number(text, "p50_us"));
+        let nanos = match (micros, number(text, "messages_per_s")) {
             (Some(micros), _) => micros * 1e3,
             (None, Some(rate)) => 1e9 / rate,
             (None, None) => return None,
