@@ -113,6 +113,42 @@ fn wildcards_probe_and_order() {
     });
 }
 
+/// Messages that a matched probe finds one at a time, as each is sent after the one before has been received.
+#[test]
+fn matched_probes_in_turn() {
+    job(2, |comm| {
+        let other = 1 - comm.rank();
+        for (n, len) in [0, 1, 47, 48, 49, 1_000, 1_024, 1_025, 70_000, 8]
+            .into_iter()
+            .enumerate()
+        {
+            let data = pattern(len, n);
+            for turn in 0..2 {
+                if comm.rank() == turn {
+                    send(&comm, &data, other, n as i32).unwrap();
+                    continue;
+                }
+                let from = if n % 2 == 0 { other } else { ANY_SOURCE };
+                let message = comm.mprobe(from, ANY_TAG).unwrap();
+                let status = message.status();
+                assert_eq!((status.source, status.tag, status.len), (other, n as i32, len as u64));
+                // The last one does not fit.
+                let mut room = vec![0; if len == 8 { 7 } else { len }];
+                let count = room.len() as u64;
+                // SAFETY: `room` is borrowed until the call returns.
+                let received = unsafe { Communicator::mreceive(message, room.as_mut_ptr(), count, &byte()) };
+                if room.len() < len {
+                    assert_eq!(received.unwrap_err().class(), ErrorClass::Truncate);
+                } else {
+                    assert_eq!(received, Ok(status));
+                }
+                assert!(room == data[..room.len()], "{len} bytes");
+            }
+        }
+        assert_eq!(comm.engine().requests(), 0);
+    });
+}
+
 #[test]
 fn errors_name_the_call_and_the_rank() {
     job(2, |comm| {

@@ -1,5 +1,6 @@
-//! Instruction counts of `benches/instructions.rs` and `benches/mpi.rs`, per packet of `benches/dpdk.rs`, and per message of
-//! `benches/poller.rs`, compared with the figures in `benches/instructions.toml`.
+//! Instruction counts of `benches/instructions.rs` and `benches/mpi.rs`, of C's functions in
+//! `crates/capi/abi/benches/calls.rs`, per packet of `benches/dpdk.rs`, and per message of `benches/poller.rs`, compared
+//! with the figures in `benches/instructions.toml`.
 //!
 //! A count is the same on a busy machine, so it shows what a time hides. It is a property of the code *and* of the
 //! compiler: with another compiler than that of the figures, differences are printed and fail nothing.
@@ -36,6 +37,7 @@ pub(crate) fn run(steps: &mut Steps, bless: bool) -> Result<(), String> {
     steps.call("instruction counts", || {
         let mut counts = count(&Bench::CORE)?;
         counts.extend(count(&Bench::MPI)?);
+        counts.extend(count(&Bench::CALLS)?);
         if dpdk {
             counts.extend(count(&Bench::DPDK)?);
             counts.extend(count(&Bench::POLLER)?);
@@ -53,8 +55,8 @@ fn dpdk_is_here() -> bool {
 /// A program whose cases are counted.
 struct Bench {
     name: &'static str,
-    /// The arguments between `cargo bench -p hikyaku` and the name.
-    features: &'static str,
+    /// The arguments between `cargo bench -p` and the name: the package, and its features.
+    package: &'static str,
     /// The function of a case inside which is counted, with all that it calls.
     measured: fn(&str) -> &'static str,
     /// Counts are per so many, and without what is DPDK's own: its libraries, and the inline functions of its headers.
@@ -64,7 +66,7 @@ struct Bench {
 impl Bench {
     const CORE: Self = Self {
         name: "instructions",
-        features: "",
+        package: "hikyaku",
         measured: |_| "--toggle-collect=*cases::measured*",
         packets: None,
     };
@@ -72,9 +74,14 @@ impl Bench {
         name: "mpi",
         ..Self::CORE
     };
+    const CALLS: Self = Self {
+        name: "calls",
+        package: "hikyaku-capi-abi",
+        ..Self::CORE
+    };
     const DPDK: Self = Self {
         name: "dpdk",
-        features: "--features dpdk",
+        package: "hikyaku --features dpdk",
         measured: |case| {
             if case.starts_with("dpdk_send") {
                 "--toggle-collect=*dpdk::measured_send*"
@@ -88,7 +95,7 @@ impl Bench {
     };
     const POLLER: Self = Self {
         name: "poller",
-        features: "--features dpdk",
+        package: "hikyaku --features dpdk",
         measured: |case| {
             if case.starts_with("poller_send") {
                 "--toggle-collect=*poller::measured_send*"
@@ -148,8 +155,8 @@ fn count(bench: &Bench) -> Result<BTreeMap<String, u64>, String> {
 
 /// Builds the bench and gives its path.
 fn build(bench: &Bench) -> Result<String, String> {
-    let Bench { name, features, .. } = bench;
-    shell::executable(&format!("cargo bench -p hikyaku {features} --bench {name} --no-run"))
+    let Bench { name, package, .. } = bench;
+    shell::executable(&format!("cargo bench -p {package} --bench {name} --no-run"))
 }
 
 /// Instructions of a callgrind profile in all objects but those with `object` in their names, and from all source files but

@@ -153,11 +153,12 @@ pub(crate) fn dpdk(steps: &mut Steps) -> Result<(), String> {
 }
 
 /// (launcher, tools, only as root): tests in `crates/cli/tests/launchers`.
-const LAUNCHERS: [(&str, &[&str], bool); 4] = [
+const LAUNCHERS: [(&str, &[&str], bool); 5] = [
     ("mpich", &["mpiexec.hydra"], false),
     ("open_mpi", &["mpirun.openmpi"], false),
     ("slurm", &["srun", "slurmctld", "slurmd", "munged"], true),
     ("pods", &["unshare"], true),
+    ("torchrun", &["unshare"], true),
 ];
 
 /// Processes under the launchers of others, and what of our own takes long.

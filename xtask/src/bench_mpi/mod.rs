@@ -1,10 +1,11 @@
 //! MPI's operations against other MPIs over kernel TCP: `crates/mpi/examples/osu.rs` and the programs in `xtask/peers` do
-//! the same. With `--within-host`: through memory.
+//! the same. With `--within-host`: through memory. With `--libraries PART`: programs in C and Python over the C libraries.
 //!
 //! All are started in turns, so that a ratio is of the same seconds of a shared machine; a row is the median of the
 //! turns, a ratio the median of the turns' ratios. A program that fails or takes too long is named and left out; it
 //! does not stop the others.
 
+mod libraries;
 mod peers;
 mod report;
 mod within_host;
@@ -16,7 +17,7 @@ use std::{
 
 use self::{
     peers::{Case, Peer},
-    report::{Format, Report, Row},
+    report::{Format, Report, Row, Section},
 };
 use crate::shell::Cmd;
 
@@ -40,7 +41,8 @@ const PAIR: Case = Case {
     ],
     turns: 20,
     peers: &[Peer::Hikyaku, Peer::OpenMpi, Peer::MpiRs],
-    within_host: false,
+    measure: Peer::measure,
+    is_through_memory: false,
 };
 
 const fn collective(operation: &'static str, ranks: u32, iterations: u32, sizes: &'static [u32]) -> Case {
@@ -51,7 +53,7 @@ const fn collective(operation: &'static str, ranks: u32, iterations: u32, sizes:
         sizes,
         turns: 10,
         peers: &[Peer::Hikyaku, Peer::OpenMpi],
-        within_host: false,
+        ..PAIR
     }
 }
 
@@ -79,25 +81,36 @@ const CASES: [Case; 10] = [
 
 struct Options {
     format: Format,
-    /// Writes the tables into `docs/measured/benchmarks.md`.
+    /// Writes the tables into `docs/measured`.
     docs: bool,
     /// At most so many turns.
     turns: usize,
     /// Only this operation.
     only: Option<String>,
-    /// Through memory.
-    within_host: bool,
+    compared: Compared,
+}
+
+/// What is compared.
+#[derive(Clone, Copy)]
+enum Compared {
+    /// MPIs over the network.
+    Network,
+    /// MPIs through memory.
+    WithinHost,
+    /// The C libraries.
+    Libraries(&'static libraries::Part),
 }
 
 impl Options {
     fn parse(args: &[String]) -> Result<Self, String> {
-        let usage = "bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION] [--within-host]";
+        let usage = "bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION] \
+                     [--within-host|--libraries pair|collectives|network|python|life]";
         let mut options = Self {
             format: Format::Text,
             docs: false,
             turns: usize::MAX,
             only: None,
-            within_host: false,
+            compared: Compared::Network,
         };
         let mut words = args.iter().map(String::as_str);
         while let Some(word) = words.next() {
@@ -105,7 +118,10 @@ impl Options {
             match word {
                 "--format" => options.format = Format::parse(value()?).ok_or(usage)?,
                 "--docs" => options.docs = true,
-                "--within-host" => options.within_host = true,
+                "--within-host" => options.compared = Compared::WithinHost,
+                "--libraries" => {
+                    options.compared = Compared::Libraries(libraries::part(value()?).ok_or(usage)?);
+                }
                 "--turns" => options.turns = value()?.parse().map_err(|_| usage)?,
                 "--only" => options.only = Some(value()?.to_owned()),
                 _ => return Err(usage.to_owned()),
@@ -124,10 +140,10 @@ impl Options {
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let options = Options::parse(args)?;
-    let (peers, cases) = if options.within_host {
-        (within_host::build()?, &within_host::CASES[..])
-    } else {
-        (peers::build()?, &CASES[..])
+    let (peers, cases, section) = match options.compared {
+        Compared::Network => (peers::build()?, &CASES[..], Section::NETWORK),
+        Compared::WithinHost => (within_host::build()?, &within_host::CASES[..], Section::WITHIN_HOST),
+        Compared::Libraries(part) => (libraries::build()?, part.cases, part.section),
     };
     let mut available: Vec<(Peer, usize)> = peers.into_iter().map(|peer| (peer, 0)).collect();
     let mut rows = Vec::new();
@@ -137,17 +153,19 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         let seconds = begun.elapsed().as_secs();
         eprintln!("{}, {} ranks: {seconds} s", case.operation, case.ranks);
     }
-    let levels = LEVELS
+    let levels = if let Compared::Network = options.compared {
+        &LEVELS[..]
+    } else {
+        &[]
+    };
+    let levels = levels
         .iter()
-        .filter(|line| !options.within_host && options.wants(line.split(' ').next().unwrap_or("")));
+        .filter(|line| options.wants(line.split(' ').next().unwrap_or("")));
     let levels = levels
         .map(|line| level(line, &options))
         .collect::<Result<Vec<_>, _>>()?;
-    Report { rows, levels }.hand_out(options.format, options.docs, options.within_host)?;
-    match available
-        .iter()
-        .find(|(peer, failed)| *peer == Peer::Hikyaku && *failed > 0)
-    {
+    Report { rows, levels }.hand_out(options.format, options.docs, &section)?;
+    match available.iter().find(|(peer, failed)| peer.is_ours() && *failed > 0) {
         Some((_, failed)) => Err(format!("hikyaku itself failed in {failed} turns, as said above")),
         None => Ok(()),
     }
@@ -201,10 +219,7 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
             let index = (turn + step) % peers.len();
             let (peer, failed) = &mut *peers[index];
             let measured = if *failed < MAX_FAILED && turn < peer.turns() {
-                match case.within_host {
-                    true => within_host::measure(*peer, case),
-                    false => peer.measure(case),
-                }
+                (case.measure)(*peer, case)
             } else {
                 Ok(BTreeMap::new())
             };
@@ -250,7 +265,11 @@ fn compare(case: &Case, most: usize, available: &mut [(Peer, usize)]) -> Vec<Row
 
 /// How far the cores are from each other, where that matters: turns count apart by it.
 fn cores_now(case: &Case) -> String {
-    let found = if case.within_host { within_host::cores() } else { None };
+    let found = if case.is_through_memory {
+        within_host::cores()
+    } else {
+        None
+    };
     found.unwrap_or_default()
 }
 
@@ -261,6 +280,9 @@ fn unit(operation: &str, size: u32) -> (&'static str, Figure) {
     match operation {
         "bandwidth" if size < 1024 => ("msg/s", |_, nanos| 1e9 / nanos),
         "bandwidth" => ("MB/s", |size, nanos| f64::from(size) * 1e3 / nanos),
+        "init + finalize" => ("ms", |_, nanos| nanos / 1e6),
+        "start + end" => ("s", |_, nanos| nanos / 1e9),
+        "stripped size" => ("MB", |_, bytes| bytes / 1e6),
         _ => ("µs", |_, nanos| nanos / 1e3),
     }
 }

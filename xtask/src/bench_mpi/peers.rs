@@ -11,10 +11,17 @@ const TCP: &str = "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo"
 /// Where the crate mpi-rs is measured.
 const MPI_RS_SIZES: [u32; 2] = [8, 1 << 20];
 
+/// Nanoseconds of each size.
+pub(super) type Times = BTreeMap<u32, f64>;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// This project, under its own launcher.
     Hikyaku,
+    /// Its library for programs of the standard's ABI.
+    Abi,
+    /// Its library for programs of MPICH's ABI.
+    MpichAbi,
     /// Open MPI over TCP. It knows when there are more ranks than cores, and yields while it waits.
     OpenMpi,
     /// The same, told that there are enough cores: it spins.
@@ -25,8 +32,10 @@ pub(super) enum Peer {
     Vader,
     /// The same, large messages copied once by the kernel.
     VaderCma,
-    /// MPICH through memory.
+    /// MPICH, through memory or over TCP.
     Mpich,
+    /// Sockets without any MPI.
+    BareUdp,
 }
 
 /// A measurement: an operation of a program, with this many ranks.
@@ -37,8 +46,9 @@ pub(super) struct Case {
     pub(super) sizes: &'static [u32],
     pub(super) turns: usize,
     pub(super) peers: &'static [Peer],
-    /// Through memory, and with loops of its own.
-    pub(super) within_host: bool,
+    pub(super) measure: fn(Peer, &Self) -> Result<Times, String>,
+    /// Turns count apart by how far the cores are from each other.
+    pub(super) is_through_memory: bool,
 }
 
 impl Peer {
@@ -46,12 +56,15 @@ impl Peer {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Hikyaku => "hikyaku",
+            Self::Abi => "libmpi_abi.so.1",
+            Self::MpichAbi => "libmpi.so.12",
             Self::OpenMpi => "Open MPI",
             Self::OpenMpiSpinning => "Open MPI, spinning",
             Self::MpiRs => "mpi-rs",
             Self::Vader => "vader",
             Self::VaderCma => "vader, CMA",
             Self::Mpich => "MPICH",
+            Self::BareUdp => "bare UDP",
         }
     }
 
@@ -59,13 +72,21 @@ impl Peer {
     pub(super) const fn key(self) -> &'static str {
         match self {
             Self::Hikyaku => "hikyaku",
+            Self::Abi => "libmpi_abi",
+            Self::MpichAbi => "libmpi",
             Self::OpenMpi => "openmpi",
             Self::OpenMpiSpinning => "openmpi-spinning",
             Self::MpiRs => "mpi-rs",
             Self::Vader => "vader",
             Self::VaderCma => "vader-cma",
             Self::Mpich => "mpich",
+            Self::BareUdp => "udp",
         }
+    }
+
+    /// This project, in one form or another.
+    pub(super) const fn is_ours(self) -> bool {
+        matches!(self, Self::Hikyaku | Self::Abi | Self::MpichAbi)
     }
 
     /// Turns that it takes part in.
@@ -78,7 +99,7 @@ impl Peer {
     }
 
     /// Nanoseconds of each size.
-    pub(super) fn measure(self, case: &Case) -> Result<BTreeMap<u32, f64>, String> {
+    pub(super) fn measure(self, case: &Case) -> Result<Times, String> {
         Ok(lines(&said(&self.command(case))?))
     }
 
@@ -92,7 +113,7 @@ impl Peer {
                 &ranks,
                 &target("release/examples/osu"),
             ]),
-            Self::OpenMpi | Self::OpenMpiSpinning | Self::Vader | Self::VaderCma | Self::Mpich => {
+            Self::OpenMpi | Self::OpenMpiSpinning => {
                 let binding = if case.ranks > 2 { "none" } else { "core" };
                 let slots = if self == Self::OpenMpi {
                     vec!["--oversubscribe".to_owned()]
@@ -107,7 +128,8 @@ impl Peer {
                     .args(TCP.split(' '))
                     .args([target("osu-openmpi")])
             }
-            Self::MpiRs => {
+            // (The rest are measured elsewhere, and stand in no case of this one.)
+            _ => {
                 let program = target("peers/release/osu-mpi-rs");
                 Cmd::new(&target("peers/release/mpiexec")).args(["-n", &ranks, &program])
             }
@@ -136,7 +158,7 @@ pub(super) fn said(command: &Cmd) -> Result<String, String> {
 }
 
 /// Lines of a size and nanoseconds.
-pub(super) fn lines(text: &str) -> BTreeMap<u32, f64> {
+pub(super) fn lines(text: &str) -> Times {
     let parse = |line: &str| {
         let (size, nanos) = line.split_once(' ')?;
         Some((size.parse().ok()?, nanos.parse().ok()?))

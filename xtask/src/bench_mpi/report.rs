@@ -5,15 +5,31 @@ use std::{fmt::Write, fs};
 use super::peers::Peer;
 use crate::shell::{self, Cmd};
 
-const DOCUMENT: &str = "docs/measured/benchmarks.md";
-/// `--docs` writes the text between the first two; with `--within-host`, between the others.
-const MARKS: [(&str, &str); 2] = [
-    ("<!-- bench-mpi begins -->", "<!-- bench-mpi ends -->"),
-    (
-        "<!-- bench-mpi --within-host begins -->",
-        "<!-- bench-mpi --within-host ends -->",
-    ),
-];
+/// Where `--docs` writes the tables: between two lines of a document, of which this is the middle.
+#[derive(Clone, Copy)]
+pub(super) struct Section {
+    document: &'static str,
+    mark: &'static str,
+}
+
+impl Section {
+    pub(super) const NETWORK: Self = Self {
+        document: "docs/measured/benchmarks.md",
+        mark: "bench-mpi",
+    };
+    pub(super) const WITHIN_HOST: Self = Self {
+        mark: "bench-mpi --within-host",
+        ..Self::NETWORK
+    };
+
+    /// Of the measurements of the C libraries.
+    pub(super) const fn libraries(mark: &'static str) -> Self {
+        Self {
+            document: "docs/measured/capi.md",
+            mark,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -111,28 +127,29 @@ impl Machine {
     }
 }
 
-const METHOD: &str = "Medians of the turns; ratio: hikyaku's figure / the other's, median of the turns' ratios.";
+const METHOD: &str = "Medians of the turns; ratio: the first's figure / the other's, median of the turns' ratios.";
 
 impl Report {
-    pub(super) fn hand_out(&self, format: Format, docs: bool, within_host: bool) -> Result<(), String> {
+    pub(super) fn hand_out(&self, format: Format, docs: bool, section: &Section) -> Result<(), String> {
         let machine = Machine::this();
         let text = match format {
             Format::Text => self.text(&machine),
             Format::Json => self.json(&machine),
             Format::Markdown => self.markdown(&machine),
         };
-        if docs {
-            write(&text, MARKS[usize::from(within_host)])
-        } else {
-            print(&text)
-        }
+        if docs { write(&text, section) } else { print(&text) }
     }
 
-    /// The other projects in the table.
+    /// With what is compared.
+    fn first(&self) -> Peer {
+        self.rows.first().map_or(Peer::Hikyaku, |row| row.figures[0].0)
+    }
+
+    /// The others in the table.
     fn others(&self) -> Vec<Peer> {
         let mut others = Vec::new();
         for (peer, _) in self.rows.iter().flat_map(|row| &row.figures) {
-            if *peer != Peer::Hikyaku && !others.contains(peer) {
+            if *peer != self.first() && !others.contains(peer) {
                 others.push(*peer);
             }
         }
@@ -143,7 +160,7 @@ impl Report {
     fn cells(&self) -> Vec<Vec<String>> {
         let others = self.others();
         let has_cores = self.rows.iter().any(|row| !row.cores.is_empty());
-        let mut heading = ["operation", "ranks", "size", "unit", "turns", "hikyaku"]
+        let mut heading = ["operation", "ranks", "size", "unit", "turns", self.first().name()]
             .map(str::to_owned)
             .to_vec();
         if has_cores {
@@ -242,16 +259,18 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 /// Puts the tables between the marks of the document.
-fn write(text: &str, (begin, end): (&str, &str)) -> Result<(), String> {
-    let file = shell::root().join(DOCUMENT);
-    let old = fs::read_to_string(&file).map_err(|error| format!("{DOCUMENT}: {error}"))?;
+fn write(text: &str, section: &Section) -> Result<(), String> {
+    let document = section.document;
+    let [begin, end] = ["begins", "ends"].map(|which| format!("<!-- {} {which} -->", section.mark));
+    let file = shell::root().join(document);
+    let old = fs::read_to_string(&file).map_err(|error| format!("{document}: {error}"))?;
     let marks = old
-        .split_once(begin)
-        .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    let (before, after) = marks.ok_or_else(|| format!("{DOCUMENT} has no lines {begin} and {end}"))?;
+        .split_once(&begin)
+        .and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let (before, after) = marks.ok_or_else(|| format!("{document} has no lines {begin} and {end}"))?;
     let new = format!("{before}{begin}\n\n{text}\n{end}{after}");
-    fs::write(&file, new).map_err(|error| format!("{DOCUMENT}: {error}"))?;
-    println!("written to {DOCUMENT}");
+    fs::write(&file, new).map_err(|error| format!("{document}: {error}"))?;
+    println!("written to {document}");
     Ok(())
 }
 

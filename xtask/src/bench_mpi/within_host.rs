@@ -1,8 +1,6 @@
 //! MPIs between processes of one host: `hikyaku bench … --backend shm`, and `xtask/peers/within_host.c` with the others.
 
-use std::collections::BTreeMap;
-
-use super::peers::{Case, LIMIT_S, Peer, hikyaku, lines, run, said, target};
+use super::peers::{Case, LIMIT_S, Peer, Times, hikyaku, lines, run, said, target};
 use crate::shell::{self, Cmd};
 
 const PEERS: &[Peer] = &[Peer::Hikyaku, Peer::Vader, Peer::VaderCma, Peer::Mpich];
@@ -10,6 +8,8 @@ const PEERS: &[Peer] = &[Peer::Hikyaku, Peer::Vader, Peer::VaderCma, Peer::Mpich
 const YIELDING: &[Peer] = &[Peer::Hikyaku, Peer::Vader, Peer::VaderCma];
 /// The wheel of MPICH that is measured, with its compiler and its launcher.
 const WHEEL: &str = "mpich==5.0.2";
+/// The program of all others.
+pub(super) const SOURCE: &str = "xtask/peers/within_host.c";
 
 const PAIR: Case = Case {
     operation: "latency",
@@ -18,7 +18,8 @@ const PAIR: Case = Case {
     sizes: &[8, 64, 1 << 10, 2 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20],
     turns: 10,
     peers: PEERS,
-    within_host: true,
+    measure,
+    is_through_memory: true,
 };
 
 const fn collective(operation: &'static str, ranks: u32, sizes: &'static [u32]) -> Case {
@@ -58,7 +59,12 @@ pub(super) const CASES: [Case; 14] = [
 /// Builds all of them; returns those that there are. Only our own must.
 pub(super) fn build() -> Result<Vec<Peer>, String> {
     run(&Cmd::parse("cargo build --quiet --release -p hikyaku-cli"))?;
-    let mut peers = vec![Peer::Hikyaku];
+    Ok([Peer::Hikyaku].into_iter().chain(others()).collect())
+}
+
+/// Builds the program of others.
+pub(super) fn others() -> Vec<Peer> {
+    let mut peers = Vec::new();
     match compile("mpicc.openmpi", "within-host-openmpi") {
         Ok(()) => peers.extend([Peer::Vader, Peer::VaderCma]),
         Err(why) => eprintln!("without Open MPI: {why}"),
@@ -67,20 +73,25 @@ pub(super) fn build() -> Result<Vec<Peer>, String> {
         Ok(()) => peers.push(Peer::Mpich),
         Err(why) => eprintln!("without MPICH: {why}"),
     }
-    Ok(peers)
+    peers
 }
 
 fn compile(compiler: &str, program: &str) -> Result<(), String> {
     if let Some(why) = shell::missing(&[compiler]) {
         return Err(why);
     }
-    run(&Cmd::new(compiler).args(["-O2", "-o", &target(program), "xtask/peers/within_host.c"]))
+    run(&Cmd::new(compiler).args(["-O2", "-o", &target(program), SOURCE]))
+}
+
+/// A file of the wheel of MPICH.
+pub(super) fn wheel(file: &str) -> String {
+    target("peers/mpich/") + file
 }
 
 /// Python's environment with the wheel of MPICH.
 fn mpich() -> Result<(), String> {
     let venv = target("peers/mpich");
-    let tool = |name: &str| format!("{venv}/bin/{name}");
+    let tool = |name: &str| wheel("bin/") + name;
     if !std::path::Path::new(&tool("mpicc")).exists() {
         run(&Cmd::parse("python3 -m venv").args([&venv]).limit_s(120))?;
         run(&Cmd::new(&tool("pip")).args(["install", "--quiet", WHEEL]).limit_s(300))?;
@@ -89,10 +100,10 @@ fn mpich() -> Result<(), String> {
 }
 
 /// Nanoseconds of each size.
-pub(super) fn measure(peer: Peer, case: &Case) -> Result<BTreeMap<u32, f64>, String> {
+pub(super) fn measure(peer: Peer, case: &Case) -> Result<Times, String> {
     let text = said(&command(peer, case).limit_s(LIMIT_S))?;
     Ok(match peer {
-        Peer::Hikyaku => figures(&text),
+        Peer::Hikyaku => figures(&text, ""),
         _ => lines(&text),
     })
 }
@@ -113,42 +124,48 @@ fn command(peer: Peer, case: &Case) -> Cmd {
             };
         }
         Peer::Mpich => {
-            return Cmd::new(&target("peers/mpich/bin/mpiexec"))
-                .args([
-                    "-bind-to",
-                    "core",
-                    "-n",
-                    &ranks,
-                    &target("within-host-mpich"),
-                    case.operation,
-                ])
+            return hydra(&ranks)
+                .args(["-bind-to", "core", &target("within-host-mpich"), case.operation])
                 .args(sizes);
         }
         Peer::VaderCma => "cma",
         _ => "none",
     };
-    let binding = if case.ranks > 2 { "none" } else { "core" };
-    Cmd::new("mpirun.openmpi")
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .args(["-n", &ranks, "--oversubscribe", "--bind-to", binding])
+    open_mpi(&ranks)
         .args("--mca pml ob1 --mca btl self,vader".split(' '))
         .args(["--mca", "btl_vader_single_copy_mechanism", copies])
         .args([&target("within-host-openmpi"), case.operation])
         .args(sizes)
 }
 
-/// Nanoseconds of each size, from the JSON of `hikyaku bench`.
-fn figures(json: &str) -> BTreeMap<u32, f64> {
+/// MPICH's launcher.
+pub(super) fn hydra(ranks: &str) -> Cmd {
+    Cmd::new(&wheel("bin/mpiexec")).args(["-n", ranks])
+}
+
+/// Open MPI's launcher.
+pub(super) fn open_mpi(ranks: &str) -> Cmd {
+    let binding = if matches!(ranks, "1" | "2") { "core" } else { "none" };
+    Cmd::new("mpirun.openmpi")
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .args(["-n", ranks, "--oversubscribe", "--bind-to", binding])
+}
+
+/// Nanoseconds of each size, from the JSON of `hikyaku bench`: of rows that begin so.
+pub(super) fn figures(json: &str, begin: &str) -> Times {
     let row = |text: &str| {
-        let nanos = match (number(text, "avg_us"), number(text, "messages_per_s")) {
+        // (Of the transport's level there is a median.)
+        let micros = number(text, "avg_us").or_else(|| number(text, "p50_us"));
+        let nanos = match (micros, number(text, "messages_per_s")) {
             (Some(micros), _) => micros * 1e3,
             (None, Some(rate)) => 1e9 / rate,
             (None, None) => return None,
         };
         Some((number(text, "size")? as u32, nanos))
     };
-    json.split(r#"{"transport""#).skip(1).filter_map(row).collect()
+    let rows = json.split(r#"{"transport""#).skip(1);
+    rows.filter(|text| text.starts_with(begin)).filter_map(row).collect()
 }
 
 /// How far the two cores are from each other now.

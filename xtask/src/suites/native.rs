@@ -199,3 +199,50 @@ pub(super) fn fftw(place: &Place, library: &Library) -> Verified {
     }
     Ok(passed.join(", "))
 }
+
+/// Solvers of hypre: examples of its own, with the arguments of its own tests.
+const SOLVERS: [&str; 4] = [
+    "ex3 -n 33 -solver 0 -v 1 1",
+    "ex4 -n 33 -solver 10 -K 3 -B 0 -C 1 -UO 2 -F 4",
+    "ex5",
+    "ex7 -n 33 -solver 10 -K 3 -B 0 -C 1 -UO 2 -F 4",
+];
+
+pub(super) fn fetch_hypre(place: &Place) -> Result<(), String> {
+    place.debian("hypre", "hypre-2.26.0")
+}
+
+pub(super) fn hypre(place: &Place, library: &Library) -> Verified {
+    let work = place.copy("hypre-2.26.0", library)?.join("src");
+    let run = |folder: &str, program: &str, args: &[&str]| {
+        text(&place.within(&work.join(folder), program, args).limit_s(LIMIT_S))
+    };
+    let compilers = ["mpicc", "mpicxx"].map(|name| library.program(name));
+    let (c, cxx) = (format!("CC={}", compilers[0]), format!("CXX={}", compilers[1]));
+    run(".", "./configure", &["--disable-fortran", "CFLAGS=-O1", &c, &cxx])?;
+    run(".", "make", &["-j2"])?;
+    let mut verified = Vec::new();
+    for solver in SOLVERS {
+        let words: Vec<&str> = solver.split(' ').collect();
+        let name = words[0];
+        run("examples", "make", &[name, &c, &cxx])?;
+        let program = format!("./{name}");
+        let words: Vec<&str> = [program.as_str()]
+            .into_iter()
+            .chain(words[1..].iter().copied())
+            .collect();
+        let output = ranks(place, library, &work.join("examples"), 4, &words)?;
+        let value = |key: &str| -> Result<f64, String> {
+            let line = line(&output, key)?;
+            let value = line.rsplit(' ').next().and_then(|value| value.parse().ok());
+            value.ok_or_else(|| format!("no number in {line:?}"))
+        };
+        // (Sums are made in another order by another library.)
+        verified.push(format!(
+            "{name}: {} iterations, residual {:.1e}",
+            value("Iterations = ")?,
+            value("Residual Norm = ")?
+        ));
+    }
+    Ok(verified.join("; "))
+}

@@ -20,45 +20,45 @@ const RUN_LIMIT_S: u32 = 300;
 pub(super) type Verified = Result<String, String>;
 
 /// A library of MPI, installed.
-pub(super) struct Library {
-    pub(super) name: &'static str,
+pub(crate) struct Library {
+    pub(crate) name: &'static str,
     /// Compilers and launcher.
-    pub(super) bin: PathBuf,
+    pub(crate) bin: PathBuf,
     /// The library for programs of MPICH's ABI.
-    pub(super) mpich_abi: PathBuf,
+    pub(crate) mpich_abi: PathBuf,
     /// The library for programs of the standard's ABI.
-    pub(super) abi: PathBuf,
+    pub(crate) abi: PathBuf,
 }
 
 impl Library {
     /// Where the library lies that its compilers link.
-    pub(super) fn folder(&self) -> String {
+    pub(crate) fn folder(&self) -> String {
         let folder = self.abi.parent().expect("a file in a folder");
         folder.display().to_string()
     }
 
     /// One of its programs.
-    pub(super) fn program(&self, name: &str) -> String {
+    pub(crate) fn program(&self, name: &str) -> String {
         self.bin.join(name).display().to_string()
     }
 }
 
 /// The folder of all suites.
-pub(super) struct Place {
+pub(crate) struct Place {
     root: PathBuf,
     prefix: PathBuf,
 }
 
 impl Place {
     /// Installs our libraries, built with this profile.
-    pub(super) fn new(profile: &str) -> Result<Self, String> {
+    pub(crate) fn new(profile: &str) -> Result<Self, String> {
         let root = shell::target_dir().join("suites");
         let prefix = root.join(format!("installed-{profile}"));
         install::install(&prefix, profile)?;
         Ok(Self { root, prefix })
     }
 
-    pub(super) fn ours(&self) -> Library {
+    pub(crate) fn ours(&self) -> Library {
         Library {
             name: "hikyaku",
             bin: self.prefix.join("bin"),
@@ -75,7 +75,7 @@ impl Place {
     }
 
     /// MPICH's wheel.
-    pub(super) fn control(&self) -> Result<Library, String> {
+    pub(crate) fn control(&self) -> Result<Library, String> {
         let folder = self.environment("control", &["mpich==5.0.2"], &[])?;
         Ok(Library {
             name: "control (MPICH 5.0.2)",
@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// An environment of Python with these packages, which `pip` installs with these variables.
-    pub(super) fn environment(
+    pub(crate) fn environment(
         &self,
         name: &str,
         packages: &[&str],

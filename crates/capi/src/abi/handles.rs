@@ -83,8 +83,11 @@ const TYPES: &[(u32, u32)] = &[
     (0x20b, 0x4c000809), // MPI_LONG_LONG
 ];
 
-/// All other predefined handles.
+/// All other predefined handles. Those that programs use most stand first.
 const OTHERS: &[(Sort, u32, u32)] = &[
+    (Sort::Comm, 0x101, 0x44000000),       // MPI_COMM_WORLD
+    (Sort::Request, 0x180, 0x2c000000),    // MPI_REQUEST_NULL
+    (Sort::Request, 0x181, 0x6c000001),    // ours: a send that ended when it began
     (Sort::Op, 0x020, 0x18000000),         // MPI_OP_NULL
     (Sort::Op, 0x021, 0x58000003),         // MPI_SUM
     (Sort::Op, 0x022, 0x58000002),         // MPI_MIN
@@ -101,7 +104,6 @@ const OTHERS: &[(Sort, u32, u32)] = &[
     (Sort::Op, 0x03c, 0x5800000d),         // MPI_REPLACE
     (Sort::Op, 0x03d, 0x5800000e),         // MPI_NO_OP
     (Sort::Comm, 0x100, 0x04000000),       // MPI_COMM_NULL
-    (Sort::Comm, 0x101, 0x44000000),       // MPI_COMM_WORLD
     (Sort::Comm, 0x102, 0x44000001),       // MPI_COMM_SELF
     (Sort::Group, 0x108, 0x08000000),      // MPI_GROUP_NULL
     (Sort::Group, 0x109, 0x48000000),      // MPI_GROUP_EMPTY
@@ -115,7 +117,6 @@ const OTHERS: &[(Sort, u32, u32)] = &[
     (Sort::Errhandler, 0x141, 0x54000000), // MPI_ERRORS_ARE_FATAL
     (Sort::Errhandler, 0x142, 0x54000003), // MPI_ERRORS_ABORT
     (Sort::Errhandler, 0x143, 0x54000001), // MPI_ERRORS_RETURN
-    (Sort::Request, 0x180, 0x2c000000),    // MPI_REQUEST_NULL
     (Sort::File, 0x118, 0),                // MPI_FILE_NULL
 ];
 

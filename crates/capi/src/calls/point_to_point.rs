@@ -12,7 +12,7 @@ use crate::{
     border::{
         Argument, Buffer, Call, Count, Failure, InOut, Narrow, OutCount, OutPointer, OutStatus, Rank, Scope, Tag,
     },
-    objects::{Buffered, Comm, Communicator, Owner, RequestObject, Session, Type, Work, lock},
+    objects::{Buffered, Comm, Communicator, Owner, Pending, RequestObject, Session, Type, Work, lock},
 };
 
 #[doc(hidden)]
@@ -191,7 +191,12 @@ fn begun(
             .comm
             .isend(mode, what.base, what.count, what.datatype, destination(dest)?, tag.0)?
     };
-    give(request, one, scope(comm));
+    if one.communicator().is_none() {
+        // It ended when it began, and no tool is told.
+        request.set(Pending::SENT);
+    } else {
+        give(request, one, scope(comm));
+    }
     Ok(())
 }
 

@@ -1,6 +1,9 @@
 //! The end of operations that have begun (MPI 3.7.3 to 3.7.6, 3.9).
 
-use std::sync::{Arc, MutexGuard};
+use std::{
+    iter,
+    sync::{Arc, MutexGuard},
+};
 
 use hikyaku::mpi::{
     engine::{AnyRequest, Status},
@@ -133,13 +136,27 @@ pub fn wait(call: Call, request: Place, status: OutStatus) -> Done {
         status.set(&Status::EMPTY);
         return Ok(());
     }
-    let object = named.get()?;
-    let mut guard = object.lock();
-    let (ended, scope) = (guard.wait(), guard.scope);
-    if let Some(null) = release(named, guard) {
-        request.set(null);
+    if named == Pending::SENT {
+        request.set(Pending::NULL);
+        status.set(&Status::EMPTY);
+        return Ok(());
     }
+    let taken = Pending::take(iter::once(named), |object| !object.is_plain())?;
+    let (object, was_taken) = taken.into_iter().next().expect("one of one");
+    let (ended, scope, stays) = object.wait();
+    end(named, (was_taken, stays), || request.set(Pending::NULL));
     report(call, scope, ended, status)
+}
+
+/// A request has ended: unless it stays, its handle is freed, if it was not, and becomes null.
+fn end(named: Pending, (was_taken, stays): (bool, bool), set_null: impl FnOnce()) {
+    if stays {
+        return;
+    }
+    if !was_taken {
+        let _ = named.remove();
+    }
+    set_null();
 }
 
 pub fn test(call: Call, request: Place, flag: Out<i32>, status: OutStatus) -> Done {
@@ -165,39 +182,30 @@ pub fn test(call: Call, request: Place, flag: Out<i32>, status: OutStatus) -> Do
 /// Ends requests and writes their statuses.
 struct Results {
     call: Call,
-    requests: Places,
     failed: Option<Option<Scope>>,
+    /// Of those that have failed.
     codes: Vec<(usize, i32)>,
 }
 
 impl Results {
-    fn new(call: Call, requests: Places) -> Self {
+    fn new(call: Call) -> Self {
         Self {
             call,
-            requests,
             failed: None,
             codes: Vec::new(),
         }
     }
 
-    /// Request `active` has ended so; its status goes to `place` of the array.
-    fn add(&mut self, one: &Active, guard: MutexGuard<'_, Request>, ended: Ended, (place, status): (usize, OutStatus)) {
-        let scope = guard.scope;
-        if let Some(null) = release(one.named, guard) {
-            self.requests.set(one.index, null);
-        }
-        let code = match ended {
-            Ok(ended) => {
-                status.set(&ended);
-                0
-            }
+    /// A request of `scope` has ended so; its status goes to `place` of the array.
+    fn add(&mut self, scope: Option<Scope>, ended: Ended, (place, status): (usize, OutStatus)) {
+        match ended {
+            Ok(ended) => status.set(&ended),
             Err(failure) => {
                 status_of_failure(&failure, status);
                 self.failed.get_or_insert(scope);
-                errors::code(self.call, scope, &failure)
+                self.codes.push((place, errors::code(self.call, scope, &failure)));
             }
-        };
-        self.codes.push((place, code));
+        }
     }
 
     /// If one has failed, all statuses say how theirs has ended.
@@ -220,13 +228,23 @@ fn clear(statuses: OutStatuses, len: usize) {
 }
 
 pub fn waitall(call: Call, count: Int, requests: Places, statuses: OutStatuses) -> Done {
-    let (len, all) = (number(count)?, active(count, requests)?);
+    let len = number(count)?;
+    let named = requests.iter(len).enumerate();
+    let waited = named.filter(|(_, named)| !named.is_null() && *named != Pending::SENT);
+    let objects = Pending::take(waited.clone().map(|(_, named)| named), |object| !object.is_plain())?;
     clear(statuses, len);
-    let mut results = Results::new(call, requests);
-    for one in &all {
-        let mut guard = one.object.lock();
-        let ended = guard.wait();
-        results.add(one, guard, ended, (one.index, statuses.at(one.index)));
+    let mut results = Results::new(call);
+    for ((index, named), (object, was_taken)) in waited.zip(objects) {
+        let (ended, scope, stays) = object.wait();
+        end(named, (was_taken, stays), || requests.set(index, Pending::NULL));
+        results.add(scope, ended, (index, statuses.at(index)));
+    }
+    for (index, _) in requests
+        .iter(len)
+        .enumerate()
+        .filter(|(_, named)| *named == Pending::SENT)
+    {
+        requests.set(index, Pending::NULL);
     }
     results.end(statuses, len)
 }
@@ -325,15 +343,18 @@ fn end_some(
         outcount.set(UNDEFINED);
         return Ok(());
     }
-    let (mut results, mut number) = (Results::new(call, requests), 0);
+    let (mut results, mut number) = (Results::new(call), 0);
     for one in all {
         let mut guard = one.object.lock();
         if matches!(guard.peek(), Ok(None)) {
             continue;
         }
-        let ended = guard.wait();
+        let (ended, scope) = (guard.wait(), guard.scope);
+        if let Some(null) = release(one.named, guard) {
+            requests.set(one.index, null);
+        }
         indices.set(number, one.index as i32);
-        results.add(one, guard, ended, (number, statuses.at(number)));
+        results.add(scope, ended, (number, statuses.at(number)));
         number += 1;
     }
     outcount.set(number as i32);
@@ -456,6 +477,10 @@ pub fn get_status_some(
 
 pub fn request_free(_call: Call, request: Place) -> Done {
     let named = request.get();
+    if named == Pending::SENT {
+        request.set(Pending::NULL);
+        return Ok(());
+    }
     let object: Arc<RequestObject> = named.remove()?;
     request.set(Pending::NULL);
     object.lock().free()

@@ -212,6 +212,18 @@ impl<T: Object> Named<T> {
         Self::new(T::table().insert(Arc::new(object)))
     }
 
+    /// The objects of these handles, in their order, each with whether its handle was freed: it is not if `stays` says so.
+    ///
+    /// # Errors
+    /// One of the handles is of no object; then none is freed.
+    pub fn take(
+        all: impl Iterator<Item = Self> + Clone,
+        stays: impl Fn(&T) -> bool,
+    ) -> Result<Vec<(Arc<T>, bool)>, Failure> {
+        let taken = T::table().take(all.map(Self::handle), stays);
+        taken.map_err(|handle| Self::new(handle).missing())
+    }
+
     /// Frees the handle; the object lives until nothing uses it any more.
     ///
     /// # Errors
@@ -270,7 +282,7 @@ objects! {
     /// `MPI_Op`.
     Op = Operation: Op 0x20 Op false, Operation::predefined;
     /// `MPI_Request`.
-    Pending = RequestObject: Request 0x180 Request false;
+    Pending = RequestObject: Request 0x180 Request false, RequestObject::predefined;
     /// `MPI_Message`.
     Message = Matched: Message 0x128 Request false;
     /// `MPI_Info`.
@@ -281,6 +293,11 @@ objects! {
     Session = SessionObject: Session 0x120 Session true;
     /// `MPI_Errhandler`.
     Errhandler = Handler: Errhandler 0x140 Errhandler false, Handler::predefined;
+}
+
+impl Pending {
+    /// Any send that ended when it began.
+    pub const SENT: Self = Self::number(0x181);
 }
 
 fn empty_group(number: u32) -> Option<&'static Arc<Group>> {

@@ -1,13 +1,13 @@
 //! Requests of all kinds: the engine's, and those that are made of several.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use hikyaku::mpi::{
     engine::{self, AnyRequest, AttachedBuffer, Duplicating, PartitionedReceive, PartitionedSend, Status},
     error::ErrorClass,
 };
 
-use super::{Attributes, Comm, Communicator, Owner, Topology, lock};
+use super::{Attributes, Comm, Communicator, Owner, Pending, Topology, lock};
 use crate::border::{Failure, InOut, Scope};
 
 /// A request of the program, and what threads use while another one waits for it.
@@ -16,6 +16,8 @@ pub struct RequestObject {
     request: Mutex<Request>,
     send: Option<Arc<PartitionedSend>>,
     receive: Option<Arc<PartitionedReceive>>,
+    /// It is begun once, and only the thread that waits for it asks for it.
+    is_plain: bool,
 }
 
 /// A request.
@@ -31,6 +33,8 @@ pub struct Request {
 pub enum Work {
     /// Nothing any more.
     Over,
+    /// A send that ended when it began: all such requests are one object, which stays so.
+    Sent,
     /// An operation of the engine.
     Engine(AnyRequest),
     /// A send and a receive that end together.
@@ -90,14 +94,42 @@ impl RequestObject {
     /// One that does this.
     #[must_use]
     pub fn new(work: Work, scope: Option<Scope>) -> Self {
-        let (send, receive) = match &work {
-            Work::Engine(any) => (any.partitioned_send().cloned(), any.partitioned_receive().cloned()),
-            _ => (None, None),
+        let (send, receive, is_plain) = match &work {
+            Work::Engine(any) => (
+                any.partitioned_send().cloned(),
+                any.partitioned_receive().cloned(),
+                !any.is_persistent() && any.completer().is_none(),
+            ),
+            _ => (None, None, false),
         };
         Self {
             request: Mutex::new(Request { work, scope }),
             send,
             receive,
+            is_plain,
+        }
+    }
+
+    /// All sends that ended when they began.
+    #[inline]
+    pub(super) fn predefined(number: u32) -> Option<&'static Arc<Self>> {
+        static SENT: LazyLock<Arc<RequestObject>> = LazyLock::new(|| Arc::new(RequestObject::new(Work::Sent, None)));
+        (number == Pending::SENT.handle().0).then(|| &*SENT)
+    }
+
+    /// It is begun once, and only the thread that waits for it asks for it.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// Waits until it has ended; with the object whose error handler is called, and whether the handle stays.
+    #[must_use]
+    pub fn wait(mut self: Arc<Self>) -> (Ended, Option<Scope>, bool) {
+        let wait = |request: &mut Request| (request.wait(), request.scope, request.is_persistent());
+        match Arc::get_mut(&mut self) {
+            Some(object) => wait(object.request.get_mut().unwrap_or_else(PoisonError::into_inner)),
+            None => wait(&mut self.lock()),
         }
     }
 
@@ -163,7 +195,7 @@ impl Request {
             return any.test().map_err(Failure::from).transpose();
         }
         let ended = self.work.test().transpose()?;
-        self.work = Work::Over;
+        self.work.end();
         Some(ended)
     }
 
@@ -172,7 +204,7 @@ impl Request {
         if let Work::Engine(any) = &mut self.work {
             return Ok(any.wait()?);
         }
-        match core::mem::replace(&mut self.work, Work::Over) {
+        match self.work.end() {
             Work::Duplicating(duplicating, mut place) => {
                 place.fill(duplicating.wait()?)?;
                 Ok(Status::EMPTY)
@@ -195,7 +227,7 @@ impl Request {
             return Ok(any.status()?);
         }
         let ended = self.work.test()?;
-        if let (Some(status), true) = (ended, self.is_active()) {
+        if let (Some(status), false) = (ended, matches!(self.work, Work::Over | Work::Sent)) {
             self.work = Work::Done(status);
         }
         Ok(ended)
@@ -209,7 +241,7 @@ impl Request {
         match &mut self.work {
             Work::Engine(any) => any.cancel()?,
             Work::Both(pair) => pair.receive.cancel(),
-            Work::Over | Work::Done(_) | Work::Duplicating(..) | Work::Flushing(_) => {}
+            Work::Over | Work::Sent | Work::Done(_) | Work::Duplicating(..) | Work::Flushing(_) => {}
         }
         Ok(())
     }
@@ -219,7 +251,7 @@ impl Request {
     /// # Errors
     /// That of a callback.
     pub fn free(&mut self) -> Result<(), Failure> {
-        match core::mem::replace(&mut self.work, Work::Over) {
+        match self.work.end() {
             Work::Engine(any) => Ok(any.free()?),
             _ => Ok(()),
         }
@@ -238,9 +270,17 @@ impl Work {
         }))
     }
 
+    /// Takes it away, unless it stays for ever.
+    fn end(&mut self) -> Self {
+        match self {
+            Self::Sent => Self::Sent,
+            _ => core::mem::replace(self, Self::Over),
+        }
+    }
+
     fn test(&mut self) -> Result<Option<Status>, Failure> {
         Ok(match self {
-            Self::Over => Some(Status::EMPTY),
+            Self::Over | Self::Sent => Some(Status::EMPTY),
             Self::Engine(any) => any.test()?,
             Self::Both(pair) => pair.test()?,
             Self::Done(status) => Some(*status),

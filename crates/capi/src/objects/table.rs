@@ -31,6 +31,19 @@ impl<T> Slots<T> {
         let slot = self.all.get((handle.0 & ((1 << PLACE_BITS) - 1)) as usize)?;
         (slot.generation == handle.0 >> PLACE_BITS).then_some(slot)
     }
+
+    fn slot_mut(&mut self, handle: Handle) -> Option<&mut Slot<T>> {
+        let slot = self.all.get_mut((handle.0 & ((1 << PLACE_BITS) - 1)) as usize)?;
+        (slot.generation == handle.0 >> PLACE_BITS).then_some(slot)
+    }
+
+    /// The place of an object that was taken out is free for another.
+    fn retire(&mut self, handle: Handle) {
+        let place = handle.0 & ((1 << PLACE_BITS) - 1);
+        let slot = &mut self.all[place as usize];
+        slot.generation = slot.generation % GENERATIONS + 1;
+        self.free.push(place);
+    }
 }
 
 impl<T> Table<T> {
@@ -80,13 +93,45 @@ impl<T> Table<T> {
     /// Takes an object out.
     pub fn remove(&self, handle: Handle) -> Option<Arc<T>> {
         let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        slots.slot(handle)?;
-        let place = handle.0 & ((1 << PLACE_BITS) - 1);
-        let slot = &mut slots.all[place as usize];
-        let object = slot.object.take()?;
-        slot.generation = slot.generation % GENERATIONS + 1;
-        slots.free.push(place);
+        let object = slots.slot_mut(handle)?.object.take()?;
+        slots.retire(handle);
         Some(object)
+    }
+
+    /// The objects with these handles, in their order, each with whether it was taken out: those of which `stays` says
+    /// so are still there. If one handle is of no object, nothing is taken, and it is the error.
+    ///
+    /// # Errors
+    /// That handle.
+    pub fn take(
+        &self,
+        handles: impl Iterator<Item = Handle> + Clone,
+        stays: impl Fn(&T) -> bool,
+    ) -> Result<Vec<(Arc<T>, bool)>, Handle> {
+        let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::with_capacity(handles.size_hint().0);
+        for handle in handles.clone() {
+            let object = slots.slot_mut(handle).and_then(|slot| match &slot.object {
+                Some(object) if stays(object) => Some((Arc::clone(object), false)),
+                _ => Some((slot.object.take()?, true)),
+            });
+            let Some(object) = object else {
+                // (A handle that is there twice is of no object the second time.)
+                for ((object, taken), handle) in all.into_iter().zip(handles) {
+                    if let (true, Some(slot)) = (taken, slots.slot_mut(handle)) {
+                        slot.object = Some(object);
+                    }
+                }
+                return Err(handle);
+            };
+            all.push(object);
+        }
+        for ((_, taken), handle) in all.iter().zip(handles) {
+            if *taken {
+                slots.retire(handle);
+            }
+        }
+        Ok(all)
     }
 
     /// All objects there are.
@@ -114,5 +159,24 @@ mod tests {
         assert!(table.get(first).is_none());
         assert_eq!(table.get(second).as_deref(), Some(&2));
         assert!(first.0 >= Handle::FIRST && second.0 < 1 << 30);
+    }
+
+    #[test]
+    fn objects_are_taken_together_or_not_at_all() {
+        let table = Table::new();
+        let [one, two, three] = [1, 2, 3].map(|number| table.insert(Arc::new(number)));
+        let take = |handles: &[Handle]| table.take(handles.iter().copied(), |number| *number == 2);
+        let unknown = Handle(Handle::FIRST - 1);
+        assert_eq!(take(&[one, two, unknown]), Err(unknown));
+        assert_eq!(take(&[one, three, one]), Err(one));
+        let all = take(&[three, two, one]);
+        assert_eq!(
+            all,
+            Ok(vec![(Arc::new(3), true), (Arc::new(2), false), (Arc::new(1), true)])
+        );
+        assert_eq!(
+            [one, two, three].map(|handle| table.get(handle).is_some()),
+            [false, true, false]
+        );
     }
 }

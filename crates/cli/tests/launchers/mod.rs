@@ -207,11 +207,39 @@ fn slurm() {
     );
 }
 
-/// Pods of an indexed job: the name of the first one resolves only when it is there, which is after the others.
+/// Pods of an indexed job.
 #[test]
 #[ignore = "needs root and unshare: cargo xtask launchers"]
 fn pods() {
-    let dir = Dir::new("pods");
+    in_namespaces("rendezvous", |index, port| {
+        vec![
+            ("JOB_COMPLETION_INDEX", index.to_string()),
+            ("HIKYAKU_SIZE", "3".to_owned()),
+            ("HIKYAKU_RENDEZVOUS", format!("prog-0.ranks:{port}")),
+        ]
+    });
+}
+
+/// Processes of torchrun, one a pod. It has the port before ours for itself.
+#[test]
+#[ignore = "needs root and unshare: cargo xtask launchers"]
+fn torchrun() {
+    in_namespaces("torch", |index, port| {
+        vec![
+            ("RANK", index.to_string()),
+            ("WORLD_SIZE", "3".to_owned()),
+            ("LOCAL_RANK", "0".to_owned()),
+            ("LOCAL_WORLD_SIZE", "1".to_owned()),
+            ("MASTER_ADDR", "prog-0.ranks".to_owned()),
+            ("MASTER_PORT", (port - 1).to_string()),
+        ]
+    });
+}
+
+/// Three processes, each with files of its own for names, and these variables. The name of the first one resolves only
+/// when it is there, which is after the others.
+fn in_namespaces(launcher: &str, variables: impl Fn(usize, u16) -> Vec<(&'static str, String)>) {
+    let dir = Dir::new(launcher);
     let hosts = dir.write("hosts", "127.0.0.1 localhost\n");
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -222,30 +250,28 @@ fn pods() {
     let names = dir.write("nsswitch.conf", "hosts: files\n");
     let script =
         format!("mount --bind {hosts} /etc/hosts && mount --bind {names} /etc/nsswitch.conf && exec {PROGRAM} hello");
-    let pod = |index: usize| {
+    let start = |index: usize| {
         Command::new("unshare")
             .args(["--mount", "sh", "-c", &script])
-            .env("JOB_COMPLETION_INDEX", index.to_string())
-            .env("HIKYAKU_SIZE", "3")
-            .env("HIKYAKU_RENDEZVOUS", format!("prog-0.ranks:{port}"))
+            .envs(variables(index, port))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap()
     };
-    let mut pods: Vec<_> = [1, 2].map(pod).into();
-    for process in &pods {
+    let mut processes: Vec<_> = [1, 2].map(start).into();
+    for process in &processes {
         wait_until_it_tries_again(process.id());
     }
     dir.write("hosts", "127.0.0.1 localhost prog-0.ranks\n");
-    pods.push(pod(0));
+    processes.push(start(0));
     let mut text = String::new();
-    for process in pods {
+    for process in processes {
         let output = process.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", err(&output));
         text += &out(&output);
     }
-    check_hello(&text, 3, "rendezvous");
+    check_hello(&text, 3, launcher);
 }
 
 /// Waits until a process sleeps, which it does between two attempts to reach rank 0.
