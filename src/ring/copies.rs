@@ -19,12 +19,12 @@ const EVERY: [u32; 2] = [16, 128];
 /// (About 5 and 10 GB/s.)
 const FAR: u32 = 32;
 const NEAR: u32 = 16;
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// How a producer copies.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
-    is_far: bool,
+    pub(super) is_far: bool,
     /// Copies of [`TIMED`] bytes and more.
     count: u32,
     /// Ticks for a line: of those that were timed, the last ones most.
@@ -68,7 +68,7 @@ impl Copies {
     }
 
     /// A plain copy of `len` bytes has taken so many ticks.
-    fn note(&mut self, ticks: u64, len: usize) {
+    pub(super) fn note(&mut self, ticks: u64, len: usize) {
         // (One that was interrupted says nothing.)
         let pace = (ticks / (len / LINE) as u64).min(u64::from(4 * FAR)) as u32;
         self.pace = (3 * self.pace + pace) / 4;
@@ -77,7 +77,7 @@ impl Copies {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-mod machine {
+pub(super) mod machine {
     use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_mfence, _mm_sfence, _mm_stream_si128, _rdtsc};
 
     use super::LINE;
@@ -99,7 +99,7 @@ mod machine {
     ///
     /// # Safety
     /// As for `copy_nonoverlapping`.
-    pub(super) unsafe fn copy_around(from: *const u8, to: *mut u8, len: usize) {
+    pub(in super::super) unsafe fn copy_around(from: *const u8, to: *mut u8, len: usize) {
         const WORD: usize = size_of::<__m128i>();
         // SAFETY: the three parts lie one behind the other in the bytes that the caller vouches for. The middle one
         // begins at a line, and has whole lines. Each x86-64 has these stores, and the fence: after it, they are ordered
@@ -124,7 +124,7 @@ mod machine {
 
 /// Here all copies are plain.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-mod machine {
+pub(super) mod machine {
     pub(super) fn timed(copy: impl FnOnce()) -> u64 {
         copy();
         0
@@ -132,52 +132,8 @@ mod machine {
 
     /// # Safety
     /// As for `copy_nonoverlapping`.
-    pub(super) unsafe fn copy_around(from: *const u8, to: *mut u8, len: usize) {
+    pub(in super::super) unsafe fn copy_around(from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: the caller's contract.
         unsafe { from.copy_to_nonoverlapping(to, len) };
-    }
-}
-
-#[cfg(all(test, feature = "std"))]
-mod tests {
-    use std::{vec, vec::Vec};
-
-    use super::*;
-
-    #[test]
-    fn copies_around_the_caches_copy_all_bytes_and_no_others() {
-        let from: Vec<u8> = (0..3_000_u32).map(|at| (at % 251) as u8).collect();
-        for begin in [0, 1, 15, 16, 63, 64] {
-            for len in [0, 1, 15, 63, 64, 65, 127, 1_000, 2_048, 2_900] {
-                for at in [0, 7, 64] {
-                    let mut to = vec![0xff; 3_000];
-                    let len = len.min(3_000 - begin.max(at));
-                    // SAFETY: both have so many bytes from there on.
-                    unsafe { machine::copy_around(from[begin..].as_ptr(), to[at..].as_mut_ptr(), len) };
-                    assert_eq!(to[at..at + len], from[begin..begin + len]);
-                    assert!(to[..at].iter().chain(&to[at + len..]).all(|byte| *byte == 0xff));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn slow_copies_go_around_the_caches_until_they_are_quick_again() {
-        let mut copies = Copies::default();
-        let ticks = |pace: u64| pace * (16 << 10) / LINE as u64;
-        copies.note(ticks(1_000_000), 16 << 10);
-        assert!(!copies.is_far, "one may have been interrupted");
-        let slow: Vec<bool> = (0..4)
-            .map(|_| {
-                copies.note(ticks(60), 16 << 10);
-                copies.is_far
-            })
-            .collect();
-        assert!(slow[3]);
-        copies.note(ticks(20), 16 << 10);
-        copies.note(ticks(20), 16 << 10);
-        assert!(copies.is_far, "they are not quick enough");
-        (0..8).for_each(|_| copies.note(ticks(8), 16 << 10));
-        assert!(!copies.is_far);
     }
 }

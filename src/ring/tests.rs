@@ -1,3 +1,4 @@
+#![expect(unsafe_code, reason = "copies of raw memory are tried alone")]
 use core::{
     ptr::NonNull,
     sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
@@ -5,6 +6,7 @@ use core::{
 use std::{collections::VecDeque, sync::Arc, thread, vec, vec::Vec};
 
 use super::{
+    copies::{Copies, LINE, machine},
     lines::{LEVELS, ring_from},
     owner::Owner,
     *,
@@ -275,4 +277,41 @@ fn both_sides_of_a_session_get_the_same_rings() {
     assert_eq!(pop(&mut from_a).map(|record| record.number), Some(1));
     assert_eq!(pop(&mut from_b).map(|record| record.number), Some(2));
     assert!(pop(&mut from_a).is_none() && pop(&mut from_b).is_none());
+}
+
+#[test]
+fn copies_around_the_caches_copy_all_bytes_and_no_others() {
+    let from: Vec<u8> = (0..3_000_u32).map(|at| (at % 251) as u8).collect();
+    for begin in [0, 1, 15, 16, 63, 64] {
+        for len in [0, 1, 15, 63, 64, 65, 127, 1_000, 2_048, 2_900] {
+            for at in [0, 7, 64] {
+                let mut to = vec![0xff; 3_000];
+                let len = len.min(3_000 - begin.max(at));
+                // SAFETY: both have so many bytes from there on.
+                unsafe { machine::copy_around(from[begin..].as_ptr(), to[at..].as_mut_ptr(), len) };
+                assert_eq!(to[at..at + len], from[begin..begin + len]);
+                assert!(to[..at].iter().chain(&to[at + len..]).all(|byte| *byte == 0xff));
+            }
+        }
+    }
+}
+
+#[test]
+fn slow_copies_go_around_the_caches_until_they_are_quick_again() {
+    let mut copies = Copies::default();
+    let ticks = |pace: u64| pace * (16 << 10) / LINE as u64;
+    copies.note(ticks(1_000_000), 16 << 10);
+    assert!(!copies.is_far, "one may have been interrupted");
+    let slow: Vec<bool> = (0..4)
+        .map(|_| {
+            copies.note(ticks(60), 16 << 10);
+            copies.is_far
+        })
+        .collect();
+    assert!(slow[3]);
+    copies.note(ticks(20), 16 << 10);
+    copies.note(ticks(20), 16 << 10);
+    assert!(copies.is_far, "they are not quick enough");
+    (0..8).for_each(|_| copies.note(ticks(8), 16 << 10));
+    assert!(!copies.is_far);
 }

@@ -27,8 +27,12 @@ impl Segment {
         &self.numbers[at / WORD]
     }
 
-    /// Whole words only.
     pub(crate) fn put<Copies>(&self, at: usize, bytes: &[u8], _: &mut Copies) {
+        self.write(at, bytes);
+    }
+
+    /// Whole words only.
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
         assert!(at.is_multiple_of(WORD));
         for (cell, word) in self.bytes[at / WORD..].iter().zip(bytes.as_chunks().0) {
             // SAFETY: loom has looked.
