@@ -204,7 +204,7 @@ fn totals(profile: &str) -> Option<u64> {
 
 fn write(counts: &BTreeMap<String, u64>) -> Result<(), String> {
     let mut text = String::from(
-        "# Instructions per case of instructions.rs, mpi.rs, dpdk.rs and poller.rs; written by `cargo xtask callgrind --bless`.\n",
+        "# Instructions per case of instructions.rs, mpi.rs, dpdk.rs, poller.rs and calls.rs; written by `cargo xtask callgrind --bless`.\n",
     );
     let _ = writeln!(text, "rustc = \"{}\"\n\n[counts]", shell::rustc_version());
     for (case, count) in counts {

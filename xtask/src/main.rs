@@ -42,9 +42,10 @@ cargo xtask <chore>
   callgrind [--bless]       instruction counts of benches/instructions.rs against benches/instructions.toml
   veth-goodput [--format json]
                             goodput between two namespaces, with 1 % loss against without (root)
-  bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION] [--within-host]
+  bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]
+            [--within-host | --libraries pair|collectives|network|python|life]
                             MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 3 minutes);
-                            --docs writes the tables into docs/measured/benchmarks.md
+                            --libraries: the C libraries, part by part; --docs writes the tables into docs/measured
   bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE]
                             programs that compute and communicate, over DPDK, kernel UDP, and Open MPI's TCP
   install --prefix DIR      the command, the C libraries, header, compilers' wrappers, manual pages and completions

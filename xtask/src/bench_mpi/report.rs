@@ -204,7 +204,7 @@ impl Report {
     }
 
     fn markdown(&self, machine: &Machine) -> String {
-        let mut text = format!("{}. {METHOD}\n\n", machine.line());
+        let mut text = format!("{}.\n{METHOD}\n\n", machine.line());
         for (index, cells) in self.cells().iter().enumerate() {
             let _ = writeln!(text, "| {} |", cells.join(" | "));
             if index == 0 {

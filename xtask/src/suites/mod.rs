@@ -25,7 +25,7 @@ struct Suite {
     run: fn(&Place, &Library) -> Verified,
 }
 
-const SUITES: [Suite; 11] = [
+const SUITES: [Suite; 10] = [
     Suite {
         name: "program",
         what: "a ring, a sum and a put, in C and as C++, 4 ranks",
@@ -74,13 +74,6 @@ const SUITES: [Suite; 11] = [
         is_short: false,
         fetch: native::fetch_fftw,
         run: native::fftw,
-    },
-    Suite {
-        name: "hypre",
-        what: "hypre 2.26: multigrid solvers of its examples, 4 ranks",
-        is_short: false,
-        fetch: native::fetch_hypre,
-        run: native::hypre,
     },
     Suite {
         name: "rsmpi",

@@ -124,7 +124,6 @@ impl RequestObject {
     }
 
     /// Waits until it has ended; with the object whose error handler is called, and whether the handle stays.
-    #[must_use]
     pub fn wait(mut self: Arc<Self>) -> (Ended, Option<Scope>, bool) {
         let wait = |request: &mut Request| (request.wait(), request.scope, request.is_persistent());
         match Arc::get_mut(&mut self) {

@@ -1,46 +1,29 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Probing for messages before they are received (MPI 3.8).
 
-use alloc::{boxed::Box, vec};
+use alloc::vec;
 use core::sync::atomic::Ordering;
 
 use super::{super::status::PROC_NULL, Communicator};
 use crate::{
-    messaging::{
-        MemoryRegion as _,
-        tagged::{Claimed, Selector},
-    },
+    messaging::tagged::{Claimed, Selector},
     mpi::{
         Rank,
         datatype::Datatype,
         engine::{Entry, Exit, Request, Status, buffer::Buffer, process::Process},
         error::{Error, ErrorClass},
     },
-    span::Span,
 };
-
-/// Longest message that a matched probe takes from a ring in memory, bytes. Longer ones stay where they are until they are
-/// received.
-const SHORT: usize = 1 << 10;
 
 /// A message found by a matched probe (MPI 3.8.2). It must be received; dropping it loses it.
 #[derive(Debug)]
 pub struct MatchedMessage {
     communicator: Communicator,
-    place: Place,
+    /// `None`: the probe asked for [`PROC_NULL`], from which there are no messages.
+    claimed: Option<Claimed>,
     status: Status,
     /// Number by which the profiler knows it.
     pub(in crate::mpi::engine) number: u64,
-}
-
-/// Where a matched message is.
-#[derive(Debug)]
-enum Place {
-    /// Nowhere: the probe asked for [`PROC_NULL`], from which there are no messages.
-    Nowhere,
-    Queue(Claimed),
-    /// A short one is here, packed.
-    Here(Box<[u8]>),
 }
 
 impl MatchedMessage {
@@ -212,31 +195,15 @@ impl Communicator {
             return Ok(message);
         }
         let selector = self.selector(call, source, tag)?;
-        if let Some(message) = self.mprobe_short(&selector) {
-            return Ok(message);
-        }
         let claimed = self.wait_for(call, &selector, |core| core.tagged.claim(&selector))?;
         Ok(self.matched(claimed))
-    }
-
-    /// Takes a short message from a ring in memory, if it is the oldest that has come; gives it a moment to come.
-    fn mprobe_short(&self, selector: &Selector) -> Option<MatchedMessage> {
-        let mut room = [0; SHORT];
-        let envelope = self.rings()?.receive_short(selector, &mut room)?;
-        let message = room.get(..usize::try_from(envelope.len).ok()?)?;
-        Some(MatchedMessage {
-            communicator: self.clone(),
-            status: self.plain_status_of(&envelope),
-            place: Place::Here(message.into()),
-            number: 0,
-        })
     }
 
     fn matched(&self, claimed: Claimed) -> MatchedMessage {
         MatchedMessage {
             communicator: self.clone(),
             status: self.status_of(&claimed.envelope()),
-            place: Place::Queue(claimed),
+            claimed: Some(claimed),
             number: 0,
         }
     }
@@ -246,7 +213,7 @@ impl Communicator {
         (source == PROC_NULL).then(|| MatchedMessage {
             communicator: self.clone(),
             status: Status::NULL,
-            place: Place::Nowhere,
+            claimed: None,
             number: 0,
         })
     }
@@ -319,24 +286,12 @@ impl Communicator {
         mut buffer: Buffer,
     ) -> Result<Request, Error> {
         let MatchedMessage {
-            communicator,
-            place,
-            status,
-            ..
+            communicator, claimed, ..
         } = message;
-        let room = buffer.len();
-        let claimed = match place {
-            Place::Queue(claimed) => claimed,
-            Place::Nowhere => return Ok(Request::ended(&communicator, Status::NULL, call)),
-            Place::Here(bytes) => {
-                buffer.place(0, Span::new(&bytes));
-                if status.len > room {
-                    let truncated = Error::truncated(call, status.len, room).with_peer(status.source);
-                    return Err(communicator.locate(truncated));
-                }
-                return Ok(Request::ended(&communicator, status, call));
-            }
+        let Some(claimed) = claimed else {
+            return Ok(Request::ended(&communicator, Status::NULL, call));
         };
+        let room = buffer.len();
         let check = communicator.unseal(&mut buffer);
         let mut parts = Some((claimed, buffer));
         let id = communicator.access(None, |core, messenger, now| {
