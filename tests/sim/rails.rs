@@ -74,7 +74,7 @@ fn count(engine: &Arc<Engine>) -> Vec<i64> {
     let world = Communicator::world(engine);
     let window = Window::allocate(&world, 8, 8).unwrap();
     let mut fetched = Vec::new();
-    let mut add = |value: i64| {
+    let add = |value: i64| {
         let mut was = -1_i64;
         window.lock(LockKind::Shared, 0).unwrap();
         // SAFETY: both live until the window is unlocked, which waits for the operation.
@@ -102,7 +102,7 @@ fn count(engine: &Arc<Engine>) -> Vec<i64> {
 }
 
 fn counted(simulation: &Simulation) -> Outcome<Vec<i64>> {
-    let outcome = simulation.run(|engine| count(engine));
+    let outcome = simulation.run(count);
     let outcome = outcome.unwrap_or_else(|error| panic!("{:?}: {error}", simulation.faults));
     let mut all = outcome.results.concat();
     all.sort_unstable();
