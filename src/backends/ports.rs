@@ -162,11 +162,12 @@ impl Backend for Ports {
         self.ports[0].name()
     }
 
-    /// What all ports can do.
+    /// What all ports can do, but for the size of datagrams: some may take larger ones than others
+    /// ([`Backend::ports`]).
     fn capabilities(&self) -> Capabilities {
         let all = self.ports.iter().map(|port| port.capabilities());
         let least = |a: Capabilities, b: Capabilities| Capabilities {
-            max_datagram: a.max_datagram.min(b.max_datagram),
+            max_datagram: a.max_datagram.max(b.max_datagram),
             max_segments: a.max_segments.min(b.max_segments),
             max_batch: a.max_batch.min(b.max_batch),
             receive_buffer: a.receive_buffer.min(b.receive_buffer),

@@ -373,6 +373,18 @@ impl Messenger {
     pub fn set_limits(&mut self, limits: Limits) {
         self.layer.set_limits(limits);
     }
+
+    /// A port of the backend takes datagrams of that size at most, bytes: see
+    /// [`Endpoint::limit_port`](crate::reliability::Endpoint::limit_port).
+    pub fn limit_port(&mut self, port: u8, max_datagram: usize) {
+        self.layer.limit_port(port, max_datagram);
+    }
+
+    /// A port of the backend is full, or is not any more: see
+    /// [`Endpoint::hold_port`](crate::reliability::Endpoint::hold_port).
+    pub fn hold_port(&mut self, port: u8, is_full: bool) {
+        self.layer.hold_port(port, is_full);
+    }
 }
 
 /// Input.

@@ -22,6 +22,7 @@ mod closing;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod counter;
 mod events;
+mod parked;
 mod policy;
 mod report;
 #[cfg(all(test, feature = "loopback"))]
@@ -43,6 +44,7 @@ pub(crate) use self::{
 use self::{
     clock::Stopwatch,
     events::{Events, MAX_SENT},
+    parked::Parked,
 };
 use crate::{
     backends::{Backend, BackendStats, Capabilities, Data, Neighbours, Notice, Received, Unreachable, Wake},
@@ -83,6 +85,10 @@ pub struct Driver {
     /// The bytes of a held burst: the memory that they were gathered from may be acknowledged and freed before the next
     /// try.
     kept: Vec<u8>,
+    /// Bursts that wait for room in their ports, one for each, while others go on.
+    parked: Vec<Parked>,
+    /// There is something to do before transmitting: to hear of released memory, or for what is parked.
+    prepares: bool,
     /// There may be more to receive.
     backlog: bool,
     /// Index of the buffer that was handed in last: a message may still lie in it.
@@ -137,9 +143,10 @@ impl Driver {
     #[must_use]
     pub fn new(messenger: Messenger, backend: Box<dyn Backend>, policy: WaitPolicy) -> Self {
         let clock = Clock::new();
-        Self {
+        let capabilities = backend.capabilities();
+        let mut this = Self {
             messenger,
-            capabilities: backend.capabilities(),
+            capabilities,
             backend,
             clock: Stopwatch::new(clock),
             policy,
@@ -147,6 +154,8 @@ impl Driver {
             burst: Burst::default(),
             held: false,
             kept: Vec::new(),
+            parked: Vec::new(),
+            prepares: capabilities.holds_references,
             backlog: false,
             last: 0,
             overdue: 0,
@@ -158,7 +167,9 @@ impl Driver {
             losses: None,
             failure: None,
             report: None,
-        }
+        };
+        this.limit_ports();
+        this
     }
 
     /// The messenger, for its getters.
@@ -200,7 +211,7 @@ impl Driver {
         if self.backlog {
             return Some(self.now);
         }
-        if self.held {
+        if self.has_waiting() {
             return Some(self.now + BUSY_WAIT);
         }
         earliest(self.messenger.poll_timeout(), self.backend.next_deadline())
@@ -470,6 +481,9 @@ impl Driver {
         self.capabilities = self.backend.capabilities();
         self.burst = Burst::default();
         self.held = false;
+        self.parked.clear();
+        self.prepares = self.capabilities.holds_references;
+        self.limit_ports();
     }
 }
 
@@ -539,7 +553,7 @@ impl Driver {
         };
         // A clock reading costs as much as handing a message in. If there is nothing to transmit, the reading can wait
         // until the first polls have found nothing. The spin time and the time limit then count from that reading.
-        let due = self.held || self.messenger.poll_timeout().is_some_and(|at| at <= self.now);
+        let due = self.has_waiting() || self.messenger.poll_timeout().is_some_and(|at| at <= self.now);
         let mut now = if due { self.read_clock() } else { self.now };
         let mut end = None;
         let mut since = None;
@@ -598,7 +612,7 @@ impl Driver {
                     thread::yield_now();
                 }
                 fresh = !yields;
-                if self.held {
+                if self.has_waiting() {
                     break;
                 }
             }

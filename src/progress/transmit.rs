@@ -1,8 +1,11 @@
 //! Bursts on their way from the messenger to the backend.
 
-use std::io::{self, IoSlice};
+use std::{
+    io::{self, IoSlice},
+    mem,
+};
 
-use super::Driver;
+use super::{Driver, parked::Parked};
 use crate::{
     backends::{Sent, Transmit},
     messaging::SendOptions,
@@ -53,8 +56,8 @@ impl Driver {
     /// Transmits until there is nothing more to transmit, or the backend is busy.
     #[inline]
     pub(super) fn transmit(&mut self, now: Instant) -> io::Result<()> {
-        if self.capabilities.holds_references {
-            self.hear_notices(now);
+        if self.prepares {
+            self.prepare(now)?;
         }
         while self.transmit_next(now)? {}
         Ok(())
@@ -77,14 +80,77 @@ impl Driver {
     #[inline]
     fn note_sent(&mut self, sent: Sent) -> bool {
         if sent == Sent::Busy {
-            self.hold();
-            return false;
+            return self.park_or_hold();
         }
         self.held = false;
         if sent == Sent::Dropped {
             self.dropped();
         }
         true
+    }
+
+    /// The burst waits for room: beside others that go by other ports, or before all others. Returns whether others go on.
+    #[cold]
+    fn park_or_hold(&mut self) -> bool {
+        let port = self.burst.port();
+        let alone = self.backend.ports().len() < 2 || self.capabilities.holds_references;
+        if self.held || alone || self.parked.iter().any(|parked| parked.port == port) {
+            self.hold();
+            return false;
+        }
+        let mut bytes = Vec::with_capacity(self.burst.len());
+        self.messenger.gather(&self.burst, |part| bytes.extend_from_slice(part));
+        self.parked.push(Parked {
+            port,
+            destination: self.burst.destination(),
+            segment_size: self.burst.segment_size(),
+            dont_fragment: self.burst.dont_fragment(),
+            bytes,
+        });
+        self.prepares = true;
+        self.messenger.hold_port(port, true);
+        true
+    }
+
+    #[cold]
+    fn prepare(&mut self, now: Instant) -> io::Result<()> {
+        if self.capabilities.holds_references {
+            self.hear_notices(now);
+        }
+        for parked in mem::take(&mut self.parked) {
+            let slices = [IoSlice::new(&parked.bytes)];
+            let transmit = Transmit {
+                destination: parked.destination,
+                port: parked.port,
+                segment_size: parked.segment_size,
+                len: parked.bytes.len(),
+                slices: &slices,
+                dont_fragment: parked.dont_fragment,
+                token: 0,
+            };
+            match self.backend.transmit(now, &transmit)? {
+                Sent::Busy => self.parked.push(parked),
+                _ => self.messenger.hold_port(parked.port, false),
+            }
+        }
+        self.prepares = self.capabilities.holds_references || !self.parked.is_empty();
+        Ok(())
+    }
+
+    /// Tells the messenger which ports take smaller datagrams than others.
+    pub(super) fn limit_ports(&mut self) {
+        for (number, port) in (0..).zip(self.backend.ports()) {
+            let most = port.capabilities().max_datagram;
+            if most < self.capabilities.max_datagram {
+                self.messenger.limit_port(number, most);
+            }
+        }
+    }
+
+    /// A burst waits for room in the backend.
+    #[inline]
+    pub(super) fn has_waiting(&self) -> bool {
+        self.held || !self.parked.is_empty()
     }
 
     /// Keeps the burst for later.
@@ -154,6 +220,7 @@ impl Driver {
         if capabilities != self.capabilities {
             self.capabilities = capabilities;
             self.messenger.set_limits(Limits::from(&capabilities));
+            self.limit_ports();
         }
     }
 }

@@ -267,6 +267,14 @@ impl PacketLayer for Beside {
         self.network.set_limits(limits);
     }
 
+    fn limit_port(&mut self, port: u8, max_datagram: usize) {
+        self.network.limit_port(port, max_datagram);
+    }
+
+    fn hold_port(&mut self, port: u8, is_full: bool) {
+        self.network.hold_port(port, is_full);
+    }
+
     fn handle_timeout(&mut self, now: Instant) {
         self.network.handle_timeout(now);
         self.memory.handle_timeout(now);

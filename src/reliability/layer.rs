@@ -200,6 +200,17 @@ macro_rules! declare {
                 Err(AddRailError::Unsupported)
             }
 
+            /// A port of the backend takes smaller datagrams than others: [`Endpoint::limit_port`].
+            fn limit_port(&mut self, port: u8, max_datagram: usize) {
+                let _ = (port, max_datagram);
+            }
+
+            /// A port of the backend is full, or is not any more: [`Endpoint::hold_port`]. A layer that does not know ports
+            /// goes on, and the driver waits.
+            fn hold_port(&mut self, port: u8, is_full: bool) {
+                let _ = (port, is_full);
+            }
+
             /// The endpoint in this process that the layer is, or has.
             fn as_endpoint(&self) -> Option<&Endpoint> {
                 None
@@ -242,6 +253,14 @@ macro_rules! implement {
 methods!(implement!(Endpoint {
     fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
         Self::add_rail(self, now, peer, path)
+    }
+
+    fn limit_port(&mut self, port: u8, max_datagram: usize) {
+        Self::limit_port(self, port, max_datagram);
+    }
+
+    fn hold_port(&mut self, port: u8, is_full: bool) {
+        Self::hold_port(self, port, is_full);
     }
 
     fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
@@ -339,6 +358,23 @@ impl Layer {
         match self {
             Self::Endpoint(endpoint) => Some(endpoint),
             Self::Other(layer) => layer.as_endpoint(),
+        }
+    }
+
+    /// [`PacketLayer::limit_port`].
+    pub(crate) fn limit_port(&mut self, port: u8, max_datagram: usize) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.limit_port(port, max_datagram),
+            Self::Other(layer) => layer.limit_port(port, max_datagram),
+        }
+    }
+
+    /// [`PacketLayer::hold_port`].
+    #[cold]
+    pub(crate) fn hold_port(&mut self, port: u8, is_full: bool) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.hold_port(port, is_full),
+            Self::Other(layer) => layer.hold_port(port, is_full),
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::{
     heap,
-    node::{Doing, address_of},
+    node::{Doing, address_on},
     polling::Polling,
     scheduler::Scheduler,
     wires::{Arrival, Packet},
 };
-use crate::{prefetch::named_peer, prng::mix};
+use crate::{prefetch::named_peer, prng::mix, reliability::Path};
 
 /// Whether a packet carries no token of the receiver: its sender may not be the receiver's peer yet.
 fn opens(data: &[u8]) -> bool {
@@ -128,8 +128,8 @@ impl Scheduler {
         }
         node.habit.hear(named_peer(&p.data));
         let at = node.now();
-        node.messenger
-            .handle_datagrams(at, address_of(source), &mut p.data, bytes);
+        let path = Path::new(address_on(source, p.rail), p.rail);
+        node.messenger.handle_datagrams(at, path, &mut p.data, bytes);
         heap::go_on();
         wires.drop_packet(packet);
         self.settle(index)
@@ -151,7 +151,8 @@ impl Scheduler {
     fn refuse(&mut self, packet: u32, refuse: bool) -> Option<u32> {
         self.trouble.stats.refused += 1;
         let p = self.wires.get(packet);
-        let (source, destination, quoted) = (p.source, p.destination, std::mem::take(&mut p.data));
+        let (source, destination, rail) = (p.source, p.destination, p.rail);
+        let quoted = std::mem::take(&mut p.data);
         self.wires.drop_packet(packet);
         let node = &mut self.nodes[source as usize];
         if !refuse || matches!(node.doing, Doing::Crashed { .. }) {
@@ -159,7 +160,7 @@ impl Scheduler {
         }
         node.local = node.local.max(self.now);
         node.messenger
-            .handle_unreachable(node.now(), address_of(destination), &quoted);
+            .handle_unreachable(node.now(), address_on(destination, rail), &quoted);
         self.settle(source)
     }
 }

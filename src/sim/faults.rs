@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     network::RangeError,
-    node::address_of,
+    node::address_on,
     queue::{Event, Queue},
     wires::{Packet, Wires},
 };
@@ -49,6 +49,9 @@ pub enum Fault {
     Isolate(Vec<u32>),
     /// No packet passes from the first process to the second.
     Cut(u32, u32),
+    /// No packet passes on this rail from the first process to the second
+    /// ([`Network::sessions_by_rail`](super::Network::sessions_by_rail)).
+    CutRail(u32, u32, u8),
     /// Ends all isolation and cuts.
     Join,
     /// The host of a process stops for this time, at most a day: neither program nor protocol runs.
@@ -144,7 +147,7 @@ impl Faults {
                 Fault::Impair(impairment) => return impairment.validate(),
                 Fault::Join => true,
                 Fault::Isolate(processes_) => processes_.iter().all(|process| *process < processes),
-                Fault::Cut(from, to) => *from < processes && *to < processes,
+                Fault::Cut(from, to) | Fault::CutRail(from, to, _) => *from < processes && *to < processes,
                 Fault::Pause(process, time) => *process < processes && *time <= Self::LONGEST_PAUSE,
                 Fault::Crash { process, .. } | Fault::Restart(process) => *process < processes,
             };
@@ -162,6 +165,7 @@ pub(super) struct Trouble {
     impairment: Impairment,
     isolated: BTreeSet<u32>,
     cut: BTreeSet<(u32, u32)>,
+    cut_rails: BTreeSet<(u32, u32, u8)>,
     rng: Prng,
     /// There are no faults and no capture: the usual case costs one branch.
     quiet: bool,
@@ -181,6 +185,7 @@ impl Trouble {
             impairment: faults.impairment,
             isolated: BTreeSet::new(),
             cut: BTreeSet::new(),
+            cut_rails: BTreeSet::new(),
             rng: Prng::new(seed),
             quiet: *faults == Faults::default() && capture.is_none(),
             watch: faults.watch,
@@ -196,9 +201,11 @@ impl Trouble {
             Fault::Impair(impairment) => self.impairment = *impairment,
             Fault::Isolate(processes) => self.isolated = processes.iter().copied().collect(),
             Fault::Cut(from, to) => drop(self.cut.insert((*from, *to))),
+            Fault::CutRail(from, to, rail) => drop(self.cut_rails.insert((*from, *to, *rail))),
             Fault::Join => {
                 self.isolated.clear();
                 self.cut.clear();
+                self.cut_rails.clear();
             }
             Fault::Pause(..) | Fault::Crash { .. } | Fault::Restart(_) => {}
         }
@@ -216,7 +223,8 @@ impl Trouble {
         if self.quiet {
             return wires.send(queue, now, packet, source, destination);
         }
-        if let Some(why) = self.loss(source, destination) {
+        let rail = wires.get(packet).rail;
+        if let Some(why) = self.loss(source, destination, rail) {
             return self.lose(wires, now, packet, (source, destination), why);
         }
         let original = wires.get(packet);
@@ -259,8 +267,9 @@ impl Trouble {
     }
 
     /// Why a packet is lost, or `None`.
-    fn loss(&mut self, from: u32, to: u32) -> Option<&'static str> {
-        if self.isolated.contains(&from) != self.isolated.contains(&to) || self.cut.contains(&(from, to)) {
+    fn loss(&mut self, from: u32, to: u32, rail: u8) -> Option<&'static str> {
+        let is_cut = self.cut.contains(&(from, to)) || self.cut_rails.contains(&(from, to, rail));
+        if self.isolated.contains(&from) != self.isolated.contains(&to) || is_cut {
             self.stats.cut += 1;
             return Some("lost: cut off");
         }
@@ -305,7 +314,7 @@ impl Trouble {
     fn record(&mut self, now: u64, wires: &mut Wires, packet: u32, note: &str) {
         let Some(capture) = &mut self.capture else { return };
         let p = wires.get(packet);
-        let (from, to) = (address_of(p.source), address_of(p.destination));
+        let [from, to] = [p.source, p.destination].map(|process| address_on(process, p.rail));
         let note = (!note.is_empty()).then_some(note.trim_end());
         let written = capture.datagram(Instant::from_nanos(now), from, to, &p.data, note);
         self.check(written);

@@ -127,9 +127,14 @@ pub struct Network {
     pub ahead: u32,
     /// A packet that finds more bytes than this waiting is counted as marked (ECN). Default 64 KiB.
     pub mark: u32,
-    /// Wires between a host and its switch, or each of its switches. A packet takes the wire that is free first. 1 to
-    /// 64; default 1.
+    /// Wires between a host and its switch, or each of its switches. A packet takes the wire that is free first, unless
+    /// there are [`sessions_by_rail`](Self::sessions_by_rail). 1 to 64; default 1.
     pub rails: u32,
+    /// Processes know the rails, as those with a socket at each do: each is a rail of their sessions, with numbers and a
+    /// congestion window of its own, and large messages are striped over them
+    /// ([`Endpoint::add_rail`](crate::reliability::Endpoint::add_rail)). At most 16 rails then, one process on each host,
+    /// and no circuits. Default off.
+    pub sessions_by_rail: bool,
     /// Processes on each host, in the order of their ranks; each has a core of its own. At least 1; default 1.
     pub per_host: u32,
     /// Time from one process to another on the same host. Up to 1 s; default 500 ns.
@@ -157,6 +162,7 @@ impl Default for Network {
             ahead: 64 << 10,
             mark: 64 << 10,
             rails: 1,
+            sessions_by_rail: false,
             per_host: 1,
             local_delay: Duration::from_nanos(500),
             forward: Duration::from_micros(2),
@@ -232,6 +238,11 @@ impl Network {
             ),
             (self.ahead <= 1 << 30, "ahead", "at most 1 GiB"),
             ((1..=64).contains(&self.rails), "rails", "from 1 to 64"),
+            (
+                !self.sessions_by_rail || self.rails <= 16 && self.per_host == 1,
+                "sessions_by_rail",
+                "with 16 rails at most, and one process on each host",
+            ),
             ((0.0..=1.0).contains(&self.loss), "loss", "from 0 to 1"),
             (
                 !matches!(

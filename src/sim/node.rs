@@ -152,7 +152,12 @@ impl Node {
 
 /// Address of process `process`: a private network with room for the largest job.
 pub(super) fn address_of(process: u32) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::from_bits(0x0a00_0000 | process), 1))
+    address_on(process, 0)
+}
+
+/// The same on a rail that processes know.
+pub(crate) fn address_on(process: u32, rail: u8) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from_bits(0x0a00_0000 | process), 1 + u16::from(rail)))
 }
 
 /// The process that has an address.

@@ -216,7 +216,7 @@ impl Scheduler {
                 Doing::Crashed { .. } => Next::Restart(process),
                 _ => Next::Nothing,
             },
-            Fault::Impair(_) | Fault::Isolate(_) | Fault::Cut(..) | Fault::Join => Next::Nothing,
+            Fault::Impair(_) | Fault::Isolate(_) | Fault::Cut(..) | Fault::CutRail(..) | Fault::Join => Next::Nothing,
         }
     }
 
@@ -388,7 +388,9 @@ impl Scheduler {
             let Node { habit, core, .. } = &mut **node;
             habit.send(|| core.peers.get(destination));
             let packet = wires.packet(burst.len());
-            let data = &mut wires.get(packet).data;
+            let written = wires.get(packet);
+            written.rail = burst.port();
+            let data = &mut written.data;
             node.messenger.gather(burst, |bytes| data.extend_from_slice(bytes));
             node.local += cpu.cost(cpu.send, data.len());
             let local = node.local;

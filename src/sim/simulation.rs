@@ -18,7 +18,7 @@ use super::{
     faults::{FaultStats, Faults, Trouble},
     heap::{self, Regions},
     network::{Network, NetworkStats, RangeError},
-    node::{Doing, Node, address_of},
+    node::{Doing, Node, address_on},
     optics::{Optics, OpticsStats},
     polling::{Polling, Queues},
     scheduler::{Next, Scheduler},
@@ -146,6 +146,11 @@ impl Simulation {
                 self.optics.is_none() || self.network.per_host == 1,
                 "per_host",
                 "1 where there are circuits",
+            ),
+            (
+                self.optics.is_none() || !self.network.sessions_by_rail,
+                "sessions_by_rail",
+                "off where there are circuits",
             ),
             (
                 !self.shared_memory || self.polling == Polling::Helper && !self.faults.has_crashes(),
@@ -532,7 +537,10 @@ impl<'a> Job<'a> {
             )));
         }
         let mut messenger = Messenger::new(layer, &[process]);
-        let peers = Peers::from(Met::new(process, self.simulation.processes, address_of));
+        let network = &self.simulation.network;
+        let rails = if network.sessions_by_rail { network.rails } else { 1 };
+        let met = Met::new(process, self.simulation.processes, address_on);
+        let peers = Peers::from(met.by_rails(rails as u8));
         let mut core = Process::new(&messenger, peers, self.simulation.options.eager_limit);
         if self.simulation.tcp.is_some() {
             // All connections are open.

@@ -45,6 +45,8 @@ pub(super) struct Packet {
     /// The processes at its ends.
     pub(super) source: u32,
     pub(super) destination: u32,
+    /// The rail that it takes, if processes know them.
+    pub(super) rail: u8,
     /// The process that it reaches next: its destination, or a relay.
     hop: u32,
     /// The hosts between which it is in flight.
@@ -153,9 +155,9 @@ impl Wires {
         let data = std::mem::take(&mut self.packets[packet as usize].data);
         let copy = self.packet(data.len());
         let p = &mut self.packets[packet as usize];
-        let (source, destination) = (p.source, p.destination);
+        let (source, destination, rail) = (p.source, p.destination, p.rail);
         let twin = &mut self.packets[copy as usize];
-        (twin.source, twin.destination) = (source, destination);
+        (twin.source, twin.destination, twin.rail) = (source, destination, rail);
         twin.data.extend_from_slice(&data);
         self.packets[packet as usize].data = data;
         copy
@@ -273,7 +275,11 @@ impl Wires {
             Topology::HyperCrossbar { .. } => self.along(from, to, 0),
             _ => from * self.ports,
         };
-        let wire = self.rail(from, first);
+        let wire = if self.network.sessions_by_rail {
+            first + u32::from(self.packets[packet as usize].rail)
+        } else {
+            self.rail(from, first)
+        };
         let gap = match self.gap {
             0 => 0,
             gap => gap * messages(&self.packets[packet as usize].data),

@@ -91,6 +91,30 @@ fn draw_shape(rng: &mut Prng, simulation: &mut Simulation, wild: Wild) {
     };
 }
 
+/// Some jobs have processes that know their rails, each of which fails by itself, in one direction or in both.
+fn draw_rails(rng: &mut Prng, simulation: &mut Simulation) {
+    let network = &mut simulation.network;
+    if rng.chance(700) || network.per_host > 1 || network.topology == Topology::Shared {
+        return;
+    }
+    network.rails = rng.between(2, 4) as u32;
+    network.sessions_by_rail = true;
+    let Some(&(end, _)) = simulation.faults.plan.last() else {
+        return;
+    };
+    let end = end.as_nanos() as u64;
+    for _ in 0..rng.skewed(12) {
+        let at = Duration::from_nanos(rng.below(end));
+        let mut draw = |below: u32| rng.below(below.into()) as u32;
+        let (one, other) = (draw(simulation.processes), draw(simulation.processes));
+        let rail = draw(network.rails) as u8;
+        simulation.faults.plan.push((at, Fault::CutRail(one, other, rail)));
+        if draw(2) == 0 {
+            simulation.faults.plan.push((at, Fault::CutRail(other, one, rail)));
+        }
+    }
+}
+
 fn draw_impairment(rng: &mut Prng, corrupt: bool) -> Impairment {
     let mut chance = |usual: u32, most: u64| {
         if rng.chance(usual) {
@@ -173,6 +197,7 @@ impl Job {
             simulation.faults.impairment = draw_impairment(rng, corrupt);
             simulation.faults.plan = draw_troubles(rng, ranks, corrupt, end);
         }
+        draw_rails(&mut Prng::new(seed ^ 0x4a11), &mut simulation);
         simulation.limit = Some(Duration::from_nanos(LONGEST_TROUBLE) + PATIENCE);
         let phases = script::draw(rng, ranks as usize, limits, 0).into();
         Self { simulation, phases }

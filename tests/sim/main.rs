@@ -8,6 +8,7 @@ mod optics;
 mod optics_faults;
 mod pinned;
 mod programs;
+mod rails;
 mod support;
 
 /// All ranks are on the network.

@@ -3,13 +3,19 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use crate::{messaging::Messenger, reliability::PeerId};
+use crate::{
+    messaging::Messenger,
+    reliability::{Path, PeerId},
+    time::Instant,
+};
 
 /// With thousands of processes in one memory, each knows only the ones that it talks to.
 pub(crate) struct Met {
     size: u32,
     own: u32,
-    address: fn(u32) -> SocketAddr,
+    /// Of a process, on a rail.
+    address: fn(u32, u8) -> SocketAddr,
+    rails: u8,
     /// Open addressing, at most half full; an entry is process and peer, so a look-up touches one cache line. Its
     /// length is a power of two.
     table: Vec<(u32, PeerId)>,
@@ -21,14 +27,20 @@ const NOBODY: u32 = u32::MAX;
 
 impl Met {
     /// Process `own` of `size`. Another process becomes a peer, at `address`, when this one first needs it.
-    pub(crate) fn new(own: u32, size: u32, address: fn(u32) -> SocketAddr) -> Self {
+    pub(crate) fn new(own: u32, size: u32, address: fn(u32, u8) -> SocketAddr) -> Self {
         Self {
             size,
             own,
             address,
+            rails: 1,
             table: Vec::new(),
             met: 0,
         }
+    }
+
+    /// Each process is reached by so many rails, by the port of the same number.
+    pub(crate) fn by_rails(self, rails: u8) -> Self {
+        Self { rails, ..self }
     }
 
     pub(super) fn size(&self) -> u32 {
@@ -80,7 +92,12 @@ impl Met {
         if process == self.own || process >= self.size {
             return None;
         }
-        let peer = messenger.add_peer((self.address)(process), process).ok()?;
+        let peer = messenger.add_peer((self.address)(process, 0), process).ok()?;
+        for rail in 1..self.rails {
+            let path = Path::new((self.address)(process, rail), rail);
+            // (A layer that knows no rails has one path.)
+            let _ = messenger.add_rail(Instant::ZERO, peer, path);
+        }
         self.insert(process, peer);
         Some(peer)
     }

@@ -11,6 +11,8 @@ mod inline;
 mod liveness;
 mod locate;
 mod lost_messages;
+mod port;
+mod ports;
 mod predicted;
 mod rail;
 mod rails;
@@ -46,6 +48,7 @@ use self::{
     attempts::Attempts,
     control::Control,
     lost_messages::LostByPeer,
+    port::Ports,
     rail::Rails,
     suspects::Suspects,
     tokens::{Budget, TokenKey},
@@ -162,6 +165,8 @@ pub struct Endpoint {
     now: u64,
     /// Paths to peers that have several.
     rails: Rails,
+    /// By which they leave.
+    ports: Ports,
     ready: VecDeque<u32>,
     /// Those that have much to send, in the order of their turns.
     bulk: VecDeque<u32>,
@@ -234,6 +239,7 @@ impl Endpoint {
             passed: 0,
             port: 0,
             rails: Rails::default(),
+            ports: Ports::default(),
             heap: Heap::default(),
             events: VecDeque::new(),
             control: VecDeque::new(),

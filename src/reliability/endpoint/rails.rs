@@ -617,7 +617,11 @@ impl Endpoint {
     #[cold]
     #[inline(never)]
     pub(super) fn serve_by_rail(&mut self, index: u32, burst: &mut Burst) -> bool {
-        burst.begin(self.path_of(self.actives[index as usize].flow));
+        let path = self.path_of(self.actives[index as usize].flow);
+        burst.begin(path);
+        if self.ports.wait(path.port, index) {
+            return false;
+        }
         self.draw(index);
         let more = self.fill_any(index, burst);
         self.spread(index, burst);

@@ -301,8 +301,9 @@ impl Endpoint {
             .config
             .max_datagram
             .min(u16::try_from(self.limits.max_datagram).unwrap_or(u16::MAX));
-        let target = local.min(p.max_datagram);
         let (rail, low) = ((flow.peer, flow.rail()), self.mtu_of(flow));
+        let of_port = self.ports.max_datagram(self.own_path(rail.0, rail.1).port);
+        let target = local.min(p.max_datagram).min(of_port);
         if low > target {
             self.set_mtu(rail, target, false);
         }

@@ -373,6 +373,35 @@ fn a_session_opens_by_any_rail() {
     opens_elsewhere(walled, [false, false]);
 }
 
+#[test]
+fn what_leaves_by_a_full_port_waits_and_others_go_on() {
+    let mut net = Net::new(&settings(), &[WAY, WAY]);
+    net.open();
+    net.ends[0].hold_port(1, true);
+    let before = net.ways[1][1].carried;
+    net.send(0, 1, 4 << 20);
+    assert!(net.run(1_000, |net| net.got[1].messages.len() == 2));
+    assert_eq!(net.ways[1][1].carried, before);
+    net.ends[0].hold_port(1, false);
+    net.send(0, 2, 4 << 20);
+    assert!(net.run(1_000, |net| net.got[1].messages.len() == 3));
+    assert!(net.ends[0].rail_stats(PEER, 1).unwrap().bytes_sent > 1 << 20);
+    net.assert_got(1, &[1, 4 << 20, 4 << 20]);
+}
+
+#[test]
+fn each_port_has_its_own_largest_datagram() {
+    let mut net = Net::new(&settings(), &[WAY, WAY]);
+    net.ends[0].limit_port(1, 1_472);
+    net.open();
+    net.run(500, |_| false);
+    let mtu_of = |net: &Net, rail| net.ends[0].rail_stats(PEER, rail).unwrap().max_datagram;
+    assert_eq!(mtu_of(&net, 1), 1_472);
+    assert!(mtu_of(&net, 0) > 1_472);
+    net.ends[0].limit_port(0, 1_300);
+    assert_eq!([0, 1].map(|rail| mtu_of(&net, rail)), [1_300, 1_472]);
+}
+
 /// Two hosts behind address translation have the same private address.
 #[test]
 fn an_address_of_two_peers_is_that_of_neither() {

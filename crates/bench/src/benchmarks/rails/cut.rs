@@ -8,28 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::ValueEnum;
-
 use super::{
-    Processes, Rails,
     namespaces::{Namespaces, configure},
     node::Way,
+    options::{Cut, Processes, Rails},
 };
 use crate::{
     failure::Failure,
     report::{Document, Group, Row, Table, emit, median, number, size},
 };
-
-/// How the last rail is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Cut {
-    /// Its interface at the sender goes down
-    Link,
-    /// What the sender sends there is dropped at the receiver
-    Data,
-    /// What the receiver sends there is dropped at the sender: acknowledgements
-    Answers,
-}
 
 /// From the first arrival to the cut, of which the last second counts.
 const BEFORE: Duration = Duration::from_millis(2_500);
@@ -94,13 +81,18 @@ fn rate(arrivals: &Arrivals, from: Instant, to: Instant) -> f64 {
     (until(to) - until(from)) / (to - from).as_secs_f64()
 }
 
-/// Seconds from `from` until the rate is at least `wanted`.
+/// Seconds from `from` until the rate is at least `wanted`, from one arrival to another.
 fn reaches(arrivals: &Arrivals, from: Instant, to: Instant, wanted: f64) -> Option<f64> {
-    let times = { arrivals.iter() }.map(|(at, _)| *at);
-    let mut times = times.filter(|at| *at >= from && *at + WINDOW <= to);
+    let within = arrivals.iter().map(|(at, _)| *at).filter(|at| (from..to).contains(at));
+    let times: Vec<Instant> = within.collect();
+    let is_enough = |at: &Instant| {
+        let end = times.iter().find(|end| **end >= *at + WINDOW);
+        end.is_some_and(|end| rate(arrivals, *at, *end) >= wanted)
+    };
     times
-        .find(|at| rate(arrivals, *at, *at + WINDOW) >= wanted)
-        .map(|at| (at - from).as_secs_f64())
+        .iter()
+        .find(|at| is_enough(at))
+        .map(|at| (*at - from).as_secs_f64())
 }
 
 /// Cuts the last rail of a stream once.

@@ -30,7 +30,7 @@ use super::{
 };
 
 /// Messages under way to a neighbour at once.
-const WINDOW: usize = 2;
+const WINDOW: usize = 4;
 /// A sender all of whose sockets are full waits so long at most for what comes.
 const NAP: Duration = Duration::from_micros(100);
 /// Id of the arrays, and tag of the messages.
@@ -44,9 +44,6 @@ const fn grid(dimensions: usize) -> [usize; 3] {
         _ => [2, 2, 2],
     }
 }
-
-/// Nodes of a grid.
-pub(super) const NODES: usize = 8;
 
 fn failed(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(error.to_string())

@@ -7,25 +7,23 @@ mod exchange;
 mod mpi;
 mod namespaces;
 mod node;
+mod options;
 
 use std::{
-    env,
     io::{BufRead, BufReader},
-    process::{Child, Stdio},
+    process::Stdio,
     time::Duration,
 };
 
-use clap::Args;
-
+pub(crate) use self::options::Rails;
 use self::{
-    cut::Cut,
-    exchange::NODES,
-    namespaces::Namespaces,
+    namespaces::{NODES, Namespaces},
     node::{End, Way},
+    options::Processes,
 };
 use crate::{
     failure::{Failure, While},
-    report::{Document, Figure, Group, Line, Output, Progress, Row, Table, emit, median, number, size},
+    report::{Document, Figure, Group, Line, Progress, Row, Table, emit, median, number, size},
 };
 
 /// The end of `--help`.
@@ -41,104 +39,7 @@ Needs root, iproute2, and the kernel's veth and tbf. Messages go one way, or bet
 neighbours of a grid of eight nodes: 8, 4x2, or 2x2x2. `udp` is as many datagrams as the sockets take, \
 on all rails at once, by the same sockets; `transport` and `mpi` are messages of --size bytes, four under way.";
 
-/// Options.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Rails {
-    /// Numbers of rails
-    #[arg(long, default_value = "1,2", value_delimiter = ',', value_name = "N,…", value_parser = clap::value_parser!(u32).range(1..=6))]
-    rails: Vec<u32>,
-    /// Mbit/s of each rail; the list begins again when it is too short
-    #[arg(long, default_value = "1000", value_delimiter = ',', value_name = "MBIT,…", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    rates: Vec<u32>,
-    /// Bytes of an IP packet
-    #[arg(long, default_value_t = 9_000, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1_280..=65_535))]
-    mtu: u32,
-    /// Bytes of a message
-    #[arg(long, default_value = "4M", value_name = "BYTES", value_parser = size::parse)]
-    size: usize,
-    /// Eight nodes are a grid of so many dimensions, and swap messages with their neighbours: bytes in and out of a node
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u8).range(1..=3))]
-    grid: Option<u8>,
-    /// Milliseconds of a measurement
-    #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=10_000))]
-    time: u64,
-    /// Rounds in which the ways take turns
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    rounds: u32,
-    /// What is measured beside bare UDP
-    #[arg(
-        long,
-        value_enum,
-        default_value = "transport,mpi",
-        value_delimiter = ',',
-        value_name = "LEVEL,…"
-    )]
-    level: Vec<Way>,
-    /// Cut the last rail of a stream, and let it come back
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        value_name = "HOW,…",
-        conflicts_with = "grid"
-    )]
-    cut: Vec<Cut>,
-    /// The output.
-    #[command(flatten)]
-    output: Output,
-    /// Tell how much has come, again and again
-    #[arg(long, hide = true)]
-    tell: bool,
-    /// Be one of the processes: its number
-    #[arg(long, hide = true)]
-    node: Option<usize>,
-}
-
-/// Kills its processes when it is dropped.
-struct Processes(Vec<Child>);
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 impl Rails {
-    /// It is one of the processes that a measurement has started.
-    pub(crate) const fn is_node(&self) -> bool {
-        self.node.is_some()
-    }
-
-    fn nodes(&self) -> usize {
-        if self.grid.is_some() { NODES } else { 2 }
-    }
-
-    /// Starts one of the processes.
-    fn start(
-        &self,
-        namespaces: &Namespaces,
-        way: Way,
-        rails: u32,
-        node: usize,
-        stdout: Stdio,
-    ) -> Result<Child, Failure> {
-        let own = env::current_exe().or_fail("this program")?;
-        let mut command = namespaces.command(node, &own);
-        command.args(["bench", "rails", "--node", &node.to_string()]);
-        command.args(["--level", way.name(), "--rails", &rails.to_string()]);
-        command.args(["--size", &self.size.to_string(), "--time", &self.time.to_string()]);
-        if let Some(grid) = self.grid {
-            command.args(["--grid", &grid.to_string()]);
-        }
-        if !self.cut.is_empty() {
-            command.arg("--tell");
-        }
-        command.stdin(Stdio::null()).stdout(stdout).spawn().or_fail("a process")
-    }
-
     /// Bytes a second by this many rails.
     fn once(&self, namespaces: &Namespaces, way: Way, rails: u32) -> Result<f64, Failure> {
         let mut processes = Processes(Vec::new());
@@ -167,16 +68,6 @@ impl Rails {
         next()?;
         processes.0.push(start(0, Stdio::null())?);
         next()?.parse().map_err(|_| failed())
-    }
-
-    /// Bare UDP, and what is measured beside it.
-    fn ways(&self) -> Vec<Way> {
-        let others = self.level.iter().copied().filter(|way| *way != Way::Udp);
-        [Way::Udp].into_iter().chain(others).collect()
-    }
-
-    fn rates_of(&self, rails: u32) -> Vec<u32> {
-        self.rates.iter().copied().cycle().take(rails as usize).collect()
     }
 }
 

@@ -8,6 +8,9 @@ use crate::{failure::Failure, machine::iproute};
 /// Port of all sockets.
 const PORT: u16 = 7_000;
 
+/// Nodes of a grid.
+pub(super) const NODES: usize = 8;
+
 /// Removes what it has made when it is dropped.
 pub(super) struct Namespaces {
     name: String,

@@ -18,7 +18,7 @@ use hikyaku::{
     transport::{Event, Incoming, Transport, WaitPolicy},
 };
 
-use super::{exchange::NODES, namespaces::address_of};
+use super::namespaces::{NODES, address_of};
 
 /// An end that waits longer gives up.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);

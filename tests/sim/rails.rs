@@ -1,0 +1,176 @@
+//! Processes that know their rails: each is a rail of their sessions.
+
+use std::{sync::Arc, time::Duration};
+
+use hikyaku::{
+    mpi::{
+        datatype::Kind,
+        engine::{Communicator, Engine, LockKind, Mode, Window},
+        error::{Error, ErrorClass},
+        operation::{Operation, Predefined},
+    },
+    sim::{Fault, Impairment, Network, Outcome, Simulation},
+};
+
+use super::support::{byte, pattern};
+
+const MS: Duration = Duration::from_millis(1);
+const SUM: Operation = Operation::predefined(Predefined::Sum);
+/// Additions of each rank.
+const ADDITIONS: i64 = 300;
+
+fn send(comm: &Communicator, data: &[u8], to: i32) -> Result<(), Error> {
+    // SAFETY: it is borrowed until it has ended.
+    unsafe { comm.send(Mode::Synchronous, data.as_ptr(), data.len() as u64, &byte(), to, 0) }
+}
+
+fn receive(comm: &Communicator, room: &mut [u8], from: i32) -> Result<(), Error> {
+    // SAFETY: it is borrowed until it has ended.
+    unsafe { comm.receive(room.as_mut_ptr(), room.len() as u64, &byte(), from, 0) }.map(drop)
+}
+
+/// Processes with so many rails of 1 Gbit/s.
+fn simulation(processes: u32, rails: u32, seed: u64) -> Simulation {
+    let mut simulation = Simulation::new(processes, seed);
+    simulation.network = Network {
+        rails,
+        sessions_by_rail: true,
+        bandwidth: 1e9,
+        mtu: 9_000,
+        delay: Duration::from_micros(10),
+        ..Network::default()
+    };
+    simulation.limit = Some(Duration::from_secs(60));
+    simulation
+}
+
+/// Rank 0 sends 4 MB eight times.
+fn time_of(simulation: &Simulation) -> Duration {
+    let outcome = simulation.run(|engine| {
+        let world = Communicator::world(engine);
+        let data = pattern(4 << 20, 3);
+        let mut room = vec![0; data.len()];
+        for _ in 0..8 {
+            match world.rank() {
+                0 => send(&world, &data, 1).unwrap(),
+                _ => receive(&world, &mut room, 0).unwrap(),
+            }
+        }
+        world.rank() == 0 || room == data
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert!(outcome.results.iter().all(|right| *right));
+    outcome.time
+}
+
+#[test]
+fn large_messages_are_striped() {
+    let [one, three] = [1, 3].map(|rails| time_of(&simulation(2, rails, 1)));
+    assert!(three < one * 40 / 100, "one rail: {one:?}, three: {three:?}");
+}
+
+/// All ranks add to one counter of rank 0: each addition has an effect of its own, and exactly one.
+fn count(engine: &Arc<Engine>) -> Vec<i64> {
+    let world = Communicator::world(engine);
+    let window = Window::allocate(&world, 8, 8).unwrap();
+    let mut fetched = Vec::new();
+    let add = |value: i64| {
+        let mut was = -1_i64;
+        window.lock(LockKind::Shared, 0).unwrap();
+        // SAFETY: both live until the window is unlocked, which waits for the operation.
+        let begun = unsafe {
+            window.fetch_and_op(
+                (&raw const value).cast(),
+                (&raw mut was).cast(),
+                Kind::I64,
+                (0, 0),
+                &SUM,
+            )
+        };
+        begun.unwrap();
+        window.unlock(0).unwrap();
+        was
+    };
+    for _ in 0..ADDITIONS {
+        fetched.push(add(1));
+    }
+    world.barrier().unwrap();
+    assert_eq!(add(0), ADDITIONS * i64::from(world.size()));
+    world.barrier().unwrap();
+    window.free().unwrap();
+    fetched
+}
+
+fn counted(simulation: &Simulation) -> Outcome<Vec<i64>> {
+    let outcome = simulation.run(count);
+    let outcome = outcome.unwrap_or_else(|error| panic!("{:?}: {error}", simulation.faults));
+    let mut all = outcome.results.concat();
+    all.sort_unstable();
+    let expected = 0..ADDITIONS * i64::from(simulation.processes);
+    assert!(all.into_iter().eq(expected), "{:?}", simulation.faults);
+    outcome
+}
+
+/// A rail loses acknowledgements alone, and then dies; another one takes what was under way there.
+#[test]
+fn a_rail_without_acknowledgements_doubles_nothing() {
+    let mut cut = 0;
+    for (seed, rail) in (0..12).flat_map(|seed| [(seed, 0), (seed, 1)]) {
+        let mut simulation = simulation(2, 2, seed);
+        let at = |ms: u32| ms * MS + Duration::from_micros(seed * 37);
+        simulation.faults.plan = vec![
+            (at(2), Fault::CutRail(0, 1, rail)),
+            (at(4), Fault::CutRail(1, 0, rail)),
+            (at(150), Fault::Join),
+        ];
+        cut += counted(&simulation).faults.cut;
+    }
+    assert!(cut > 100, "{cut}");
+}
+
+/// One rail works in one direction only from the beginning, each of the others reorders by milliseconds.
+#[test]
+fn rails_that_reorder_and_one_that_is_one_way() {
+    for rail in 0..3 {
+        let mut simulation = simulation(4, 3, u64::from(rail));
+        simulation.faults.impairment = Impairment {
+            late: 0.1,
+            hold: 5 * MS,
+            loss: 0.01,
+            ..Impairment::default()
+        };
+        let to_first = (1..4).map(|process| (Duration::ZERO, Fault::CutRail(process, 0, rail)));
+        simulation.faults.plan = to_first.collect();
+        counted(&simulation);
+        simulation.processes = 2;
+        simulation.faults.plan.truncate(1);
+        time_of(&simulation);
+    }
+}
+
+/// All rails are silent: then the peer is dead.
+#[test]
+fn a_peer_is_dead_when_all_rails_are_silent() {
+    let mut simulation = simulation(2, 3, 1);
+    simulation.config.death_timeout = 500 * MS;
+    let cuts = (0..3).flat_map(|rail| [Fault::CutRail(0, 1, rail), Fault::CutRail(1, 0, rail)]);
+    simulation.faults.plan = cuts.map(|cut| (20 * MS, cut)).collect();
+    simulation.faults.watch = true;
+    let outcome = simulation.run(|engine| {
+        let world = Communicator::world(engine);
+        let data = pattern(1 << 20, 3);
+        let mut room = vec![0; data.len()];
+        loop {
+            let done = match world.rank() {
+                0 => send(&world, &data, 1),
+                _ => receive(&world, &mut room, 0),
+            };
+            if let Err(error) = done {
+                return error.class();
+            }
+        }
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(outcome.results, [ErrorClass::ProcFailed; 2]);
+    assert!(outcome.time < Duration::from_secs(5), "{:?}", outcome.time);
+}
