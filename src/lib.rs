@@ -139,6 +139,7 @@ pub mod backends;
 #[cfg(feature = "mpi")]
 pub mod bootstrap;
 mod config;
+mod copies;
 #[cfg(feature = "std")]
 pub mod environment;
 mod error;

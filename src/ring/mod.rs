@@ -12,7 +12,6 @@
 //! ([`Producer::wakes`]) must wake it by other means.
 
 mod cell;
-pub(crate) mod copies;
 #[cfg(feature = "std")]
 mod exchange;
 mod lines;
@@ -29,6 +28,7 @@ pub(crate) use self::lines::Place;
 pub use self::lines::{Consumer, Front, LONG, Producer, ROOM, ring};
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::owner::Owner;
+use crate::copies;
 
 /// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {

@@ -44,4 +44,4 @@ pub(crate) use self::{
     segment::{Access, Segment},
     trust::Credentials,
 };
-use crate::{ring::copies, sync::primitives};
+use crate::{copies, sync::primitives};

@@ -18,7 +18,7 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
-use crate::{ring::copies::Copies, span::Span};
+use crate::{copies::Copies, span::Span};
 
 /// The access that a process has to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

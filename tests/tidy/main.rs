@@ -25,14 +25,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("table", &[]),
     ("id", &[]),
     ("span", &[]),
+    ("copies", &[]),
     // Memory that two sides share; below the layers that pass messages through it.
-    ("ring", &["prng"]),
+    ("ring", &["copies", "prng"]),
     // Read once, and handed on to the parts: it knows the names of their variables, and nothing of them.
     ("environment", &[]),
     // Between threads, so below all that has some.
     ("sync", &[]),
     // Memory of two processes; what they say through it is not its business.
-    ("shm", &["span", "sync"]),
+    ("shm", &["copies", "span", "sync"]),
     ("wire", &[]),
     ("error", &["time", "wire", "id"]),
     ("config", &["time", "siphash", "wire", "error"]),

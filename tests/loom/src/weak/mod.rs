@@ -35,7 +35,7 @@ pub(crate) mod medium {
 pub(crate) mod bell;
 #[path = "../../../../src/mpi/engine/on_host/board.rs"]
 pub(crate) mod board;
-#[path = "../../../../src/ring/copies.rs"]
+#[path = "../../../../src/copies.rs"]
 pub(crate) mod copies;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]

@@ -19,12 +19,12 @@ const EVERY: [u32; 2] = [16, 128];
 /// (About 5 and 10 GB/s.)
 const FAR: u32 = 32;
 const NEAR: u32 = 16;
-pub(super) const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// How a producer copies.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
-    pub(super) is_far: bool,
+    pub(crate) is_far: bool,
     /// Copies of [`TIMED`] bytes and more.
     count: u32,
     /// Ticks for a line: of those that were timed, the last ones most.
@@ -68,7 +68,7 @@ impl Copies {
     }
 
     /// A plain copy of `len` bytes has taken so many ticks.
-    pub(super) fn note(&mut self, ticks: u64, len: usize) {
+    pub(crate) fn note(&mut self, ticks: u64, len: usize) {
         // (One that was interrupted says nothing.)
         let pace = (ticks / (len / LINE) as u64).min(u64::from(4 * FAR)) as u32;
         self.pace = (3 * self.pace + pace) / 4;
@@ -77,13 +77,13 @@ impl Copies {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(super) mod machine {
+pub(crate) mod machine {
     use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_mfence, _mm_sfence, _mm_stream_si128, _rdtsc};
 
     use super::LINE;
 
     /// The ticks until all stores of `copy` can be seen.
-    pub(super) fn timed(copy: impl FnOnce()) -> u64 {
+    pub(crate) fn timed(copy: impl FnOnce()) -> u64 {
         // SAFETY: reading the clock has no conditions.
         let before = unsafe { _rdtsc() };
         copy();
@@ -99,7 +99,7 @@ pub(super) mod machine {
     ///
     /// # Safety
     /// As for `copy_nonoverlapping`.
-    pub(in super::super) unsafe fn copy_around(from: *const u8, to: *mut u8, len: usize) {
+    pub(crate) unsafe fn copy_around(from: *const u8, to: *mut u8, len: usize) {
         const WORD: usize = size_of::<__m128i>();
         // SAFETY: the three parts lie one behind the other in the bytes that the caller vouches for. The middle one
         // begins at a line, and has whole lines. Each x86-64 has these stores, and the fence: after it, they are ordered
@@ -124,15 +124,15 @@ pub(super) mod machine {
 
 /// Here all copies are plain.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub(super) mod machine {
-    pub(super) fn timed(copy: impl FnOnce()) -> u64 {
+pub(crate) mod machine {
+    pub(crate) fn timed(copy: impl FnOnce()) -> u64 {
         copy();
         0
     }
 
     /// # Safety
     /// As for `copy_nonoverlapping`.
-    pub(in super::super) unsafe fn copy_around(from: *const u8, to: *mut u8, len: usize) {
+    pub(crate) unsafe fn copy_around(from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: the caller's contract.
         unsafe { from.copy_to_nonoverlapping(to, len) };
     }
