@@ -210,10 +210,10 @@ fn the_path_mtu_is_told_when_it_is_found_and_when_it_is_lost() {
         let mut pair = Pair::new(Config::default());
         pair.send(0, 1_000);
         pair.run(SECOND, never);
-        let end = "processor=0 peer=0 address=192.0.2.2:1000";
+        let end = "processor=0 peer=0 address=192.0.2.2:1000 rail=0";
         let timeout = "hikyaku::reliability::endpoint::timeout:";
         assert_eq!(
-            lines.take("processor=0 peer=0 address=192.0.2.2:1000 bytes"),
+            lines.take("processor=0 peer=0 address=192.0.2.2:1000 rail=0 bytes"),
             [format!("INFO {timeout} path MTU found {end} bytes=8972")]
         );
         let small = |_: usize, datagram: &[u8]| datagram.len() > 1_472;

@@ -321,7 +321,7 @@ impl Endpoint {
                 #[cfg(feature = "tracing")]
                 let address = self.own_path(rail.0, rail.1).address;
                 event!(
-                    INFO, processor = self.processor, peer = rail.0, rail = rail.1, %address, bytes, "path MTU found"
+                    INFO, processor = self.processor, peer = rail.0, %address, rail = rail.1, bytes, "path MTU found"
                 );
                 self.actives[index as usize].deadlines.stop(Timer::Mtu);
             }
