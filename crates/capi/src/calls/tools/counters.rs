@@ -59,6 +59,8 @@ pub(super) const ALL: &[Counter] = counters! {
     spurious_timeouts COUNTER [.packet_stats().spurious_timeouts] "time-outs undone: the packets sent first were acknowledged";
     probes COUNTER [.packet_stats().probes] "tail-loss probes sent";
     flows_settled COUNTER [.packet_stats().flows_settled] "times that packets in flight were cut anew for a path that takes smaller ones";
+    rails_up COUNTER [.packet_stats().rails_up] "times that a rail was proven to work, at first or again";
+    rails_down COUNTER [.packet_stats().rails_down] "times that a rail was found dead while another was not";
     acks_alone COUNTER [.packet_stats().acks_alone] "acknowledgements sent alone";
     nacks_sent COUNTER [.packet_stats().nacks_sent] "negative acknowledgements sent";
     messages_bundled COUNTER [.packet_stats().messages_bundled] "messages that shared a datagram with others";
