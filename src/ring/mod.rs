@@ -6,7 +6,7 @@
 //! place of a flag, which they could look like.) Of more than 8 KB the consumer copies one piece while the producer copies
 //! the next. The flag of a line is the number of its record, so a line needs no clearing. The consumer publishes how far
 //! it is once a quarter of the ring, and the producer looks there only when the ring seems to be full. Where bytes lie is
-//! the producer's choice alone: a stream walks through more memory, which its [owner](owner::Owner) lends and takes back.
+//! the producer's choice alone: a stream walks through more memory, which its owner lends and takes back.
 //!
 //! A consumer that is about to sleep says so ([`Consumer::set_asleep`]); a producer that finds it asleep
 //! ([`Producer::wakes`]) must wake it by other means.
