@@ -19,13 +19,15 @@ struct Way {
     delay: u64,
     /// No datagram arrives any more.
     cut: bool,
-    /// Nobody listens at its end, which the host there reports as often as Linux does: six times at once, and then once
+    /// No process listens at its end, which the host there reports as often as Linux does: six times at once, and then once
     /// a second.
     refuses: bool,
     refused: u32,
     refused_at: u64,
     /// Largest datagram that passes, bytes.
     mtu: usize,
+    /// Bytes that may wait; more are lost.
+    queue: u64,
     /// One of so many datagrams is lost.
     drop_every: u64,
     free_at: u64,
@@ -41,6 +43,7 @@ const WAY: Way = Way {
     refused: 0,
     refused_at: 0,
     mtu: 65_507,
+    queue: u64::MAX,
     drop_every: u64::MAX,
     free_at: 0,
     carried: 0,
@@ -125,6 +128,10 @@ impl Net {
         let way = &mut self.ways[to][usize::from(port)];
         way.carried += 1;
         if way.cut || datagram.len() > way.mtu || way.carried.is_multiple_of(way.drop_every) {
+            return;
+        }
+        let waiting = way.free_at.saturating_sub(self.now) * way.rate / 1_000;
+        if waiting + datagram.len() as u64 > way.queue {
             return;
         }
         way.bytes += datagram.len() as u64;
@@ -784,4 +791,28 @@ fn model_of_drawn_rails() {
     for seed in 0..100 {
         drawn(seed);
     }
+}
+
+/// What is sent again is not lost each time behind the question whether the rail works, where the network has room for one
+/// packet only.
+#[test]
+fn a_question_is_not_always_in_the_way() {
+    let way = Way {
+        rate: 10,
+        queue: 460,
+        ..WAY
+    };
+    let config = Config {
+        path_mtu_discovery: false,
+        ..settings()
+    };
+    let mut net = Net::new(&config, &[way; 2]);
+    net.open();
+    assert_eq!([0, 1].map(|end| net.state(end, 1)), [RailState::Up; 2]);
+    (0..2).for_each(|rail| net.cut(rail, true));
+    net.send(0, 1, 400);
+    net.run(200, |_| false);
+    (0..2).for_each(|rail| net.cut(rail, false));
+    assert!(net.run(5_000, |net| net.got[1].messages.len() == 2));
+    net.assert_got(1, &[1, 400]);
 }
