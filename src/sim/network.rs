@@ -132,8 +132,8 @@ pub struct Network {
     pub rails: u32,
     /// Processes know the rails, as those with a socket at each do: each is a rail of their sessions, with numbers and a
     /// congestion window of its own, and large messages are striped over them
-    /// ([`Endpoint::add_rail`](crate::reliability::Endpoint::add_rail)). At most 16 rails then, one process on each host,
-    /// and no circuits. Default off.
+    /// ([`Endpoint::add_rail`](crate::reliability::Endpoint::add_rail)). At most 16 rails then, and one process on each
+    /// host. Default off.
     pub sessions_by_rail: bool,
     /// Processes on each host, in the order of their ranks; each has a core of its own. At least 1; default 1.
     pub per_host: u32,

@@ -148,11 +148,6 @@ impl Simulation {
                 "1 where there are circuits",
             ),
             (
-                self.optics.is_none() || !self.network.sessions_by_rail,
-                "sessions_by_rail",
-                "off where there are circuits",
-            ),
-            (
                 !self.shared_memory || self.polling == Polling::Helper && !self.faults.has_crashes(),
                 "shared_memory",
                 "only where helpers poll and no process crashes",

@@ -70,7 +70,6 @@ fn draw_optics(rng: &mut Prng, simulation: &mut Simulation) {
         changes,
     });
     simulation.network.per_host = 1;
-    simulation.network.sessions_by_rail = false;
     if rng.chance(700) {
         let network = &mut simulation.network;
         (network.topology, network.routing) = (Topology::Direct, None);

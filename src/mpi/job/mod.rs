@@ -45,7 +45,7 @@ use crate::{
     backends::{BindOptions, Place, has_own_addresses, has_ports},
     bootstrap::{
         self, World,
-        address::{Chosen, Why, pairs},
+        address::{Chosen, pairs},
     },
     config::Contact,
     environment::Environment,
@@ -241,9 +241,7 @@ fn place(
     if !has_own_addresses(&name) {
         let port = job.port().map_err(InitError::Bootstrap)?;
         chosen = job.choose().map_err(InitError::Bootstrap)?.chosen;
-        // (Several only where the user asks for them: simulated jobs over several rails have been seen to stop.)
-        let is_asked_for = matches!(chosen.first(), Some(first) if matches!(first.why, Why::Named(_)));
-        if !has_ports(&name) || !is_asked_for {
+        if !has_ports(&name) {
             chosen.truncate(1);
         }
         let mut all = chosen.iter().map(|chosen| SocketAddr::new(chosen.address, port));
