@@ -26,12 +26,12 @@ pub(super) struct Part {
 const PARTS: [Part; 5] = [
     Part {
         name: "pair",
-        cases: &PAIRS,
+        cases: PAIRS.0,
         section: Section::libraries("bench-mpi --libraries pair"),
     },
     Part {
         name: "collectives",
-        cases: &COLLECTIVES,
+        cases: COLLECTIVES.1,
         section: Section::libraries("bench-mpi --libraries collectives"),
     },
     Part {
@@ -74,48 +74,20 @@ const LATENCY: Case = Case {
     is_through_memory: true,
 };
 
-const PAIRS: [Case; 2] = [
-    LATENCY,
-    Case {
-        operation: "bandwidth",
-        // Of 8 bytes, the rate of messages is what is shown.
-        sizes: &[8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
+const PAIRS: (&[Case], &[Case]) = {
+    const ALL: [Case; 14] = within_host::cases(&LATENCY, &[]);
+    ALL.split_at(2)
+};
+
+/// Without the loop in Rust. MPICH spins: with more ranks than cores, an operation takes a slice of the scheduler.
+const COLLECTIVES: (&[Case], &[Case]) = {
+    const FIRST: Case = Case {
+        peers: &[Peer::Abi, Peer::MpichAbi, Peer::Vader, Peer::VaderCma, Peer::Mpich],
         ..LATENCY
-    },
-];
-
-const fn collective(operation: &'static str, ranks: u32, sizes: &'static [u32]) -> Case {
-    Case {
-        operation,
-        ranks,
-        sizes,
-        // MPICH spins: with more ranks than cores, an operation takes a slice of the scheduler.
-        peers: if ranks > 2 {
-            &[Peer::Abi, Peer::MpichAbi, Peer::Vader, Peer::VaderCma]
-        } else {
-            &[Peer::Abi, Peer::MpichAbi, Peer::Vader, Peer::VaderCma, Peer::Mpich]
-        },
-        is_through_memory: ranks == 2,
-        ..LATENCY
-    }
-}
-
-const SIZES: &[u32] = &[8, 1 << 10, 64 << 10];
-
-const COLLECTIVES: [Case; 12] = [
-    collective("barrier", 2, &[0]),
-    collective("allreduce", 2, SIZES),
-    collective("bcast", 2, SIZES),
-    collective("alltoall", 2, SIZES),
-    collective("barrier", 4, &[0]),
-    collective("allreduce", 4, SIZES),
-    collective("bcast", 4, SIZES),
-    collective("alltoall", 4, SIZES),
-    collective("barrier", 8, &[0]),
-    collective("allreduce", 8, SIZES),
-    collective("bcast", 8, SIZES),
-    collective("alltoall", 8, SIZES),
-];
+    };
+    const ALL: [Case; 14] = within_host::cases(&FIRST, &[Peer::Abi, Peer::MpichAbi, Peer::Vader, Peer::VaderCma]);
+    ALL.split_at(2)
+};
 
 const OVER_NETWORK: Case = Case {
     peers: &[Peer::Abi, Peer::MpichAbi, Peer::BareUdp, Peer::OpenMpi, Peer::Mpich],

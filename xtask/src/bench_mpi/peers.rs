@@ -39,6 +39,7 @@ pub(super) enum Peer {
 }
 
 /// A measurement: an operation of a program, with this many ranks.
+#[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) operation: &'static str,
     pub(super) ranks: u32,

@@ -22,39 +22,43 @@ const PAIR: Case = Case {
     is_through_memory: true,
 };
 
-const fn collective(operation: &'static str, ranks: u32, sizes: &'static [u32]) -> Case {
-    Case {
-        operation,
-        ranks,
-        sizes,
-        peers: if ranks > 2 { YIELDING } else { PEERS },
-        ..PAIR
-    }
-}
-
 const SIZES: &[u32] = &[8, 1 << 10, 64 << 10];
 
-pub(super) const CASES: [Case; 14] = [
-    PAIR,
-    Case {
-        operation: "bandwidth",
+/// Cases like `pair`, the first of them: then a stream, then collectives, with the peers of `yielding` where there are more
+/// ranks than cores.
+pub(super) const fn cases(pair: &Case, yielding: &'static [Peer]) -> [Case; 14] {
+    const OTHERS: [(&str, u32, &[u32]); 13] = [
         // Of 8 bytes, the rate of messages is what is shown.
-        sizes: &[8, 1 << 10, 64 << 10, 1 << 20, 4 << 20],
-        ..PAIR
-    },
-    collective("barrier", 2, &[0]),
-    collective("allreduce", 2, SIZES),
-    collective("bcast", 2, SIZES),
-    collective("alltoall", 2, SIZES),
-    collective("barrier", 4, &[0]),
-    collective("allreduce", 4, SIZES),
-    collective("bcast", 4, SIZES),
-    collective("alltoall", 4, SIZES),
-    collective("barrier", 8, &[0]),
-    collective("allreduce", 8, SIZES),
-    collective("bcast", 8, SIZES),
-    collective("alltoall", 8, SIZES),
-];
+        ("bandwidth", 2, &[8, 1 << 10, 64 << 10, 1 << 20, 4 << 20]),
+        ("barrier", 2, &[0]),
+        ("allreduce", 2, SIZES),
+        ("bcast", 2, SIZES),
+        ("alltoall", 2, SIZES),
+        ("barrier", 4, &[0]),
+        ("allreduce", 4, SIZES),
+        ("bcast", 4, SIZES),
+        ("alltoall", 4, SIZES),
+        ("barrier", 8, &[0]),
+        ("allreduce", 8, SIZES),
+        ("bcast", 8, SIZES),
+        ("alltoall", 8, SIZES),
+    ];
+    let mut cases = [*pair; 14];
+    let mut at = 0;
+    while at < OTHERS.len() {
+        let case = &mut cases[at + 1];
+        (case.operation, case.ranks, case.sizes) = OTHERS[at];
+        if case.ranks > 2 {
+            case.peers = yielding;
+            // (What they wait for is each other's turns, not cache lines.)
+            case.is_through_memory = false;
+        }
+        at += 1;
+    }
+    cases
+}
+
+pub(super) const CASES: [Case; 14] = cases(&PAIR, YIELDING);
 
 /// Builds all of them; returns those that there are. Only our own must.
 pub(super) fn build() -> Result<Vec<Peer>, String> {

@@ -11,22 +11,19 @@ use std::{
 use bytes::Bytes;
 use hikyaku::{
     PeerId,
-    backends::{
-        Backend, BindOptions, Sent, Transmit,
-        udp::{UdpBackend, UdpOptions},
-    },
+    backends::Backend,
     mpi::{
         datatype::{Datatype, Kind},
         engine::{Array, Communicator, Mode, Request},
         job::Job,
     },
-    reliability::Path,
-    transport::{Event, Incoming, Transport, WaitPolicy},
+    transport::{Event, Incoming},
 };
 
 use super::{
     mpi::environment,
     node::{End, LIMIT, Meter, Way},
+    sockets::{Flood, failed},
 };
 
 /// Messages under way to a neighbour at once.
@@ -43,10 +40,6 @@ const fn grid(dimensions: usize) -> [usize; 3] {
         2 => [4, 2, 1],
         _ => [2, 2, 2],
     }
-}
-
-fn failed(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(error.to_string())
 }
 
 impl End {
@@ -78,13 +71,7 @@ impl End {
     }
 
     fn swap_datagrams(&self) -> io::Result<()> {
-        let zero = hikyaku::time::Instant::ZERO;
-        let mut backend = UdpBackend::bind_ports(&self.addresses(self.number), &UdpOptions::default())?;
-        let abilities = backend.capabilities();
-        let segment_size = abilities.max_datagram;
-        let segments = abilities.max_segments.min(abilities.max_batch / segment_size).max(1);
-        let data = vec![0xa5; segments * segment_size];
-        let slices = [io::IoSlice::new(&data)];
+        let mut sockets = Flood::bind(&self.addresses(self.number))?;
         let neighbours = self.neighbours();
         let mut turns = vec![0; self.rails];
         let mut meter = Meter::new(self);
@@ -93,26 +80,17 @@ impl End {
         while begun.elapsed() < LIMIT {
             let mut is_full = true;
             for (port, turn) in (0..).zip(&mut turns) {
-                let transmit = Transmit {
-                    destination: self.addresses(neighbours[*turn % neighbours.len()])[usize::from(port)],
-                    port,
-                    segment_size,
-                    len: data.len(),
-                    slices: &slices,
-                    dont_fragment: true,
-                    token: 0,
-                };
-                if backend.transmit(zero, &transmit)? == Sent::All {
+                let to = self.addresses(neighbours[*turn % neighbours.len()])[usize::from(port)];
+                if sockets.send(port, to)? {
                     *turn += 1;
                     is_full = false;
                 }
             }
             if is_full {
-                backend.wait(Some(NAP))?;
+                sockets.backend.wait(Some(NAP))?;
             }
             loop {
-                let filled = backend.receive(zero, 16)?;
-                let bytes: usize = (0..filled).map(|index| backend.received(index).data.len()).sum();
+                let bytes = sockets.take()?;
                 if bytes == 0 {
                     break;
                 }
@@ -123,21 +101,8 @@ impl End {
     }
 
     fn swap_messages(&self) -> io::Result<()> {
-        let own = self.addresses(self.number);
-        let mut options = BindOptions::default();
-        options.ports = own[1..].to_vec();
-        let builder = Transport::builder().processor(self.number as u32).environment();
-        let builder = builder.bind_options(options).wait(WaitPolicy::default());
-        let mut transport = builder.bind_udp(own[0]).map_err(failed)?;
-        let mut peers = BTreeMap::new();
-        for node in self.neighbours() {
-            let theirs = self.addresses(node);
-            let peer: PeerId = transport.add_peer(theirs[0], node as u32).map_err(failed)?;
-            for (port, &address) in (0..).zip(&theirs).skip(1) {
-                transport.add_rail(peer, Path::new(address, port)).map_err(failed)?;
-            }
-            peers.insert(peer, WINDOW);
-        }
+        let (mut transport, peers) = self.transport_to(&self.neighbours())?;
+        let mut peers: BTreeMap<PeerId, usize> = peers.into_iter().map(|peer| (peer, WINDOW)).collect();
         println!("ready");
         let message = Bytes::from(vec![0xa5; self.size]);
         let mut meter = Meter::new(self);

@@ -8,6 +8,7 @@ mod mpi;
 mod namespaces;
 mod node;
 mod options;
+mod sockets;
 
 use std::{
     io::{BufRead, BufReader},

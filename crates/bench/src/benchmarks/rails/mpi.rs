@@ -12,15 +12,14 @@ use hikyaku::{
     },
 };
 
-use super::node::{End, Meter, WINDOW};
+use super::{
+    node::{End, Meter, WINDOW},
+    sockets::failed,
+};
 
 const TAG: i32 = 1;
 /// Where rank 0 waits for the other one.
 const RENDEZVOUS_PORT: u16 = 7_100;
-
-fn failed(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(error.to_string())
-}
 
 /// The settings of the job: the ranks find each other by the first rail, and use all interfaces.
 pub(super) fn environment(end: &End) -> Environment {

@@ -10,15 +10,16 @@ use std::{
 use bytes::Bytes;
 use clap::ValueEnum;
 use hikyaku::{
-    backends::{
-        Backend, BindOptions, Sent, Transmit,
-        udp::{UdpBackend, UdpOptions},
-    },
+    PeerId,
+    backends::{Backend, BindOptions},
     reliability::Path,
     transport::{Event, Incoming, Transport, WaitPolicy},
 };
 
-use super::namespaces::{NODES, address_of};
+use super::{
+    namespaces::{NODES, address_of},
+    sockets::{Flood, failed},
+};
 
 /// An end that waits longer gives up.
 pub(super) const LIMIT: Duration = Duration::from_secs(20);
@@ -89,29 +90,12 @@ impl End {
     }
 
     fn flood(&self) -> io::Result<()> {
-        let mut backend = UdpBackend::bind_ports(&self.addresses(0), &UdpOptions::default())?;
-        let capabilities = backend.capabilities();
-        let segment_size = capabilities.max_datagram;
-        let segments = capabilities
-            .max_segments
-            .min(capabilities.max_batch / segment_size)
-            .max(1);
-        let data = vec![0xa5; segments * segment_size];
-        let slices = [io::IoSlice::new(&data)];
+        let mut sockets = Flood::bind(&self.addresses(0))?;
         let begun = Instant::now();
         while begun.elapsed() < LIMIT {
             let mut is_full = true;
             for (port, destination) in (0..).zip(self.addresses(1)) {
-                let transmit = Transmit {
-                    destination,
-                    port,
-                    segment_size,
-                    len: data.len(),
-                    slices: &slices,
-                    dont_fragment: true,
-                    token: 0,
-                };
-                is_full &= backend.transmit(hikyaku::time::Instant::ZERO, &transmit)? != Sent::All;
+                is_full &= !sockets.send(port, destination)?;
             }
             if is_full {
                 thread::sleep(NAP);
@@ -121,60 +105,59 @@ impl End {
     }
 
     fn count(&self) -> io::Result<()> {
-        let mut backend = UdpBackend::bind_ports(&self.addresses(1), &UdpOptions::default())?;
+        let mut sockets = Flood::bind(&self.addresses(1))?;
         println!("ready");
         let mut meter = Meter::new(self);
         loop {
-            backend.wait(Some(LIMIT))?;
-            let mut bytes = 0;
-            for index in 0..backend.receive(hikyaku::time::Instant::ZERO, 16)? {
-                bytes += backend.received(index).data.len();
-            }
+            sockets.backend.wait(Some(LIMIT))?;
+            let bytes = sockets.take()?;
             if meter.add(bytes)? {
                 return Ok(());
             }
         }
     }
 
-    fn transport(&self) -> io::Result<(Transport, hikyaku::PeerId)> {
-        let other = 1 - self.number;
+    /// A transport at all rails, with these other processes as peers.
+    pub(super) fn transport_to(&self, others: &[usize]) -> io::Result<(Transport, Vec<PeerId>)> {
         let own = self.addresses(self.number);
         let mut options = BindOptions::default();
         options.ports = own[1..].to_vec();
         let builder = Transport::builder().processor(self.number as u32).environment();
         let builder = builder.bind_options(options).wait(WaitPolicy::default());
-        let mut transport = builder.bind_udp(own[0]).map_err(io::Error::other)?;
-        let theirs = self.addresses(other);
-        let peer = transport.add_peer(theirs[0], other as u32).map_err(io::Error::other)?;
-        for (port, &address) in (0..).zip(&theirs).skip(1) {
-            transport
-                .add_rail(peer, Path::new(address, port))
-                .map_err(io::Error::other)?;
+        let mut transport = builder.bind_udp(own[0]).map_err(failed)?;
+        let mut peers = Vec::new();
+        for &other in others {
+            let theirs = self.addresses(other);
+            let peer = transport.add_peer(theirs[0], other as u32).map_err(failed)?;
+            for (port, &address) in (0..).zip(&theirs).skip(1) {
+                transport.add_rail(peer, Path::new(address, port)).map_err(failed)?;
+            }
+            peers.push(peer);
         }
-        Ok((transport, peer))
+        Ok((transport, peers))
     }
 
     fn send(&self) -> io::Result<()> {
-        let (mut transport, peer) = self.transport()?;
+        let (mut transport, peers) = self.transport_to(&[1])?;
         let message = Bytes::from(vec![0xa5; self.size]);
         let mut under_way = 0;
         loop {
             while under_way < WINDOW {
-                transport.send_bytes(peer, message.clone()).map_err(io::Error::other)?;
+                transport.send_bytes(peers[0], message.clone()).map_err(failed)?;
                 under_way += 1;
             }
-            if let Event::Sent { .. } = transport.wait_event(Some(LIMIT)).map_err(io::Error::other)? {
+            if let Event::Sent { .. } = transport.wait_event(Some(LIMIT)).map_err(failed)? {
                 under_way -= 1;
             }
         }
     }
 
     fn receive(&self) -> io::Result<()> {
-        let (mut transport, _) = self.transport()?;
+        let (mut transport, _) = self.transport_to(&[0])?;
         println!("ready");
         let mut meter = Meter::new(self);
         loop {
-            let bytes = match transport.wait_any(Some(LIMIT)).map_err(io::Error::other)? {
+            let bytes = match transport.wait_any(Some(LIMIT)).map_err(failed)? {
                 Incoming::Message(message) => message.len(),
                 Incoming::Event(_) => 0,
             };
