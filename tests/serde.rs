@@ -104,6 +104,8 @@ lost by timeout        0
 spurious timeouts      0
 probes                 0
 flows settled          0
+rails up               0
+rails down             0
 acks alone             0
 nacks sent             0
 messages bundled       0
