@@ -286,6 +286,12 @@ impl Peer {
         self.format.contains(Format::CHECKSUM)
     }
 
+    /// Bytes that a packet to it may have beside what is in each, by its first rail.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        usize::from(self.mtu) - self.format.overhead()
+    }
+
     /// The features that it has named, as far as they are not required.
     pub(crate) fn features(&self) -> Features {
         Features::from_bits_retain(self.features.into())

@@ -27,14 +27,55 @@ impl Endpoint {
         let Some(peer) = index_of(packet.session) else {
             return false;
         };
-        let Some(flow_index) = self.find_flow(peer, FlowKey::new(packet.rail, packet.channel)) else {
+        let Some(p) = self.peers.get(peer as usize) else {
             return false;
         };
-        // (A session without rails has no flow but of rail 0.)
-        let is_from_peer = match &self.peers[peer as usize] {
-            p if p.has_rails() => self.comes_as_before(peer, packet.rail, source),
-            p => p.is_at(source),
+        let Some(flow) = self.find_from(p.first_flow, FlowKey::new(packet.rail, packet.channel)) else {
+            return false;
         };
+        if p.has_rails() {
+            return self.handle_predicted_of_rail(peer, flow, source, bytes, sink);
+        }
+        // (A session without rails has no flow but of rail 0.)
+        p.is_at(source) && self.take_predicted(peer, flow, &packet, sink)
+    }
+
+    /// The same for a packet of a session with rails.
+    #[inline(never)]
+    fn handle_predicted_of_rail<S: Sink + ?Sized>(
+        &mut self,
+        peer: u32,
+        flow: u32,
+        source: &SocketAddr,
+        bytes: &[u8],
+        sink: &mut S,
+    ) -> bool {
+        // (Read again, since what is passed to another function must be in memory.)
+        let Some(packet) = Plain::read(bytes) else {
+            return false;
+        };
+        let una = |endpoint: &Self| {
+            let active = endpoint.actives.get(endpoint.flows[flow as usize].active as usize);
+            active.map(|active| active.send.first_unacknowledged())
+        };
+        let before = una(self);
+        let taken = self.comes_as_before(peer, packet.rail, source) && self.take_predicted(peer, flow, &packet, sink);
+        if taken && una(self) != before {
+            // There may be room for a piece of what waits on another rail.
+            self.mark_ready(self.flows[flow as usize].active);
+        }
+        taken
+    }
+
+    /// Takes in a packet that has come from the right place. `false`: nothing was done.
+    #[inline(always)]
+    fn take_predicted<S: Sink + ?Sized>(
+        &mut self,
+        peer: u32,
+        flow_index: u32,
+        packet: &Plain<'_>,
+        sink: &mut S,
+    ) -> bool {
         let (now, active_now) = (self.now, self.active_now());
         let flow = &mut self.flows[flow_index as usize];
         let index = flow.active;
@@ -50,12 +91,11 @@ impl Endpoint {
             cost: len + MESSAGE_COST,
             confirmed: false,
         };
-        if !is_from_peer
-            || !p.expects(packet.session.secret)
+        if !p.expects(packet.session.secret)
             || !active.receive.is_next(flow, packet.sequence)
             || !active.send.is_acknowledged_in_order(flow, ack)
             || p.exceeds(origin.cost, p.limit_told)
-            || !sink.deliver_plain(&origin, &packet)
+            || !sink.deliver_plain(&origin, packet)
         {
             return false;
         }
@@ -78,9 +118,6 @@ impl Endpoint {
         }
         if is_news {
             self.take_in(index, ack, packet.timestamp.map_or(0, |stamp| stamp.echo));
-            if self.may_draw(flow_index) {
-                self.mark_ready(index);
-            }
         }
         true
     }

@@ -152,7 +152,7 @@ impl Endpoint {
     }
 
     /// Bytes that a packet of a flow may have beside what is in each.
-    #[inline]
+    #[inline(never)]
     pub(super) fn room_of(&self, index: u32) -> usize {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         usize::from(self.mtu_of(flow)) - self.peers[flow.peer as usize].format.overhead()
@@ -711,14 +711,6 @@ impl Endpoint {
         there != 0 && here > there.saturating_mul(windows + 1)
     }
 
-    /// A burst leaves by a rail.
-    #[inline(never)]
-    pub(super) fn note_sent(&mut self, peer: u32, rail: u8, burst: &Burst) {
-        if let Some(rail) = self.rails.get_mut(peer, rail) {
-            rail.bytes_sent += burst.len() as u64;
-        }
-    }
-
     /// A flow has sent something: flows of other rails may have room for what waits behind that.
     fn spread(&mut self, index: u32, burst: &Burst) {
         if burst.is_empty() {
@@ -726,7 +718,9 @@ impl Endpoint {
         }
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let (peer, channel, rail) = (flow.peer, flow.channel(), flow.rail());
-        self.note_sent(peer, rail, burst);
+        if let Some(rail) = self.rails.get_mut(peer, rail) {
+            rail.bytes_sent += burst.len() as u64;
+        }
         let gives = |flow: u32| {
             let active = self.actives.get(self.flows[flow as usize].active as usize);
             self.flows[flow as usize].channel() == channel

@@ -71,11 +71,9 @@ struct Net {
     ways: [Vec<Way>; 2],
     wire: BTreeMap<(u64, u64), Datagram>,
     sent: u64,
-    /// What arrives is taken in by a twin, too, which predicts nothing; counts what was predicted, and what was sent past
-    /// the queue.
+    /// What arrives is taken in by a twin, too, which predicts nothing; counts what was predicted.
     twins: bool,
     predicted: usize,
-    inline: usize,
 }
 
 const PEER: PeerId = PeerId(0);
@@ -106,7 +104,6 @@ impl Net {
             sent: 0,
             twins: false,
             predicted: 0,
-            inline: 0,
         }
     }
 
@@ -217,6 +214,13 @@ impl Net {
         let now = Instant::from_nanos(self.now);
         let bytes = Bytes::from(data(number, len));
         let sent = self.ends[from].send(now, PEER, 0, &message(from, number), Payload::Shared(bytes));
+        assert!(sent.is_ok(), "{sent:?}");
+    }
+
+    /// Sends a message by copy.
+    fn send_copied(&mut self, from: usize, number: u32, len: usize) {
+        let now = Instant::from_nanos(self.now);
+        let sent = self.ends[from].send(now, PEER, 0, &message(from, number), Payload::Copy(&data(number, len)));
         assert!(sent.is_ok(), "{sent:?}");
     }
 
