@@ -25,7 +25,7 @@ mod watcher;
 use core::time::Duration;
 use std::{
     eprintln,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     string::{String, ToString},
     sync::Arc,
     vec::Vec,
@@ -45,10 +45,12 @@ use crate::{
     backends::{BindOptions, Place, has_own_addresses, has_ports},
     bootstrap::{
         self, World,
-        address::{Chosen, pairs},
+        address::{Chosen, Why, pairs},
     },
     config::Contact,
     environment::Environment,
+    events::event,
+    reliability::MAX_RAILS,
     transport::{Builder, Transport, environment::print_events},
 };
 
@@ -244,6 +246,7 @@ fn place(
         if !has_ports(&name) {
             chosen.truncate(1);
         }
+        chosen.retain(|chosen| is_bindable(chosen, port));
         let mut all = chosen.iter().map(|chosen| SocketAddr::new(chosen.address, port));
         address = all.next().unwrap_or(any);
         ports = all.collect();
@@ -258,6 +261,19 @@ fn place(
         ..BindOptions::default()
     };
     Ok((builder.bind_options(options), address, chosen))
+}
+
+/// Nobody has asked for this address, so the job does without it if no socket can be opened there: it has vanished meanwhile,
+/// the kernel still looks for others that have it (IPv6), or the port is taken.
+fn is_bindable(chosen: &Chosen, port: u16) -> bool {
+    if chosen.why != Why::Further {
+        return true;
+    }
+    let bound = UdpSocket::bind(SocketAddr::new(chosen.address, port));
+    if let Err(_why) = &bound {
+        event!(WARN, interface = chosen.interface, address = %chosen.address, why = %_why, "address left out");
+    }
+    bound.is_ok()
 }
 
 /// The processes that have spawned this world.
@@ -313,7 +329,7 @@ fn exchange(
                 .map_err(|source| InitError::Introduce { process, source })?;
             let theirs = [&[said.address][..], &said.rails].concat();
             let ips: Vec<IpAddr> = theirs.iter().map(SocketAddr::ip).collect();
-            for (port, at) in pairs(chosen, &ips).into_iter().skip(1) {
+            for (port, at) in pairs(chosen, &ips, MAX_RAILS).into_iter().skip(1) {
                 bound.add_rail(job.first_process() + process, port as u8, theirs[at]);
             }
         }

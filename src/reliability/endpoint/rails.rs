@@ -35,8 +35,13 @@ use crate::{
     wire::Base,
 };
 
-/// Longest time between two probes of a rail that is not up, ns.
+/// Longest time between two probes of a rail that is down, ns.
 const PROBE_EVERY: u64 = 500_000_000;
+/// The same of a rail that has never been up: it may be so for as long as the session lasts.
+const PROBE_UNPROVEN_EVERY: u64 = 8_000_000_000;
+/// So many probes without an answer are an event.
+#[cfg(feature = "tracing")]
+const UNANSWERED: u32 = 8;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
 
@@ -309,8 +314,17 @@ impl Endpoint {
         let challenge = self.key.secret(peer, count | 1 << 63) as u32;
         (rail.challenge, rail.asked_at) = (Some(challenge), now);
         let is_up = rail.state == RailState::Up;
-        let wait = (self.times.initial_rto << rail.tries.min(16)).min(PROBE_EVERY);
+        let most = match rail.state {
+            RailState::Unproven => PROBE_UNPROVEN_EVERY,
+            _ => PROBE_EVERY,
+        };
+        let wait = (self.times.initial_rto << rail.tries.min(16)).min(most);
         rail.tries = rail.tries.saturating_add(1);
+        #[cfg(feature = "tracing")]
+        if !is_up && rail.tries == UNANSWERED {
+            let path = self.own_path(peer, number);
+            event!(INFO, processor = self.processor, peer, rail = number, address = %path.address, port = path.port, "no answer on a rail");
+        }
         self.push_control(Control::RailProbe {
             peer,
             rail: number,
