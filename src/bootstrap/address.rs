@@ -123,7 +123,7 @@ impl Choice {
         if self.chosen.iter().any(is_same) {
             let again = match &why {
                 Why::Named(item) => format!("{item} names it again: it counts once"),
-                _ => return,
+                _ => format!("another one has the address {address}"),
             };
             return self.left_out.push((name.to_owned(), again));
         }

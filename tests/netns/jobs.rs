@@ -115,13 +115,14 @@ struct Ranks(Vec<Process>);
 impl Ranks {
     fn start(wires: &Wires, per_host: u32, additions: u32, more: &[(&str, &str)]) -> Self {
         let first = wires.address(wires.ends()[0], 0);
-        Self::start_in(wires.ends(), &first, per_host, additions, more)
+        Self::start_in(&wires.ends(), &first, per_host, additions, more)
     }
 
     /// `first`: an address of the first namespace that the other one reaches.
-    fn start_in(ends: [&Namespace; 2], first: &str, per_host: u32, additions: u32, more: &[(&str, &str)]) -> Self {
+    fn start_in(ends: &[&Namespace], first: &str, per_host: u32, additions: u32, more: &[(&str, &str)]) -> Self {
         let meeting = format!("{first}:7100");
-        let size = (2 * per_host).to_string();
+        let ranks = ends.len() as u32 * per_host;
+        let size = ranks.to_string();
         let additions = additions.to_string();
         let start = |rank: u32| {
             let rank_text = rank.to_string();
@@ -136,7 +137,7 @@ impl Ranks {
             let end = ends[(rank / per_host) as usize];
             end.spawn_role("part", "rails-job", &[&envs, more].concat())
         };
-        Self((0..2 * per_host).map(start).collect())
+        Self((0..ranks).map(start).collect())
     }
 
     /// The outputs of all, once they have ended well, each with its counters.
@@ -275,7 +276,7 @@ fn addresses_behind_routers_are_all_tried() {
             .iter()
             .for_each(|interface| end.wait_until_up(interface));
     }
-    for (said, counters) in Ranks::start_in([&a, &b], "10.11.0.1", 1, 100, &[]).finish() {
+    for (said, counters) in Ranks::start_in(&[&a, &b], "10.11.0.1", 1, 100, &[]).finish() {
         let own = addresses(&counters["ports"]);
         let rails = counters["rails"].as_array().unwrap();
         let up = rails.iter().filter(|rail| rail["stats"]["round_trip_ns"] != 0);
@@ -289,6 +290,42 @@ fn addresses_behind_routers_are_all_tried() {
         both.sort();
         assert_eq!(both, ["10.11.0.1", "10.22.0.1"], "{said}");
         assert_eq!(rails.len(), 4, "{said}");
+    }
+}
+
+/// Virtual machines have the same address each, behind their own translation, and the route to elsewhere begins there. With
+/// one port number, these are the same sockets.
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn hosts_that_begin_with_the_same_address_find_each_other() {
+    let Some([a, b, c, switch]) = netns::namespaces(["a", "b", "c", "s"]) else {
+        return;
+    };
+    netns::ip_batch(&switch.name, "link add lan type bridge\nlink set lan up\n");
+    for (end, number) in [(&a, 1), (&b, 2), (&c, 3)] {
+        if number < 3 {
+            netns::ip_batch(
+                &end.name,
+                "link add nat0 type veth peer name gateway\nlink set gateway up\nlink set nat0 up\n\
+                 address add 10.0.2.15/24 dev nat0\nroute add default via 10.0.2.2\n",
+            );
+        }
+        let port = format!("lan{number}");
+        netns::join([(end, "veth0"), (&switch, &port)], [1500; 2]);
+        netns::ip(&format!("-n {} link set {port} master lan", switch.name));
+        netns::ip(&format!("-n {} address add 10.77.0.{number}/24 dev veth0", end.name));
+    }
+    for end in [&a, &b, &c] {
+        end.wait_until_up("veth0");
+    }
+    let port = [("HIKYAKU_PORT_BASE", PORT)];
+    let all = Ranks::start_in(&[&a, &b, &c], "10.77.0.1", 1, 100, &port).finish();
+    for (said, counters) in &all[..2] {
+        assert_eq!(addresses(&counters["ports"])[0], "10.0.2.15", "{said}");
+        let rails = counters["rails"].as_array().unwrap();
+        let second = rails.iter().filter(|rail| rail["port"] == 1);
+        let up = second.filter(|rail| rail["stats"]["round_trip_ns"] != 0 && address(rail).starts_with("10.77.0."));
+        assert_eq!(up.count(), 2, "{said}");
     }
 }
 

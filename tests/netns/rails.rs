@@ -226,7 +226,8 @@ fn bonds_count_once_and_bridges_only_if_they_are_named() {
     netns::ip_batch(
         &a.name,
         "link add docker0 type bridge\nlink add in0 master docker0 type veth peer name c0\nlink set in0 up\n\
-         link set c0 up\nlink set docker0 up\naddress add 172.20.0.1/16 dev docker0\n",
+         link set c0 up\nlink set docker0 up\naddress add 172.20.0.1/16 dev docker0\n\
+         address add 10.99.0.1/24 dev veth0 label veth0:1\n",
     );
     let (chosen, said) = choice(a, None);
     assert_eq!(chosen, ["veth0 10.77.0.1", "veth1 10.78.0.1", "veth2 10.79.0.1"]);
@@ -234,8 +235,12 @@ fn bonds_count_once_and_bridges_only_if_they_are_named() {
         said.contains("not docker0: a bridge without a device of this machine"),
         "{said}"
     );
-    let (chosen, _) = choice(a, Some("veth1,docker0"));
-    assert_eq!(chosen, ["veth1 10.78.0.1", "docker0 172.20.0.1"]);
+    assert!(
+        said.contains("not veth0:1: another one uses the device veth0"),
+        "{said}"
+    );
+    let (chosen, _) = choice(a, Some("veth1,docker0,veth0:1"));
+    assert_eq!(chosen, ["veth1 10.78.0.1", "docker0 172.20.0.1", "veth0:1 10.99.0.1"]);
     // Members keep their addresses, which is a mistake that people make.
     let bond = format!("-n {} link add bond0 type bond", a.name);
     if !Command::new("ip")

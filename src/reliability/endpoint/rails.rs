@@ -371,13 +371,23 @@ impl Endpoint {
         Path::new(address, self.port)
     }
 
-    /// A probe has come: the answer goes back where it came from.
+    /// A probe has come: the answer goes back where it came from. If we have a rail there that is not up, this is the time to
+    /// ask on it.
     pub(super) fn answer_probe(&mut self, peer: u32, source: SocketAddr, base: &Base) {
+        let back = self.back_to(peer, source);
+        let p = &self.peers[peer as usize];
+        if p.has_rails() && p.uses_rails() && p.is_confirmed() {
+            let number = self.rails.find(peer, back, self.first_path(peer));
+            let is_due = |rail: &Rail| rail.state != RailState::Up && self.now - rail.asked_at > self.times.initial_rto;
+            if let Some(number) = number.filter(|&number| self.rails.get(peer, number).is_some_and(is_due)) {
+                self.prove(peer, number);
+            }
+        }
         let p = &self.peers[peer as usize];
         let to = if base.rail == 0 && !p.has_rails() {
             Path::from(p.address)
         } else {
-            self.back_to(peer, source)
+            back
         };
         self.push_control(Control::ProbeAck {
             peer,
