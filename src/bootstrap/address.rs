@@ -265,6 +265,9 @@ fn first(interfaces: &[Interface]) -> Option<IpAddr> {
 fn named(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, &'static str> {
     let mut candidates: Vec<IpAddr>;
     let addresses = || interfaces.iter().map(|interface| interface.address);
+    if wanted.is_empty() {
+        return Err("an item of the list is empty");
+    }
     if let Ok(address) = wanted.parse::<IpAddr>() {
         candidates = addresses().filter(|candidate| *candidate == address).collect();
         // All of 127.0.0.0/8 is this host.
@@ -414,7 +417,11 @@ mod tests {
             said.starts_with("HIKYAKU_IFACE=eth9: no interface fits; this host has lo"),
             "{said}"
         );
-        assert!(chosen("eth0,").is_err());
+        let said = chosen("eth0,").unwrap_err().to_string();
+        assert!(
+            said.starts_with("HIKYAKU_IFACE=: an item of the list is empty; this host has lo"),
+            "{said}"
+        );
     }
 
     #[test]

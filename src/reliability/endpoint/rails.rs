@@ -321,7 +321,7 @@ impl Endpoint {
         let wait = (self.times.initial_rto << rail.tries.min(16)).min(most);
         rail.tries = rail.tries.saturating_add(1);
         #[cfg(feature = "tracing")]
-        if !is_up && rail.tries == UNANSWERED {
+        if rail.state == RailState::Unproven && rail.tries == UNANSWERED {
             let path = self.own_path(peer, number);
             event!(INFO, processor = self.processor, peer, rail = number, address = %path.address, port = path.port, "no answer on a rail");
         }
