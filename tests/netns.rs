@@ -3,6 +3,8 @@
 
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "netns/jobs.rs"]
+mod jobs;
 #[path = "support/netns.rs"]
 mod netns;
 #[path = "netns/rails.rs"]
@@ -91,6 +93,7 @@ fn part() {
         "forgery" => play_forgery(),
         "timeout" => play_timeout(),
         "restart" => play_restart(),
+        "rails-job" => jobs::play(),
         other => rails::play(other),
     }
 }

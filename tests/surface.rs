@@ -5,6 +5,8 @@ use std::{io, os::fd::AsFd, thread, time::Duration};
 
 use hikyaku::{
     Config, PeerId,
+    backends::BindOptions,
+    reliability::{Path, RailState},
     transport::{
         BackendError, BuildError, Builder, Event, FlushError, Guard, Incoming, Message, NoDescriptor, SharedTransport,
         Transport, WaitError,
@@ -271,4 +273,59 @@ fn a_guard_is_a_transport() {
     assert_eq!(guard.backend_name(), "loopback");
     drop(guard);
     shared.close(SHORT).unwrap();
+}
+
+/// Each port has its address, which peers need, and its counters; each rail has a state.
+#[test]
+fn ports_and_rails_can_be_looked_at() {
+    let open = |processor| {
+        let mut options = BindOptions::default();
+        options.ports = vec!["127.0.0.1:0".parse().unwrap()];
+        let builder = Transport::builder().processor(processor).bind_options(options);
+        builder.bind_udp("127.0.0.1:0").unwrap()
+    };
+    let (mut a, mut b) = (open(1), open(2));
+    let address = |transport: &Transport, port| transport.port_stats(port).map(|(address, _)| address);
+    assert_eq!(address(&a, 0), Some(a.local_addr()));
+    assert_eq!(address(&a, 2), None);
+    let add = |transport: &mut Transport, other: &Transport, processor| {
+        let peer = transport.add_peer(other.local_addr(), processor).unwrap();
+        let second = Path::new(address(other, 1).unwrap(), 1);
+        assert_eq!(transport.add_rail(peer, second), Ok(1));
+        peer
+    };
+    let (to_b, to_a) = (add(&mut a, &b, 2), add(&mut b, &a, 1));
+    assert_eq!(a.rail_stats(to_b, 1).unwrap().state, RailState::Unproven);
+    assert!(a.rail_stats(to_b, 2).is_none());
+    let helper = thread::spawn(move || {
+        let message = b.receive(LONG).unwrap().into_vec();
+        b.send_blocking(to_a, &message).unwrap();
+        while b.rail_stats(to_a, 1).unwrap().state != RailState::Up {
+            b.wait_event(LONG).unwrap();
+        }
+        b.send_blocking(to_a, b"up").unwrap();
+        b.close(LONG).unwrap();
+    });
+    a.send(to_b, b"hello").unwrap();
+    assert_eq!(a.receive(LONG).unwrap().data(), b"hello");
+    loop {
+        match a.wait_event(LONG).unwrap() {
+            Event::RailUp { peer, rail } => {
+                assert_eq!((peer, rail), (to_b, 1));
+                break;
+            }
+            Event::PeerDown { error, .. } => panic!("{error}"),
+            _ => {}
+        }
+    }
+    assert_eq!(a.receive(LONG).unwrap().data(), b"up");
+    let rail = a.rail_stats(to_b, 1).unwrap();
+    assert_eq!((rail.state, rail.path.port, rail.failures), (RailState::Up, 1, 0));
+    assert!(!rail.round_trip.is_zero());
+    for port in [0, 1] {
+        let (_, stats) = a.port_stats(port).unwrap();
+        assert!(stats.datagrams_sent > 0 && stats.datagrams_received > 0, "{stats}");
+    }
+    a.close(LONG).unwrap();
+    helper.join().unwrap();
 }

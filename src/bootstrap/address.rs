@@ -73,7 +73,7 @@ pub enum Why {
     KnownAs,
     /// The default route begins there.
     Route,
-    /// It is the first that is not loopback.
+    /// It is the first that leads out of this host.
     First,
     /// Its interface is up, and carried by no device that an interface before it uses.
     Further,
@@ -86,7 +86,7 @@ impl fmt::Display for Why {
             Self::AllLocal => "all ranks are on this host",
             Self::KnownAs => "the launcher knows this host by it",
             Self::Route => "the default route begins there",
-            Self::First => "the first that is not loopback",
+            Self::First => "the first way out of this host",
             Self::Further => "another way out of this host",
         })
     }
@@ -123,7 +123,7 @@ impl Choice {
         if self.chosen.iter().any(is_same) {
             let again = match &why {
                 Why::Named(item) => format!("{item} names it again: it counts once"),
-                _ => return,
+                _ => format!("another one has the address {address}"),
             };
             return self.left_out.push((name.to_owned(), again));
         }
@@ -200,10 +200,7 @@ pub fn choose(
     let known = wish.known_as.filter(has).map(|address| (address, Why::KnownAs));
     let (address, why) = known
         .or_else(|| Some((route()?, Why::Route)))
-        .or_else(|| {
-            let mut others = interfaces.iter().map(|interface| interface.address);
-            Some((others.find(|address| !address.is_loopback())?, Why::First))
-        })
+        .or_else(|| Some((first(interfaces)?, Why::First)))
         .ok_or_else(|| fail(None, "ranks are on several hosts, and no interface leads to them"))?;
     choice.add(address, why, interfaces);
     // A process that its peers find at loopback has no peers elsewhere.
@@ -213,41 +210,64 @@ pub fn choose(
     Ok(choice)
 }
 
-/// Pairs the addresses of a process, `own`, with those of a peer, each of which is used once: those of one network first,
-/// the others in their order, if both are of the same family. The first ones belong together in any case. Returns the
-/// pairs as indices of `own` and `theirs`; both sides find the same ones.
+/// Pairs the addresses of a process, `own`, with those of a peer: those of one network, each once, and of the others all that
+/// are of one family, first each once and in their order. The first ones are a pair in any case. Returns at most `most`
+/// pairs as indices of `own` and `theirs`; both sides find the same ones if there are not more.
 #[must_use]
-pub fn pairs(own: &[Chosen], theirs: &[IpAddr]) -> Vec<(usize, usize)> {
-    let mut pairs = vec![(0, 0)];
+pub fn pairs(own: &[Chosen], theirs: &[IpAddr], most: usize) -> Vec<(usize, usize)> {
+    // Two hosts that both call themselves so do not reach each other by it.
     let is_own = |address: &IpAddr| own.iter().any(|chosen| chosen.address == *address);
-    let fits = |own: &Chosen, other: &IpAddr, in_one_network: bool| match in_one_network {
-        true => in_network(*other, own.address, own.prefix.into()),
-        false => own.address.is_ipv4() == other.is_ipv4(),
-    };
-    // If the first ones are of different networks, each may have a better one beside.
-    let first = own.first().zip(theirs.first());
-    let is_network = first.is_some_and(|(own, their)| fits(own, their, true));
-    for in_one_network in [true, false] {
-        let begin = usize::from(in_one_network && !is_network);
-        for (port, chosen) in own.iter().enumerate() {
-            let is_free = |at: usize, pairs: &[(usize, usize)]| pairs[begin..].iter().all(|&(_, other)| other != at);
-            if pairs[begin..].iter().any(|&(other, _)| other == port) {
-                continue;
-            }
-            // Two hosts that both call themselves so do not reach each other by it.
-            let is_possible = |address: &IpAddr| !is_own(address) && fits(chosen, address, in_one_network);
-            let mut candidates = theirs.iter().enumerate();
-            let found = candidates.find(|(at, address)| is_free(*at, &pairs) && is_possible(address));
-            pairs.extend(found.map(|(at, _)| (port, at)));
+    let share = |one: &Chosen, other: &IpAddr| !is_own(other) && in_network(*other, one.address, one.prefix.into());
+    let mut pairs: Vec<(usize, usize)> = Vec::new();
+    for (port, chosen) in own.iter().enumerate() {
+        let is_free = |at: &usize| pairs.iter().all(|(_, other)| other != at);
+        let mut candidates = (0..theirs.len()).filter(|&at| share(chosen, &theirs[at]));
+        let found = candidates.find(is_free);
+        pairs.extend(found.map(|at| (port, at)));
+    }
+    // Behind routers, nobody knows which ones reach which.
+    let is_free = |port: usize| pairs.iter().all(|(other, _)| *other != port) && !theirs.contains(&own[port].address);
+    let is_free_there = |at: usize| pairs.iter().all(|(_, other)| *other != at) && !is_own(&theirs[at]);
+    let mut others = Vec::new();
+    for is_ipv4 in [true, false] {
+        let ports = (0..own.len()).filter(|&port| own[port].address.is_ipv4() == is_ipv4 && is_free(port));
+        let there = (0..theirs.len()).filter(|&at| theirs[at].is_ipv4() == is_ipv4 && is_free_there(at));
+        let (ports, there): (Vec<_>, Vec<_>) = (ports.collect(), there.collect());
+        let turns = ports.len().max(there.len());
+        for turn in 0..turns {
+            let of_turn = ports.iter().enumerate().filter_map(|(place, &port)| {
+                let at = there.get((place + turn) % turns)?;
+                Some((turn, (port, *at)))
+            });
+            others.extend(of_turn);
         }
     }
+    others.sort_by_key(|(turn, _)| *turn);
+    pairs.extend(others.into_iter().map(|(_, pair)| pair));
+    pairs.retain(|pair| *pair != (0, 0));
+    pairs.insert(0, (0, 0));
+    pairs.truncate(most);
     pairs
+}
+
+/// The first address that is not loopback; one of an interface that is no way out of this host only if there is no other.
+fn first(interfaces: &[Interface]) -> Option<IpAddr> {
+    let others = interfaces.iter().filter(|interface| !interface.address.is_loopback());
+    let place = |name: &str| interfaces.iter().position(|other| other.name == name);
+    let best = others.min_by_key(|interface| {
+        let is_ipv6 = interface.address.is_ipv6();
+        (interface.unfit.is_some(), place(&interface.name), is_ipv6)
+    });
+    best.map(|interface| interface.address)
 }
 
 /// The address that the setting means; IPv4 first, if an interface has both.
 fn named(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, &'static str> {
     let mut candidates: Vec<IpAddr>;
     let addresses = || interfaces.iter().map(|interface| interface.address);
+    if wanted.is_empty() {
+        return Err("an item of the list is empty");
+    }
     if let Ok(address) = wanted.parse::<IpAddr>() {
         candidates = addresses().filter(|candidate| *candidate == address).collect();
         // All of 127.0.0.0/8 is this host.
@@ -397,7 +417,11 @@ mod tests {
             said.starts_with("HIKYAKU_IFACE=eth9: no interface fits; this host has lo"),
             "{said}"
         );
-        assert!(chosen("eth0,").is_err());
+        let said = chosen("eth0,").unwrap_err().to_string();
+        assert!(
+            said.starts_with("HIKYAKU_IFACE=: an item of the list is empty; this host has lo"),
+            "{said}"
+        );
     }
 
     #[test]
@@ -452,7 +476,7 @@ mod tests {
         };
         let pairs_of = |own_texts: &[&str], theirs: &[&str]| {
             let theirs: Vec<IpAddr> = theirs.iter().map(|text| text.parse().unwrap()).collect();
-            pairs(&own(own_texts), &theirs)
+            pairs(&own(own_texts), &theirs, 16)
         };
         let own = ["10.0.0.1/24", "10.1.0.1/24", "10.2.0.1/24", "fd00::1/64"];
         assert_eq!(pairs_of(&own, &["10.0.0.2"]), [(0, 0)]);
@@ -461,10 +485,26 @@ mod tests {
         // Two interfaces of each in one network.
         let own = ["10.0.0.1/24", "10.0.0.3/24"];
         assert_eq!(pairs_of(&own, &["10.0.0.2", "10.0.0.4"]), [(0, 0), (1, 1)]);
-        // Through routers, in their order; families do not mix; an address of this host is none of the peer.
+        // Through routers, all that may reach each other, first in their order; families do not mix; an address of this
+        // host is none of the peer.
         let own = ["10.0.0.1/24", "10.1.0.1/24", "172.17.0.1/16", "fd00::1/64"];
         let theirs = ["192.168.0.2", "172.17.0.1", "fd09::1", "192.168.1.2"];
-        assert_eq!(pairs_of(&own, &theirs), [(0, 0), (1, 3), (3, 2)]);
+        assert_eq!(pairs_of(&own, &theirs), [(0, 0), (1, 3), (3, 2), (0, 3), (1, 0)]);
+        // Of the first ones, each has a better one beside.
+        let own = ["10.0.0.1/24", "10.1.0.1/24"];
+        assert_eq!(pairs_of(&own, &["10.1.0.2", "10.0.0.2"]), [(0, 0), (0, 1), (1, 0)]);
+        assert_eq!(pairs_of(&own, &["10.0.0.1", "10.1.0.1"]), [(0, 0)]);
+        // There are limits.
+        let own = [
+            "10.0.0.1/24",
+            "10.1.0.1/24",
+            "10.2.0.1/24",
+            "10.3.0.1/24",
+            "10.4.0.1/24",
+        ];
+        let theirs = ["10.5.0.2", "10.6.0.2", "10.7.0.2", "10.8.0.2", "10.9.0.2"];
+        let all = pairs_of(&own, &theirs);
+        assert_eq!((all.len(), all[4], all[5]), (16, (4, 4), (0, 1)));
     }
 
     #[test]
@@ -504,7 +544,8 @@ mod tests {
         assert_eq!(choice(true, "10.1.2.3", Some("10.1.2.3")), "127.0.0.1");
         assert_eq!(choice(false, "172.17.0.1", Some("10.1.2.3")), "172.17.0.1");
         assert_eq!(choice(false, "8.8.8.8", Some("10.1.2.3")), "10.1.2.3");
-        assert_eq!(choice(false, "", None), "172.17.0.1");
+        // Not docker0, although it comes first.
+        assert_eq!(choice(false, "", None), "10.1.2.3");
         let none = choose(&Wish::default(), &[], || None).unwrap_err();
         assert!(none.to_string().ends_with("no interface that is up"));
     }

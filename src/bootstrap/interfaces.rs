@@ -48,13 +48,13 @@ impl fmt::Display for Unfit {
 /// One address of a network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, for instance `eth0`.
+    /// Its name, for instance `eth0`, or the label of its address, `eth0:1`.
     pub name: String,
     /// The address.
     pub address: IpAddr,
     /// Bits of the address that are the network.
     pub prefix: u8,
-    /// The devices that carry it, if it is a VLAN, a bridge, a bond: `eth0` for `eth0.5`.
+    /// The devices that carry it, if it is a VLAN, a bridge, a bond, or a label: `eth0` for `eth0.5` and `eth0:1`.
     pub carriers: Vec<String>,
     /// Why it is not used unless it is named.
     pub unfit: Option<Unfit>,
@@ -88,16 +88,27 @@ pub fn interfaces() -> Vec<Interface> {
     up.filter_map(|interface| {
         let address = ip_of(&interface.address?).filter(|address| !is_link_local(address))?;
         let mask = interface.netmask.as_ref().and_then(|mask| mask_of(mask, address));
-        let folder = Path::new("/sys/class/net").join(&interface.interface_name);
+        let (device, label) = device_of(&interface.interface_name);
+        let folder = Path::new("/sys/class/net").join(device);
         Some(Interface {
             address,
             prefix: mask.unwrap_or_else(|| bits(address).1 as u8),
             unfit: unfit(interface.flags, &folder),
-            carriers: carriers(&folder),
+            carriers: label
+                .map(|_| device.to_owned())
+                .into_iter()
+                .chain(carriers(&folder))
+                .collect(),
             name: interface.interface_name,
         })
     })
     .collect()
+}
+
+/// The device, and the rest of a label (`eth0:1` is another address of `eth0`).
+fn device_of(name: &str) -> (&str, Option<&str>) {
+    name.split_once(':')
+        .map_or((name, None), |(device, label)| (device, Some(label)))
 }
 
 fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {

@@ -1,7 +1,7 @@
 //! The job of this process.
 
 use std::{
-    fmt,
+    fmt, fs,
     net::{IpAddr, SocketAddr},
     process,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -428,9 +428,7 @@ fn agree(
         return Ok(((0, 1), job_key.map_or_else(fresh, Ok)?));
     }
     // Each rank puts both, because another one may lack what this one has.
-    let system = uname();
-    let host = system.nodename().to_bytes();
-    exchange.put(HOST, &host[..host.len().min(MAX_VALUE)])?;
+    exchange.put(HOST, &host())?;
     if identity.rank == 0 {
         let key = job_key.map_or_else(JobKey::random, Ok);
         let key = key.map_err(|error| BootstrapError::new(launcher, doing, error))?;
@@ -449,7 +447,18 @@ fn agree(
     Ok((local, JobKey::new(key)))
 }
 
-/// Local rank and size from the host names of all ranks.
+/// What only the processes have in common that reach each other by loopback: the name of the host, its boot, and its network.
+/// (Two hosts may have one name, and containers on one host are hosts of their own.)
+fn host() -> Vec<u8> {
+    let mut host = uname().nodename().to_bytes().to_vec();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let network = fs::read_link("/proc/self/ns/net").unwrap_or_default();
+    host.extend(format!(" {} {}", boot.trim(), network.display()).bytes());
+    host.truncate(MAX_VALUE);
+    host
+}
+
+/// Local rank and size from the hosts of all ranks.
 fn local_of(
     launcher: Launcher,
     exchange: &mut dyn Exchange,

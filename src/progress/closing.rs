@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Acks, Driver, report::Report};
-use crate::{error::DropReason, reliability::PeerId};
+use crate::{
+    error::DropReason,
+    reliability::{MAX_RAILS, PeerId, RailStats},
+};
 
 impl Driver {
     /// Begins to say goodbye to every peer. Returns the number of sessions that [have ended](Self::ended) once every
@@ -62,6 +65,7 @@ impl Driver {
         let dropped = stats.dropped.iter().map(|(reason, count)| (name_of(reason), count));
         object(&mut line, "dropped", dropped);
         object(&mut line, "backend_stats", self.backend.stats().fields());
+        self.report_rails(&mut line);
         if let Some((name, fields)) = more {
             object(&mut line, name, fields.iter().copied());
         }
@@ -71,6 +75,56 @@ impl Driver {
             eprintln!("hikyaku: HIKYAKU_STATS: {error}");
         }
     }
+}
+
+impl Driver {
+    /// Adds the counters of each port and of each rail, if there are several.
+    fn report_rails(&self, line: &mut String) {
+        let ports = self.backend.ports();
+        if !ports.is_empty() {
+            let all = ports.iter().map(|port| {
+                let mut text = format!(r#"{{"address":"{}""#, port.local_addr());
+                object(&mut text, "stats", port.stats().fields());
+                text + "}"
+            });
+            list(line, "ports", all);
+        }
+        let Some(endpoint) = self.messenger.layer().as_endpoint() else {
+            return;
+        };
+        let mut all = Vec::new();
+        for peer in (0..endpoint.peers() as u32).map(PeerId) {
+            let rails = (0..MAX_RAILS as u8).filter_map(|rail| Some((rail, endpoint.rail_stats(peer, rail)?)));
+            let rails: Vec<(u8, RailStats)> = rails.collect();
+            // A peer with one path has nothing of its own to say, and one with which there was no session nothing at all.
+            if rails.len() < 2 || rails.iter().all(|(_, stats)| stats.round_trip.is_zero()) {
+                continue;
+            }
+            let processor = endpoint.processor(peer).unwrap_or(0);
+            all.extend(rails.into_iter().map(|(rail, stats)| {
+                let path = stats.path;
+                let mut text = format!(
+                    r#"{{"peer":{processor},"rail":{rail},"port":{},"address":"{}""#,
+                    path.port, path.address
+                );
+                object(&mut text, "stats", rail_fields(&stats));
+                text + "}"
+            }));
+        }
+        if !all.is_empty() {
+            list(line, "rails", all.into_iter());
+        }
+    }
+}
+
+/// The counters of a rail, by name.
+fn rail_fields(stats: &RailStats) -> [(&'static str, u64); 4] {
+    [
+        ("round_trip_ns", stats.round_trip.as_nanos() as u64),
+        ("max_datagram", stats.max_datagram.into()),
+        ("bytes_sent", stats.bytes_sent),
+        ("failures", stats.failures),
+    ]
 }
 
 /// `WrongSession` as `wrong_session`.
@@ -83,6 +137,12 @@ fn name_of(reason: DropReason) -> String {
         name.extend(letter.to_lowercase());
     }
     name
+}
+
+/// Adds a member that is a list of objects.
+fn list(line: &mut String, name: &str, objects: impl Iterator<Item = String>) {
+    let objects: Vec<String> = objects.collect();
+    let _ = write!(line, r#","{name}":[{}]"#, objects.join(","));
 }
 
 /// Adds a member that is an object of counters. Names are words of this software: nothing is escaped.

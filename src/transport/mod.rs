@@ -103,7 +103,7 @@ use crate::{
     error::{AddPeerError, AddRailError, PeerError, SendError},
     messaging::Aside,
     progress::{Acks, Driver},
-    reliability::{self, Path, Payload, PeerId, SendToken},
+    reliability::{self, Path, Payload, PeerId, RailStats, SendToken},
     stats::{PeerStats, Stats},
     time::Instant,
 };
@@ -278,10 +278,28 @@ impl Transport {
         self.driver.messenger().layer().peer_stats(peer)
     }
 
-    /// Counters of the backend.
+    /// State and counters of a rail to a peer ([`add_rail`](Self::add_rail)); 0 is the path to the peer's own address.
+    /// `None`: there is no such rail, or this process does not run the protocol itself (backend `poller`).
+    #[must_use]
+    pub fn rail_stats(&self, peer: PeerId, rail: u8) -> Option<RailStats> {
+        self.driver.messenger().layer().as_endpoint()?.rail_stats(peer, rail)
+    }
+
+    /// Counters of the backend: of all its ports together.
     #[must_use]
     pub fn backend_stats(&self) -> BackendStats {
         self.driver.backend_stats()
+    }
+
+    /// The local address and the counters of a port of the backend, from 0; a backend that has no several ports is its own
+    /// port 0. `None`: there is no such port.
+    #[must_use]
+    pub fn port_stats(&self, port: u8) -> Option<(SocketAddr, BackendStats)> {
+        let backend = self.driver.backend();
+        match backend.ports() {
+            [] => (port == 0).then(|| (self.local_addr(), backend.stats())),
+            ports => { ports.get(usize::from(port)) }.map(|port| (port.local_addr(), port.stats())),
+        }
     }
 
     /// Name of the backend.

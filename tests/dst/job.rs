@@ -102,14 +102,17 @@ fn draw_rails(rng: &mut Prng, simulation: &mut Simulation) {
     let Some(&(end, _)) = simulation.faults.plan.last() else {
         return;
     };
-    let end = end.as_nanos() as u64;
     for _ in 0..rng.skewed(12) {
-        let at = Duration::from_nanos(rng.below(end));
+        let at = Duration::from_nanos(rng.below(end.as_nanos() as u64));
         let mut draw = |below: u32| rng.below(below.into()) as u32;
         let (one, other) = (draw(simulation.processes), draw(simulation.processes));
         let rail = draw(network.rails) as u8;
         simulation.faults.plan.push((at, Fault::CutRail(one, other, rail)));
+        // The other direction, too, or a little later: first it loses acknowledgements alone, and then it dies.
         if draw(2) == 0 {
+            let later = at + Duration::from_nanos(u64::from(draw(2)) * u64::from(draw(20_000_000)));
+            // (At the end, all are joined.)
+            let at = if later < end { later } else { at };
             simulation.faults.plan.push((at, Fault::CutRail(other, one, rail)));
         }
     }

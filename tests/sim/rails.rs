@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hikyaku::{
+    internals::prng::Prng,
     mpi::{
         datatype::Kind,
         engine::{Communicator, Engine, LockKind, Mode, Request, Window},
@@ -154,18 +155,35 @@ fn counted(simulation: &Simulation) -> Outcome<Vec<i64>> {
     outcome
 }
 
-/// A rail loses acknowledgements alone, and then dies; another one takes what was under way there.
+/// A rail loses acknowledgements alone, and then dies; another one takes what was under way there. How many rails and
+/// processes there are, which rails that happens to and when, is drawn; in the first of the seeds there are two of each.
 #[test]
 fn a_rail_without_acknowledgements_doubles_nothing() {
     let mut cut = 0;
-    for (seed, rail) in (0..12).flat_map(|seed| [(seed, 0), (seed, 1)]) {
-        let mut simulation = simulation(2, 2, seed);
-        let at = |ms: u32| ms * MS + Duration::from_micros(seed * 37);
-        simulation.faults.plan = vec![
-            (at(2), Fault::CutRail(0, 1, rail)),
-            (at(4), Fault::CutRail(1, 0, rail)),
-            (at(150), Fault::Join),
-        ];
+    for seed in 0..24 {
+        let mut rng = Prng::new(seed);
+        let (processes, rails) = match seed {
+            0..12 => (2, 2),
+            _ => (rng.range(2..5) as u32, rng.range(2..5) as u32),
+        };
+        let mut simulation = simulation(processes, rails, seed);
+        let mut at = Duration::ZERO;
+        for _ in 0..rng.range(1..5) {
+            let rail = rng.below(rails.into()) as u8;
+            let process = rng.range(1..processes.into()) as u32;
+            // From nothing to many round trips, and time-outs, between the one and the other.
+            let mut pass = |most: u64| {
+                let shorter = rng.below(10);
+                at += Duration::from_nanos(rng.below(most >> shorter));
+                at
+            };
+            let plan = [
+                (pass(5_000_000), Fault::CutRail(0, process, rail)),
+                (pass(20_000_000), Fault::CutRail(process, 0, rail)),
+                (pass(300_000_000), Fault::Join),
+            ];
+            simulation.faults.plan.extend(plan);
+        }
         cut += counted(&simulation).faults.cut;
     }
     assert!(cut > 100, "{cut}");

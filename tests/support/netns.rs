@@ -54,23 +54,18 @@ impl Veth {
     ///
     /// If root cannot make it, which is a failure and no missing permission.
     pub(crate) fn new(mtu: u32) -> Option<Self> {
-        if let Some(why) = obstacle() {
-            static SAID: Once = Once::new();
-            // Past the harness, which does not show what tests print that pass.
-            SAID.call_once(|| {
-                let line = "skipped: tests between network namespaces need root, iproute2 and nftables";
-                let _ = writeln!(io::stderr(), "{line}: {why}");
-            });
-            return None;
+        Self::prepared(mtu, |_| {})
+    }
+
+    /// The same; each end is prepared before it gets its interface.
+    pub(crate) fn prepared(mtu: u32, prepare: impl Fn(&Namespace)) -> Option<Self> {
+        let [a, b] = namespaces(["a", "b"])?;
+        for end in [&a, &b] {
+            prepare(end);
         }
-        remove_leftovers();
-        let id = unique_name();
-        let a = Namespace::new(format!("{id}-a"), 1);
-        let b = Namespace::new(format!("{id}-b"), 2);
         let veth = Self { a, b };
         veth.add_pair(INTERFACE, mtu);
         for end in [&veth.a, &veth.b] {
-            ip(&format!("-n {} link set lo up", end.name));
             end.add_addresses();
         }
         Some(veth)
@@ -78,19 +73,50 @@ impl Veth {
 
     /// Adds a pair: at both ends an interface of this name that is up, without addresses.
     pub(crate) fn add_pair(&self, interface: &str, mtu: u32) {
-        let Self { a, b } = self;
-        // Made inside the namespaces: the names cannot clash with the host's, and go when the namespaces go.
-        ip(&format!(
-            "link add {interface} mtu {mtu} netns {} type veth peer name {interface} mtu {mtu} netns {}",
-            a.name, b.name
-        ));
-        for end in [a, b] {
-            ip(&format!("-n {} link set {interface} up", end.name));
-        }
-        // The kernel looks at carriers once a second, and IPv6 is silent until it has.
-        for end in [a, b] {
+        join([(&self.a, interface), (&self.b, interface)], [mtu, mtu]);
+        for end in [&self.a, &self.b] {
             end.wait_until_up(interface);
         }
+    }
+}
+
+/// Namespaces with these last letters, the first one host 1, each with its loopback interface only. `None` when not root
+/// or without `ip`, `nft`: a line says so, once, and the test should return.
+///
+/// # Panics
+///
+/// If root cannot make them, which is a failure and no missing permission.
+pub(crate) fn namespaces<const N: usize>(letters: [&str; N]) -> Option<[Namespace; N]> {
+    if let Some(why) = obstacle() {
+        static SAID: Once = Once::new();
+        // Past the harness, which does not show what tests print that pass.
+        SAID.call_once(|| {
+            let line = "skipped: tests between network namespaces need root, iproute2 and nftables";
+            let _ = writeln!(io::stderr(), "{line}: {why}");
+        });
+        return None;
+    }
+    remove_leftovers();
+    let id = unique_name();
+    let mut host = 0;
+    Some(letters.map(|letter| {
+        host += 1;
+        Namespace::new(format!("{id}-{letter}"), host)
+    }))
+}
+
+/// Joins two namespaces by interfaces of these names, with these MTUs and without addresses.
+/// [`Namespace::wait_until_up`] follows.
+pub(crate) fn join(ends: [(&Namespace, &str); 2], mtus: [u32; 2]) {
+    let [(a, at_a), (b, at_b)] = ends;
+    let [mtu_a, mtu_b] = mtus;
+    // Made inside the namespaces: the names cannot clash with the host's, and go when the namespaces go.
+    ip(&format!(
+        "link add {at_a} mtu {mtu_a} netns {} type veth peer name {at_b} mtu {mtu_b} netns {}",
+        a.name, b.name
+    ));
+    for (end, interface) in ends {
+        ip(&format!("-n {} link set {interface} up", end.name));
     }
 }
 
@@ -108,6 +134,7 @@ pub(crate) struct Namespace {
 impl Namespace {
     fn new(name: String, host: u8) -> Self {
         ip(&format!("netns add {name}"));
+        ip(&format!("-n {name} link set lo up"));
         Self {
             name,
             ipv4: Ipv4Addr::new(10, 77, 0, host).into(),
@@ -122,7 +149,8 @@ impl Namespace {
         ip(&format!("-n {name} address add {ipv6}/64 dev {INTERFACE} nodad"));
     }
 
-    fn wait_until_up(&self, interface: &str) {
+    /// The kernel looks at carriers once a second, and IPv6 is silent until it has.
+    pub(crate) fn wait_until_up(&self, interface: &str) {
         let deadline = now() + CONFIGURE_LIMIT;
         let state = format!("/sys/class/net/{interface}/operstate");
         while self.exec("cat", &[&state], CONFIGURE_LIMIT).trim() != "up" {
@@ -187,9 +215,29 @@ impl Namespace {
             };
             rules += &format!("add rule inet hikyaku in iifname {interface} meta l4proto udp {dice} drop\n");
         }
+        self.nft(&rules);
+    }
+
+    /// Adds a rule of nftables for packets that come in.
+    pub(crate) fn filter(&self, rule: &str) {
+        self.nft(&format!(
+            "add table inet rules\nadd chain inet rules in {{ type filter hook input priority 0; }}\n\
+             add rule inet rules in {rule}\n"
+        ));
+    }
+
+    /// Takes commands of nftables.
+    pub(crate) fn nft(&self, commands: &str) {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, "nft", "-f", "-"]);
-        run(command, &rules);
+        run(command, commands);
+    }
+
+    /// It is a router from now on.
+    pub(crate) fn forwards(&self) {
+        for switch in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
+            self.exec("sysctl", &["-w", switch], CONFIGURE_LIMIT);
+        }
     }
 
     /// No ICMP error reaches this namespace, so that a port where nobody listens is silent.
@@ -204,9 +252,7 @@ impl Namespace {
              add rule inet mute errors icmp type destination-unreachable drop\n\
              add rule inet mute errors icmpv6 type {{ destination-unreachable, packet-too-big }} drop\n"
         );
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name, "nft", "-f", "-"]);
-        run(command, &rules);
+        self.nft(&rules);
     }
 
     /// Takes the link away, or brings it back. The addresses stay.
@@ -220,11 +266,13 @@ impl Namespace {
     /// Makes the kernel split bursts (UDP segmentation offload) before they leave, as a card without the offload needs
     /// it, so that each datagram is lost by itself.
     pub(crate) fn split_bursts(&self) {
-        self.exec(
-            "ethtool",
-            &["-K", INTERFACE, "tx-udp-segmentation", "off"],
-            CONFIGURE_LIMIT,
-        );
+        self.split_bursts_on(INTERFACE);
+    }
+
+    /// The same at one interface.
+    pub(crate) fn split_bursts_on(&self, interface: &str) {
+        let args = ["-K", interface, "tx-udp-segmentation", "off"];
+        self.exec("ethtool", &args, CONFIGURE_LIMIT);
     }
 
     /// A counter of the kernel, for instance `("Ip", "FragCreates")`, from `/proc/net/snmp`.
@@ -275,20 +323,12 @@ impl Routed {
     pub(crate) fn new(mtu: u32) -> Option<Self> {
         let Veth { a, b: mut router } = Veth::new(9000)?;
         let mut b = Namespace::new(format!("{}-b2", router.name.trim_end_matches("-b")), 2);
-        ip(&format!(
-            "link add veth1 mtu {mtu} netns {} type veth peer name {INTERFACE} mtu 9000 netns {}",
-            router.name, b.name
-        ));
-        ip(&format!("-n {} link set lo up", b.name));
-        ip(&format!("-n {} link set veth1 up", router.name));
-        ip(&format!("-n {} link set {INTERFACE} up", b.name));
+        join([(&router, "veth1"), (&b, INTERFACE)], [mtu, 9000]);
         b.wait_until_up(INTERFACE);
         b.ipv4 = Ipv4Addr::new(10, 78, 0, 2).into();
         b.ipv6 = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 2).into();
         b.add_addresses();
-        for switch in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
-            router.exec("sysctl", &["-w", switch], CONFIGURE_LIMIT);
-        }
+        router.forwards();
         for (side, network) in [(INTERFACE, 77), ("veth1", 78)] {
             ip(&format!(
                 "-n {} address add 10.{network}.0.254/24 dev {side}",
@@ -426,6 +466,11 @@ impl Process {
         assert!(status.is_none(), "it has ended: {status:?}\n{}", self.seen);
     }
 
+    /// Passes over the lines that it has printed so far.
+    pub(crate) fn skip(&mut self) {
+        while self.next_line(now()).is_ok() {}
+    }
+
     fn next_line(&mut self, deadline: Instant) -> Result<String, RecvTimeoutError> {
         let line = self.lines.recv_timeout(deadline.saturating_duration_since(now()))?;
         self.seen.push_str(&line);
@@ -525,6 +570,13 @@ pub(crate) fn ip(line: &str) {
     let mut command = Command::new("ip");
     command.args(line.split_whitespace());
     run(command, "");
+}
+
+/// Runs lines of `ip` in a namespace, by one process.
+pub(crate) fn ip_batch(namespace: &str, lines: &str) {
+    let mut command = Command::new("ip");
+    command.args(["-n", namespace, "-batch", "-"]);
+    run(command, lines);
 }
 
 /// Runs a command that configures something, with `input` on its standard input.

@@ -254,7 +254,11 @@ impl UdpBackend {
                 Failure::Again
             }
             _ if self.drain_errors() => Failure::Again,
-            _ => Failure::Dropped,
+            _ => {
+                // The interface is gone, and perhaps another one has its address by now.
+                self.out().find_own_interface();
+                Failure::Dropped
+            }
         }
     }
 

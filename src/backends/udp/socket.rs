@@ -77,6 +77,8 @@ pub(super) fn largest_payload(addr: SocketAddr) -> usize {
 pub(super) struct UdpSocket {
     socket: Socket,
     local: SocketAddr,
+    /// It keeps to the interface that has its address.
+    has_interface: bool,
 }
 
 impl UdpSocket {
@@ -103,7 +105,11 @@ impl UdpSocket {
             .local_addr()?
             .as_socket()
             .ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let this = Self { socket, local };
+        let this = Self {
+            socket,
+            local,
+            has_interface: options.own_interface,
+        };
         this.set_dont_fragment(true)?;
         // So that a "port unreachable" error names the peer.
         let (level, name) = if addr.is_ipv4() {
@@ -124,6 +130,16 @@ impl UdpSocket {
 
     pub(super) fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Looks for the interface that has the local address now, if the socket keeps to it: an interface that was removed and
+    /// made again is another one.
+    #[cold]
+    pub(super) fn find_own_interface(&self) {
+        if self.has_interface {
+            // If there is none, nothing can be sent, and the next failure leads here again.
+            let _ = self.keep_to_own_interface();
+        }
     }
 
     /// Sends by the interface that has the local address. (`SO_BINDTODEVICE` would also refuse what comes to this address

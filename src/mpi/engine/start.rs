@@ -227,15 +227,29 @@ impl Unconnected {
             }
             peers[other as usize] = Some(peer);
         }
+        let mut _added = 0_u32;
         for (process, path) in self.rails {
             let Some(&Some(peer)) = peers.get(process as usize) else {
                 continue;
             };
-            // Without it, the path to the first address is there all the same.
-            if let Err(_error) = self.driver.add_rail(peer, path) {
-                event!(DEBUG, process, error = %_error, "no rail");
+            match self.driver.add_rail(peer, path) {
+                Ok(_rail) => {
+                    _added += 1;
+                    event!(DEBUG, process, rail = _rail, address = %path.address, port = path.port, "rail added");
+                }
+                // Without it, the path to the first address is there all the same.
+                Err(_error) => {
+                    event!(DEBUG, process, address = %path.address, port = path.port, error = %_error, "no rail");
+                }
             }
         }
+        event!(
+            INFO,
+            rank = process - first,
+            ports = self.driver.backend().ports().len().max(1),
+            rails = _added,
+            "rails added"
+        );
         Ok(Arc::new(Engine::native(self.driver, process, world, peers, options)))
     }
 }

@@ -25,7 +25,7 @@ mod watcher;
 use core::time::Duration;
 use std::{
     eprintln,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
     string::{String, ToString},
     sync::Arc,
     vec::Vec,
@@ -45,10 +45,12 @@ use crate::{
     backends::{BindOptions, Place, has_own_addresses, has_ports},
     bootstrap::{
         self, World,
-        address::{Chosen, pairs},
+        address::{Chosen, Why, pairs},
     },
     config::Contact,
     environment::Environment,
+    events::event,
+    reliability::MAX_RAILS,
     transport::{Builder, Transport, environment::print_events},
 };
 
@@ -244,6 +246,7 @@ fn place(
         if !has_ports(&name) {
             chosen.truncate(1);
         }
+        chosen.retain(|chosen| is_bindable(chosen, port));
         let mut all = chosen.iter().map(|chosen| SocketAddr::new(chosen.address, port));
         address = all.next().unwrap_or(any);
         ports = all.collect();
@@ -260,6 +263,19 @@ fn place(
     Ok((builder.bind_options(options), address, chosen))
 }
 
+/// Nobody has asked for this address, so the job does without it if no socket can be opened there: it has vanished meanwhile,
+/// the kernel still looks for others that have it (IPv6), or the port is taken.
+fn is_bindable(chosen: &Chosen, port: u16) -> bool {
+    if chosen.why != Why::Further {
+        return true;
+    }
+    let bound = UdpSocket::bind(SocketAddr::new(chosen.address, port));
+    if let Err(_why) = &bound {
+        event!(WARN, interface = chosen.interface, address = %chosen.address, why = %_why, "address left out");
+    }
+    bound.is_ok()
+}
+
 /// The processes that have spawned this world.
 fn parents(job: &World) -> Result<Option<Parents>, InitError> {
     let word = job.spawned_by();
@@ -270,11 +286,26 @@ fn parents(job: &World) -> Result<Option<Parents>, InitError> {
 /// The address that a process of any world has published.
 fn address_of(job: &World, process: u32) -> Result<SocketAddr, InitError> {
     let bytes = job.get_of(process, KEY).map_err(InitError::Bootstrap)?;
-    let said = Said::parse(&bytes).ok_or_else(|| InitError::Address {
+    Ok(understand(process, &bytes)?.address)
+}
+
+/// What a process has said about itself.
+fn understand(process: u32, bytes: &[u8]) -> Result<Said, InitError> {
+    Said::parse(bytes).ok_or_else(|| InitError::Address {
         process,
-        text: String::from_utf8_lossy(&bytes).into_owned(),
-    })?;
-    Ok(said.address)
+        text: String::from_utf8_lossy(bytes).into_owned(),
+    })
+}
+
+/// The first address of another process is one of our own, or that of several processes: so it is with virtual machines, each
+/// of which has the same address behind its own translation. (Of a process on this host, all addresses are our own, and
+/// then there is no other one to take.)
+fn is_ambiguous(address: SocketAddr, own: &Said, all: &[Said]) -> bool {
+    let is_own = [own.address]
+        .iter()
+        .chain(&own.rails)
+        .any(|other| other.ip() == address.ip());
+    is_own || all.iter().filter(|said| said.address == address).nth(1).is_some()
 }
 
 /// Publishes the addresses of this process and the number of processes that share a core here. Returns the addresses
@@ -297,27 +328,35 @@ fn exchange(
     job.put(KEY, text.as_bytes()).map_err(InitError::Bootstrap)?;
     job.fence().map_err(InitError::Bootstrap)?;
     let all = job.get_all(KEY).map_err(InitError::Bootstrap)?;
+    let all: Result<Vec<Said>, _> = (0..)
+        .zip(&all)
+        .map(|(process, bytes)| understand(process, bytes))
+        .collect();
+    let all = all?;
     let mut most = 1.0_f64;
     let mut addresses = Vec::with_capacity(all.len());
-    for (process, bytes) in (0..).zip(&all) {
-        let said = Said::parse(bytes).ok_or_else(|| InitError::Address {
-            process,
-            text: String::from_utf8_lossy(bytes).into_owned(),
-        })?;
+    for (process, said) in (0..).zip(&all) {
         if said.check != check {
             return Err(InitError::Check { process, here: check });
         }
+        let mut address = said.address;
         if process != job.rank() {
-            bound
-                .introduce(said.address, &said.link)
-                .map_err(|source| InitError::Introduce { process, source })?;
-            let theirs = [&[said.address][..], &said.rails].concat();
+            let theirs = [&[address][..], &said.rails].concat();
             let ips: Vec<IpAddr> = theirs.iter().map(SocketAddr::ip).collect();
-            for (port, at) in pairs(chosen, &ips).into_iter().skip(1) {
+            let paths = pairs(chosen, &ips, MAX_RAILS);
+            if let Some(&(_, at)) = paths.get(1)
+                && is_ambiguous(address, &own, &all)
+            {
+                address = theirs[at];
+            }
+            bound
+                .introduce(address, &said.link)
+                .map_err(|source| InitError::Introduce { process, source })?;
+            for (port, at) in paths.into_iter().skip(1) {
                 bound.add_rail(job.first_process() + process, port as u8, theirs[at]);
             }
         }
-        addresses.push(said.address);
+        addresses.push(address);
         most = most.max(said.sharing);
     }
     let met = bound.meet().map_err(InitError::Meet)?;

@@ -35,8 +35,13 @@ use crate::{
     wire::Base,
 };
 
-/// Longest time between two probes of a rail that is not up, ns.
+/// Longest time between two probes of a rail that is down, ns.
 const PROBE_EVERY: u64 = 500_000_000;
+/// The same of a rail that has never been up: it may be so for as long as the session lasts.
+const PROBE_UNPROVEN_EVERY: u64 = 8_000_000_000;
+/// So many probes without an answer are an event.
+#[cfg(feature = "tracing")]
+const UNANSWERED: u32 = 8;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
 
@@ -319,8 +324,17 @@ impl Endpoint {
         let challenge = self.key.secret(peer, count | 1 << 63) as u32;
         (rail.challenge, rail.asked_at) = (Some(challenge), now);
         let is_up = rail.state == RailState::Up;
-        let wait = (self.times.initial_rto << rail.tries.min(16)).min(PROBE_EVERY);
+        let most = match rail.state {
+            RailState::Unproven => PROBE_UNPROVEN_EVERY,
+            _ => PROBE_EVERY,
+        };
+        let wait = (self.times.initial_rto << rail.tries.min(16)).min(most);
         rail.tries = rail.tries.saturating_add(1);
+        #[cfg(feature = "tracing")]
+        if rail.state == RailState::Unproven && rail.tries == UNANSWERED {
+            let path = self.own_path(peer, number);
+            event!(INFO, processor = self.processor, peer, rail = number, address = %path.address, port = path.port, "no answer on a rail");
+        }
         self.push_control(Control::RailProbe {
             peer,
             rail: number,
@@ -367,13 +381,23 @@ impl Endpoint {
         Path::new(address, self.port)
     }
 
-    /// A probe has come: the answer goes back where it came from.
+    /// A probe has come: the answer goes back where it came from. If we have a rail there that is not up, this is the time to
+    /// ask on it.
     pub(super) fn answer_probe(&mut self, peer: u32, source: SocketAddr, base: &Base) {
+        let back = self.back_to(peer, source);
+        let p = &self.peers[peer as usize];
+        if p.has_rails() && p.uses_rails() && p.is_confirmed() {
+            let number = self.rails.find(peer, back, self.first_path(peer));
+            let is_due = |rail: &Rail| rail.state != RailState::Up && self.now - rail.asked_at > self.times.initial_rto;
+            if let Some(number) = number.filter(|&number| self.rails.get(peer, number).is_some_and(is_due)) {
+                self.prove(peer, number);
+            }
+        }
         let p = &self.peers[peer as usize];
         let to = if base.rail == 0 && !p.has_rails() {
             Path::from(p.address)
         } else {
-            self.back_to(peer, source)
+            back
         };
         self.push_control(Control::ProbeAck {
             peer,

@@ -1,6 +1,9 @@
 //! Socket buffers and interfaces.
 
-use hikyaku::internals::bootstrap::address::{self, Interface};
+use hikyaku::{
+    environment::Environment,
+    internals::bootstrap::address::{self, AddressError, Choice, Interface, Wish},
+};
 use nix::ifaddrs::getifaddrs;
 
 use super::{
@@ -21,8 +24,70 @@ pub(super) fn findings() -> Vec<Finding> {
             .filter(|name| *name != "bonding_masters")
             .map(|name| interface(name)),
     );
-    rows.extend(shared_networks(&address::interfaces(), read));
+    let interfaces = address::interfaces();
+    let environment = Environment::of_process();
+    let wish = Wish {
+        interface: environment.get("HIKYAKU_IFACE"),
+        ..Wish::default()
+    };
+    rows.extend(rails(address::choose(&wish, &interfaces, address::default_route), read));
+    rows.extend(shared_networks(&interfaces, read));
     rows
+}
+
+/// The addresses that a rank of a job on several hosts has here, and the interfaces that it does not use.
+fn rails(choice: Result<Choice, AddressError>, setting: impl Fn(String) -> String) -> Vec<Finding> {
+    const NAME: &str = "addresses, several hosts";
+    let choice = match choice {
+        Ok(choice) => choice,
+        Err(error) => {
+            let wrong = Finding::new(AREA, NAME, State::Could, error.to_string());
+            return vec![
+                wrong.advise("ranks on several hosts need one: set HIKYAKU_IFACE, or an address of an interface"),
+            ];
+        }
+    };
+    let chosen = choice.chosen.iter();
+    let all = chosen.map(|chosen| format!("{} {}: {}", chosen.interface, chosen.address, chosen.why));
+    let mut rows = vec![Finding::new(AREA, NAME, State::Ok, all.collect::<Vec<_>>().join("; "))];
+    // A host may have dozens of bridges.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, why) in choice.left_out.iter().filter(|(_, why)| why != "loopback") {
+        match reasons.iter_mut().find(|(reason, _)| reason == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    rows.extend(reasons.into_iter().map(|(why, names)| {
+        let row = Finding::new(
+            AREA,
+            "not for several hosts",
+            State::None,
+            format!("{}: {why}", names.join(", ")),
+        );
+        row.advise("HIKYAKU_IFACE takes them all the same, if it names all interfaces to use")
+    }));
+    // Those of the routes are behind the first.
+    for further in choice.chosen.iter().skip(1).filter(|chosen| chosen.address.is_ipv4()) {
+        let name = &further.interface;
+        if value("rp_filter", name, &setting) == 1 {
+            let row = Finding::new(AREA, format!("rail by {name}"), State::None, "only to its own network");
+            rows.push(row.advise(format!(
+                "if it is to reach other networks, too, it must take packets whose way back leads elsewhere: sysctl -w \
+                 net.ipv4.conf.{name}.rp_filter=2"
+            )));
+        }
+    }
+    rows
+}
+
+/// The kernel takes the larger of an interface's setting and that of all.
+fn value(name: &str, of: &str, setting: impl Fn(String) -> String) -> u32 {
+    let one = |whose: &str| {
+        let text = setting(format!("/proc/sys/net/ipv4/conf/{whose}/{name}"));
+        text.parse().unwrap_or(0)
+    };
+    one("all").max(one(of))
 }
 
 /// Interfaces with addresses in one network: each should answer for its own address only, and take what comes back by
@@ -39,25 +104,16 @@ fn shared_networks(interfaces: &[Interface], setting: impl Fn(String) -> String)
         else {
             continue;
         };
-        // The kernel takes the larger of both.
-        let value = |name: &str, of: &str| {
-            let one = |whose: &str| {
-                setting(format!("/proc/sys/net/ipv4/conf/{whose}/{name}"))
-                    .parse()
-                    .unwrap_or(0)
-            };
-            one("all").max(one(of))
-        };
         let pair = [&*other.name, &*interface.name];
         let mut commands = Vec::new();
         for name in pair {
-            if value("arp_ignore", name) == 0 {
+            if value("arp_ignore", name, &setting) == 0 {
                 commands.push(format!("net.ipv4.conf.{name}.arp_ignore=1"));
             }
-            if value("arp_announce", name) < 2 {
+            if value("arp_announce", name, &setting) < 2 {
                 commands.push(format!("net.ipv4.conf.{name}.arp_announce=2"));
             }
-            if value("rp_filter", name) == 1 {
+            if value("rp_filter", name, &setting) == 1 {
                 commands.push(format!("net.ipv4.conf.{name}.rp_filter=2"));
             }
         }
@@ -164,6 +220,8 @@ fn offloads(text: &str) -> Offloads {
 
 #[cfg(test)]
 mod tests {
+    use hikyaku::internals::bootstrap::address::Unfit;
+
     use super::*;
 
     #[test]
@@ -173,6 +231,56 @@ mod tests {
         let found = offloads(text);
         assert_eq!(found.text, "GSO on, GRO off, UDP segmentation on");
         assert_eq!(found.missing, ["GRO"]);
+    }
+
+    #[test]
+    fn addresses_and_what_is_left_out() {
+        let of = |name: &str, address: &str, unfit| Interface {
+            name: name.to_owned(),
+            address: address.parse().unwrap(),
+            prefix: 24,
+            carriers: Vec::new(),
+            unfit,
+        };
+        let bridge = Some(Unfit::VirtualBridge);
+        let all = [
+            of("lo", "127.0.0.1", Some(Unfit::Loopback)),
+            of("docker0", "172.17.0.1", bridge),
+            of("eth0", "10.0.0.1", None),
+            of("eth1", "10.0.1.1", None),
+            of("docker1", "172.18.0.1", bridge),
+        ];
+        let choice = |interface| {
+            let wish = Wish {
+                interface,
+                ..Wish::default()
+            };
+            address::choose(&wish, &all, || None)
+        };
+        let strict = |path: String| if path.ends_with("eth1/rp_filter") { "1" } else { "0" }.to_owned();
+        let found = rails(choice(None), strict);
+        let said: Vec<_> = found.iter().map(|row| (row.state, &*row.name, &*row.value)).collect();
+        let chosen = "eth0 10.0.0.1: the first way out of this host; eth1 10.0.1.1: another way out of this host";
+        assert_eq!(
+            said,
+            [
+                (State::Ok, "addresses, several hosts", chosen),
+                (
+                    State::None,
+                    "not for several hosts",
+                    "docker0, docker1: a bridge without a device of this machine"
+                ),
+                (State::None, "rail by eth1", "only to its own network"),
+            ]
+        );
+        assert!(found[2].advice.as_ref().unwrap().contains("eth1.rp_filter=2"));
+        let found = rails(choice(Some("eth7")), strict);
+        assert_eq!((found.len(), found[0].state), (1, State::Could));
+        assert!(
+            found[0].value.starts_with("HIKYAKU_IFACE=eth7: no interface fits"),
+            "{}",
+            found[0].value
+        );
     }
 
     #[test]
