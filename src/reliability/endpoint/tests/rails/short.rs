@@ -20,11 +20,15 @@ proptest! {
     #[test]
     fn as_predicted_by_rails_is_as_ever(
         (rails, quickest, drop_every) in (1_usize..4, 0_usize..3, prop::sample::select(vec![7, 40, u64::MAX])),
-        steps in prop::collection::vec((0_usize..2, 1_u32..5, 0_usize..2_000, 0_u64..400), 1..40),
-        bulk in any::<bool>(),
+        steps in prop::collection::vec((0_usize..2, 1_u32..5, 0_usize..5_000, 0_u64..400), 1..40),
+        (bulk, narrow) in (any::<bool>(), any::<bool>()),
     ) {
         let mut ways = vec![Way { delay: 60_000, drop_every, ..WAY }; rails];
         ways[quickest % rails].delay = 10_000;
+        if narrow {
+            // A message that fits one datagram of the others may not fit one there.
+            ways[quickest % rails].mtu = 1_472;
+        }
         let mut net = Net::new(&settings(), &ways);
         net.open();
         net.twins = true;
@@ -64,11 +68,6 @@ fn one_message_after_the_other_is_predicted() {
         counts[from] += 1;
         assert!(net.run(10, |net| net.got[1 - from].messages.len() as u32 == counts[from]));
     }
-    assert!(
-        net.inline >= 195 && net.predicted >= 190,
-        "{} {}",
-        net.inline,
-        net.predicted
-    );
+    assert!(net.predicted >= 190, "{}", net.predicted);
     assert!(by(&net, 1) - second >= 100 * 48 && by(&net, 0) == first);
 }
