@@ -49,8 +49,7 @@ pub enum Fault {
     Isolate(Vec<u32>),
     /// No packet passes from the first process to the second.
     Cut(u32, u32),
-    /// No packet passes on this rail from the first process to the second
-    /// ([`Network::sessions_by_rail`](super::Network::sessions_by_rail)).
+    /// No packet passes on this rail ([`Network::rails`](super::Network::rails)) from the first process to the second.
     CutRail(u32, u32, u8),
     /// Ends all isolation and cuts.
     Join,

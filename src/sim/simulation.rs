@@ -142,6 +142,7 @@ impl Simulation {
                 "tcp",
                 "without circuits, shared memory, watched peers and crashes",
             ),
+            (self.tcp.is_none() || self.network.rails == 1, "rails", "1 with `tcp`"),
             (
                 self.optics.is_none() || self.network.per_host == 1,
                 "per_host",
@@ -532,10 +533,8 @@ impl<'a> Job<'a> {
             )));
         }
         let mut messenger = Messenger::new(layer, &[process]);
-        let network = &self.simulation.network;
-        let rails = if network.sessions_by_rail { network.rails } else { 1 };
         let met = Met::new(process, self.simulation.processes, address_on);
-        let peers = Peers::from(met.by_rails(rails as u8));
+        let peers = Peers::from(met.by_rails(self.simulation.network.rails as u8));
         let mut core = Process::new(&messenger, peers, self.simulation.options.eager_limit);
         if self.simulation.tcp.is_some() {
             // All connections are open.
