@@ -49,6 +49,8 @@ pub struct Ports {
     epoll: Option<OwnedFd>,
     /// The port that has received last.
     current: usize,
+    /// The port that is looked at first next time.
+    first: usize,
     /// Bursts for ports that do not exist, or not any more.
     dropped: u64,
 }
@@ -78,6 +80,7 @@ impl Ports {
             alive: vec![true; ports.len()],
             ports,
             current: 0,
+            first: 0,
             dropped: 0,
         })
     }
@@ -97,10 +100,10 @@ impl Ports {
         if self.alive.contains(&true) { Ok(()) } else { Err(error) }
     }
 
-    /// The numbers of the ports that can be used, beginning behind the one that has received last.
-    fn in_turn(&self) -> impl Iterator<Item = usize> + use<> {
-        let (next, count) = (self.current + 1, self.ports.len());
-        (0..count).map(move |step| (next + step) % count)
+    /// The numbers of all ports, from the `first` on.
+    fn in_turn(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
+        let count = self.ports.len();
+        (0..count).map(move |step| (first + step) % count)
     }
 
     /// Waits for all ports by their descriptors. Returns which have something.
@@ -128,7 +131,7 @@ impl Ports {
 
     /// Sleeps when a port has no descriptor: on one port after the other, and not for long.
     fn nap(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
-        let Some(number) = self.in_turn().find(|&number| self.alive[number]) else {
+        let Some(number) = self.in_turn(self.current + 1).find(|&number| self.alive[number]) else {
             return Ok(Wake::TimedOut);
         };
         let nap = timeout.map_or(NAP, |timeout| timeout.min(NAP));
@@ -195,9 +198,10 @@ impl Backend for Ports {
         }
     }
 
-    /// The first port that has something fills the buffers; the others come first next time.
+    /// The first port that has something fills the buffers; the others come first next time. While nothing comes, the one
+    /// that has received last comes first: small messages to this process take the same rail.
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
-        for number in self.in_turn() {
+        for number in self.in_turn(self.first) {
             if !self.alive[number] {
                 continue;
             }
@@ -205,11 +209,13 @@ impl Backend for Ports {
                 Ok(0) => {}
                 Ok(filled) => {
                     self.current = number;
+                    self.first = number + 1;
                     return Ok(filled);
                 }
                 Err(error) => self.fail(number, error)?,
             }
         }
+        self.first = self.current;
         Ok(0)
     }
 

@@ -320,6 +320,14 @@ impl PacketLayer for Beside {
         })
     }
 
+    fn rails_up(&self, peer: PeerId) -> usize {
+        if self.is_near(peer) {
+            1
+        } else {
+            self.network.rails_up(peer)
+        }
+    }
+
     fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
         if self.is_near(peer) {
             return Err(AddRailError::Unsupported);

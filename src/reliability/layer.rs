@@ -200,6 +200,12 @@ macro_rules! declare {
                 Err(AddRailError::Unsupported)
             }
 
+            /// Number of rails by which a peer can be reached now, at least 1.
+            fn rails_up(&self, peer: PeerId) -> usize {
+                let _ = peer;
+                1
+            }
+
             /// A port of the backend takes smaller datagrams than others: [`Endpoint::limit_port`].
             fn limit_port(&mut self, port: u8, max_datagram: usize) {
                 let _ = (port, max_datagram);
@@ -253,6 +259,10 @@ macro_rules! implement {
 methods!(implement!(Endpoint {
     fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
         Self::add_rail(self, now, peer, path)
+    }
+
+    fn rails_up(&self, peer: PeerId) -> usize {
+        Self::rails_up(self, peer)
     }
 
     fn limit_port(&mut self, port: u8, max_datagram: usize) {
@@ -375,6 +385,14 @@ impl Layer {
         match self {
             Self::Endpoint(endpoint) => endpoint.hold_port(port, is_full),
             Self::Other(layer) => layer.hold_port(port, is_full),
+        }
+    }
+
+    /// [`PacketLayer::rails_up`].
+    pub(crate) fn rails_up(&self, peer: PeerId) -> usize {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.rails_up(peer),
+            Self::Other(layer) => layer.rails_up(peer),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Buffer arrays: sent in one call, received by id, sent on without a copy.
 
 use hikyaku::mpi::{
-    engine::{ANY_SOURCE, ANY_TAG, Array, Communicator},
+    engine::{ANY_SOURCE, ANY_TAG, Array, Arriving, Communicator, PROC_NULL, Request},
     error::ErrorClass,
 };
 
@@ -85,6 +85,40 @@ fn arrays_are_written_again_when_they_have_been_sent() {
                 assert!(arriving.wait().unwrap().0[..] == pattern(len, 2)[..len / 2]);
             }
         }
+    });
+}
+
+/// Receives that were begun before anything was sent: each waits for what comes first, and a short array stays short.
+#[test]
+fn arrays_come_into_receives_that_wait() {
+    job(2, |comm| {
+        let other = 1 - comm.rank();
+        let lens = [0, 10, 200_000, 300_000];
+        let mut arriving: Vec<_> = lens
+            .iter()
+            .map(|_| comm.ireceive_array(300_000, other, 7).unwrap())
+            .collect();
+        let nobody = comm.ireceive_array(10, PROC_NULL, 7).unwrap();
+        assert!(nobody.is_done());
+        assert_eq!(nobody.wait().unwrap().0.len(), 0);
+        comm.barrier().unwrap();
+        for (salt, len) in lens.into_iter().enumerate() {
+            comm.send_array(&filled(&comm, len, salt), other, 7).unwrap();
+        }
+        let mut got = Vec::new();
+        while let Some(first) = Request::wait_ready(arriving.iter().map(Arriving::request)) {
+            let (array, status) = arriving.remove(first).wait().unwrap();
+            let salt = lens.iter().position(|len| *len == array.len()).unwrap();
+            assert!(array[..] == pattern(array.len(), salt) && status.len == array.len() as u64);
+            got.push(array.len());
+        }
+        got.sort_unstable();
+        assert_eq!(got, lens);
+        // One that is too long is an error, as for any receive.
+        let too_short = comm.ireceive_array(5, other, 8).unwrap();
+        comm.send_array(&filled(&comm, 6, 0), other, 8).unwrap();
+        assert_eq!(too_short.wait().unwrap_err().class(), ErrorClass::Truncate);
+        assert_eq!(comm.ireceive_array(5, 2, 8).unwrap_err().class(), ErrorClass::Rank);
     });
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hikyaku::{
     mpi::{
         datatype::Kind,
-        engine::{Communicator, Engine, LockKind, Mode, Window},
+        engine::{Communicator, Engine, LockKind, Mode, Request, Window},
         error::{Error, ErrorClass},
         operation::{Operation, Predefined},
     },
@@ -66,6 +66,49 @@ fn time_of(simulation: &Simulation) -> Duration {
 fn large_messages_are_striped() {
     let [one, three] = [1, 3].map(|rails| time_of(&simulation(2, rails, 1)));
     assert!(three < one * 40 / 100, "one rail: {one:?}, three: {three:?}");
+}
+
+/// Three ranks send to one, over long rails: what it has granted, and has not got yet, keeps all rails busy.
+#[test]
+fn several_senders_fill_the_rails_of_a_receiver() {
+    const LEN: usize = 512 << 10;
+    const MESSAGES: usize = 8;
+    const RAILS: u32 = 6;
+    let mut simulation = simulation(4, RAILS, 1);
+    simulation.network.delay = MS / 4;
+    let outcome = simulation.run(|engine| {
+        let world = Communicator::world(engine);
+        let data = pattern(LEN, 3);
+        let mut rooms = vec![vec![0; LEN]; 3 * MESSAGES];
+        let mut begun = engine.now();
+        // In the first round windows open.
+        for _ in 0..2 {
+            begun = engine.now();
+            let rank = world.rank();
+            let requests: Vec<Request> = { rooms.iter_mut().zip((1..4).cycle()) }
+                .filter(|(_, sender)| rank == 0 || rank == *sender)
+                .map(|(room, sender)| {
+                    let len = LEN as u64;
+                    // SAFETY: both are borrowed until the requests have ended.
+                    let begun = unsafe {
+                        match rank {
+                            0 => world.ireceive(room.as_mut_ptr(), len, &byte(), sender, 0),
+                            _ => world.isend(Mode::Standard, data.as_ptr(), len, &byte(), 0, 0),
+                        }
+                    };
+                    begun.unwrap()
+                })
+                .collect();
+            for request in requests {
+                request.wait().unwrap();
+            }
+        }
+        assert!(world.rank() > 0 || rooms.iter().all(|room| *room == data));
+        engine.now().saturating_since(begun)
+    });
+    let taken = outcome.unwrap_or_else(|error| panic!("{error}")).results[0];
+    let by_wire = Duration::from_secs_f64((3 * MESSAGES * LEN * 8) as f64 / (f64::from(RAILS) * 1e9));
+    assert!(taken < by_wire * 14 / 10, "{taken:?}, the wires need {by_wire:?}");
 }
 
 /// All ranks add to one counter of rank 0: each addition has an effect of its own, and exactly one.

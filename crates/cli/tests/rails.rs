@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-/// One rail and two: all ways carry messages by them.
-#[test]
-fn all_ways_carry_messages() {
-    let arguments = "bench rails --rails 1,2 --rates 500 --size 256K --time 100 --rounds 1 --format json";
+use serde_json::Value;
+
+/// The rows that it prints; `None`, with the reason said: no namespaces can be made here.
+fn rows(arguments: &str) -> Option<Vec<Value>> {
     let output = Command::new(env!("CARGO_BIN_EXE_hikyaku"))
         .args(arguments.split(' '))
         .output()
@@ -13,16 +13,35 @@ fn all_ways_carry_messages() {
     let error = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(2) && error.contains("bench rails needs") {
         eprintln!("skipped: {error}");
-        return;
+        return None;
     }
     assert!(output.status.success(), "{error}");
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rows = document["rows"].as_array().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["rows"].as_array().cloned()
+}
+
+/// One rail and two: all ways carry messages by them.
+#[test]
+fn all_ways_carry_messages() {
+    let arguments = "bench rails --rails 1,2 --rates 500 --size 256K --time 100 --rounds 1 --format json";
+    let Some(rows) = rows(arguments) else { return };
     assert_eq!(rows.len(), 6);
     for row in rows {
         let rate = row["mb_per_s"].as_f64().unwrap();
         // No more than the rails carry: 62.5 MB/s each. (A debug build may give less, but not nothing.)
         let most = row["rails"].as_f64().unwrap() * 62.5 * 1.05;
         assert!(rate > 1.0 && rate < most, "{row}");
+    }
+}
+
+/// One message at a time, with a slow rail beside a quick one.
+#[test]
+fn messages_go_to_and_fro() {
+    let arguments = "bench rails --latency --rails 2 --rates 1000,1 --time 100 --rounds 1 --format json";
+    let Some(rows) = rows(arguments) else { return };
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert!(row["pattern"] == "latency" && row["size"] == 8, "{row}");
+        assert!(row["avg_us"].as_f64().unwrap() > 1.0, "{row}");
     }
 }

@@ -24,7 +24,8 @@ use crate::{
 
 /// Most bytes that are granted and have not landed, if only one peer sends.
 pub const GRANT_BYTES: u64 = 4 << 20;
-/// The same if several do, in all: more than wires and hosts need to be busy, less than a switch's queue holds.
+/// The same if several do, in all, for each rail by which one of them can be reached: more than wires and hosts need to
+/// be busy, less than a switch's queue holds.
 pub const SHARED_GRANT_BYTES: u64 = 384 << 10;
 /// So many messages are granted something at a time.
 pub const SERVED: usize = 64;
@@ -305,11 +306,16 @@ impl Rendezvous {
         }
         let (share, most) = match self.shares.len() as u64 {
             1 => (GRANT_BYTES, GRANT_BYTES),
-            peers => ((SHARED_GRANT_BYTES / peers.max(1)).max(MIN_GRANT), SHARED_GRANT_BYTES),
+            peers => {
+                // Each rail has a switch and a wire of its own.
+                let rails = self.shares.iter().map(|(peer, _)| messenger.layer().rails_up(*peer));
+                let most = SHARED_GRANT_BYTES * rails.max().unwrap_or(1) as u64;
+                ((most / peers.max(1)).max(MIN_GRANT), most)
+            }
         };
         // Less than nothing is left if one peer was alone before.
         let mut room = most.saturating_sub(under_way);
-        let served = (SHARED_GRANT_BYTES / MIN_GRANT) as usize;
+        let served = (most / MIN_GRANT) as usize;
         self.shares.iter_mut().take(served).for_each(|(_, left)| *left = share);
         let mut waits = self.incoming.len() > looked_at;
         for incoming in self.incoming.iter_mut().take(looked_at) {

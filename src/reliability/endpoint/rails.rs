@@ -61,6 +61,15 @@ impl Endpoint {
         })
     }
 
+    /// Number of rails by which a peer can be reached now, at least 1.
+    #[must_use]
+    pub fn rails_up(&self, peer: PeerId) -> usize {
+        match self.peers.get(peer.index()) {
+            Some(p) if p.has_rails() => self.rails.up(peer.0).count().max(1),
+            _ => 1,
+        }
+    }
+
     /// The rail by which small messages go to a peer.
     #[must_use]
     #[inline]

@@ -22,9 +22,16 @@ impl Arriving {
     ///
     /// # Errors
     /// The sender is lost, or the communicator is revoked.
-    pub fn wait(self) -> Result<(Array, Status), Error> {
+    pub fn wait(mut self) -> Result<(Array, Status), Error> {
         let status = self.request.wait()?;
+        self.array.truncate(usize::try_from(status.len).unwrap_or(usize::MAX));
         Ok((self.array, status))
+    }
+
+    /// The receive, to be waited for beside others ([`Request::wait_ready`]).
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
     }
 
     /// Whether all of it has arrived: [`wait`](Self::wait) would not wait. Makes no progress.
@@ -84,6 +91,24 @@ impl Communicator {
     pub fn poll_array(&self, source: Rank, id: i32) -> Result<Option<Arriving>, Error> {
         let message = self.improbe(source, id)?;
         message.map(|message| self.arrive(message)).transpose()
+    }
+
+    /// Begins to receive an array of at most `len` bytes from this source with this id, whether it has been sent or not.
+    /// A large array is then on its way as soon as its sender has told of it, while the program waits for others.
+    ///
+    /// # Errors
+    /// The rank or the id is wrong, the communicator is revoked, or there is not enough memory.
+    pub fn ireceive_array(&self, len: usize, source: Rank, id: i32) -> Result<Arriving, Error> {
+        const CALL: &str = "MPI_Irecv";
+        let bytes = || Entry::of(CALL, len as u64, &Datatype::predefined(Kind::Byte));
+        let span = self.enter(|| bytes().with_peer(source).with_tag(id));
+        let array = self.try_array(len);
+        let buffer = array.as_ref().and_then(Array::buffer);
+        let (Some(array), Some(buffer)) = (array, buffer) else {
+            return span.end(Err(self.locate(Error::new(ErrorClass::NoMem, CALL))));
+        };
+        let request = span.begin(self.ireceive_buffer(CALL, buffer, source, id))?;
+        Ok(Arriving { request, array })
     }
 
     fn arrive(&self, message: MatchedMessage) -> Result<Arriving, Error> {

@@ -301,10 +301,32 @@ impl Communicator {
         tag: i32,
     ) -> Result<Request, Error> {
         // SAFETY: the caller's contract.
-        let Some((selector, buffer, room, check)) = (unsafe { self.room(call, base, count, datatype, source, tag) })?
-        else {
+        match (unsafe { self.room(call, base, count, datatype, source, tag) })? {
+            Some(room) => self.begin_receive_into(call, room),
+            None => Ok(Request::ended(self, Status::NULL, call)),
+        }
+    }
+
+    /// Begins to receive into a buffer.
+    pub(in crate::mpi::engine) fn ireceive_buffer(
+        &self,
+        call: &'static str,
+        mut buffer: Buffer,
+        source: Rank,
+        tag: i32,
+    ) -> Result<Request, Error> {
+        self.check(call)?;
+        if source == PROC_NULL {
             return Ok(Request::ended(self, Status::NULL, call));
-        };
+        }
+        let selector = self.selector(call, source, tag)?;
+        let room = buffer.len();
+        let check = self.unseal(&mut buffer);
+        self.begin_receive_into(call, (selector, buffer, room, check))
+    }
+
+    #[inline(always)]
+    fn begin_receive_into(&self, call: &'static str, (selector, buffer, room, check): Room) -> Result<Request, Error> {
         let begun = self.0.engine.fabric.receive(&selector, buffer, self.any_of(&selector));
         match begun {
             Some(Ok(ended)) => self

@@ -181,7 +181,7 @@ pub(super) fn run(options: &Rails, cuts: &[Cut]) -> Result<(), Failure> {
             cells.extend([before, during, rest, all].map(number));
             table.row(cells);
             document.rows.push(Row {
-                transport: "hikyaku/udp".into(),
+                transport: way.transport().into(),
                 level: Some(way.name()),
                 pattern: Some(cut.name()),
                 size: Some(options.size),

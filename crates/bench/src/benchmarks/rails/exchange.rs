@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "the engine sends from and receives into memory of the caller")]
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    io,
+    collections::BTreeMap,
+    io, mem,
     time::{Duration, Instant},
 };
 
@@ -14,7 +14,7 @@ use hikyaku::{
     backends::Backend,
     mpi::{
         datatype::{Datatype, Kind},
-        engine::{Array, Communicator, Mode, Request},
+        engine::{Array, Arriving, Communicator, Mode, Request},
         job::Job,
     },
     transport::{Event, Incoming},
@@ -22,12 +22,10 @@ use hikyaku::{
 
 use super::{
     mpi::environment,
-    node::{End, LIMIT, Meter, Way},
+    node::{End, LIMIT, Meter, WINDOW, Way},
     sockets::{Flood, failed},
 };
 
-/// Messages under way to a neighbour at once.
-const WINDOW: usize = 4;
 /// A sender all of whose sockets are full waits so long at most for what comes.
 const NAP: Duration = Duration::from_micros(100);
 /// Id of the arrays, and tag of the messages.
@@ -132,32 +130,35 @@ impl End {
         let byte = Datatype::predefined(Kind::Byte);
         let mut memory = vec![0xa5_u8; self.size];
         let mut meter = Meter::new(self);
-        let neighbours = self.neighbours();
-        let mut links: Vec<Link> = { neighbours.iter() }
-            .map(|&node| Link::new(node as i32, self.size))
-            .collect();
-        for number in 0.. {
-            for link in &mut links {
-                let (out, into) = &mut link.buffers[number % WINDOW];
-                if link.requests.len() == WINDOW
-                    && let Some((receive, send)) = link.requests.pop_front()
-                {
-                    receive.wait().map_err(failed)?;
-                    memory.copy_from_slice(into);
-                    send.wait().map_err(failed)?;
-                    meter.add(self.size)?;
+        let nodes = self.under_way();
+        // A receive and a send for each, one beside the other.
+        let mut buffers = vec![vec![0_u8; self.size]; 2 * nodes.len()];
+        let begin = |index: usize, buffer: &mut Vec<u8>| {
+            let (node, start, len) = (nodes[index / 2], buffer.as_mut_ptr(), self.size as u64);
+            // SAFETY: the buffers stay until this process is killed, and nothing looks at one before its request has
+            // been waited for.
+            let request = unsafe {
+                match index % 2 {
+                    0 => world.ireceive(start, len, &byte, node, ID),
+                    _ => world.isend(Mode::Standard, start, len, &byte, node, ID),
                 }
-                out.copy_from_slice(&memory);
-                let len = self.size as u64;
-                // SAFETY: the buffers stay until this process is killed, and nothing looks at them before the requests
-                // have been waited for above.
-                let requests = unsafe {
-                    let receive = world.ireceive(into.as_mut_ptr(), len, &byte, link.node, ID);
-                    let send = world.isend(Mode::Standard, out.as_mut_ptr(), len, &byte, link.node, ID);
-                    (receive.map_err(failed)?, send.map_err(failed)?)
-                };
-                link.requests.push_back(requests);
+            };
+            request.map(Some).map_err(failed)
+        };
+        let mut requests = Vec::new();
+        for (index, buffer) in buffers.iter_mut().enumerate() {
+            requests.push(begin(index, buffer)?);
+        }
+        while let Some((index, ended)) = Request::wait_any(&mut requests) {
+            ended.map_err(failed)?;
+            let buffer = &mut buffers[index];
+            if index % 2 == 0 {
+                memory.copy_from_slice(buffer);
+                meter.add(self.size)?;
+            } else {
+                buffer.copy_from_slice(&memory);
             }
+            requests[index] = begin(index, buffer)?;
         }
         Ok(())
     }
@@ -167,41 +168,31 @@ impl End {
         let job = Job::join(&environment(self)).map_err(failed)?;
         println!("ready");
         let world = Communicator::world(job.engine());
-        let arrays: Vec<Array> = (0..WINDOW).map(|_| world.array(self.size)).collect();
         let mut meter = Meter::new(self);
-        let neighbours = self.neighbours();
-        for array in &arrays {
-            for &node in &neighbours {
-                world.send_array(array, node as i32, ID).map_err(failed)?;
-            }
-        }
-        for number in 0.. {
-            for &node in &neighbours {
-                let (array, _) = world.receive_array(node as i32, ID).map_err(failed)?;
+        let nodes = self.under_way();
+        let receive = |node| world.ireceive_array(self.size, node, ID).map_err(failed);
+        let send = |node, array: &Array| world.send_array(array, node, ID).map_err(failed);
+        let arrays: Vec<Array> = nodes.iter().map(|_| world.array(self.size)).collect();
+        let mut arriving = nodes.iter().map(|&node| receive(node)).collect::<Result<Vec<_>, _>>()?;
+        let sends = nodes.iter().zip(&arrays).map(|(&node, array)| send(node, array));
+        let mut sends = sends.collect::<Result<Vec<_>, _>>()?;
+        while let Some(index) = Request::wait_ready(arriving.iter().map(Arriving::request).chain(&sends)) {
+            if let Some(arrived) = arriving.get_mut(index) {
+                let arrived = mem::replace(arrived, receive(nodes[index])?);
+                let (array, _) = arrived.wait().map_err(failed)?;
                 meter.add(array.len())?;
-                world
-                    .send_array(&arrays[number % WINDOW], node as i32, ID)
-                    .map_err(failed)?;
+            } else {
+                let index = index - nodes.len();
+                let sent = mem::replace(&mut sends[index], send(nodes[index], &arrays[index])?);
+                sent.wait().map_err(failed)?;
             }
         }
         Ok(())
     }
-}
 
-/// What is under way with a neighbour.
-struct Link {
-    node: i32,
-    /// To send from and to receive into.
-    buffers: Vec<(Vec<u8>, Vec<u8>)>,
-    requests: VecDeque<(Request, Request)>,
-}
-
-impl Link {
-    fn new(node: i32, size: usize) -> Self {
-        Self {
-            node,
-            buffers: (0..WINDOW).map(|_| (vec![0; size], vec![0; size])).collect(),
-            requests: VecDeque::new(),
-        }
+    /// The neighbour with which each message under way is swapped.
+    fn under_way(&self) -> Vec<i32> {
+        let all = self.neighbours().into_iter().flat_map(|node| [node as i32; WINDOW]);
+        all.collect()
     }
 }

@@ -52,6 +52,11 @@ impl Way {
             Self::Arrays => "arrays",
         }
     }
+
+    /// As documents have it.
+    pub(super) fn transport(self) -> &'static str {
+        if self == Self::Udp { "udp" } else { "hikyaku/udp" }
+    }
 }
 
 /// One end of a measurement.

@@ -40,7 +40,7 @@ pub(crate) struct Rails {
     #[arg(long, default_value_t = 9_000, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1_280..=65_535))]
     pub(super) mtu: u32,
     /// Bytes of a message
-    #[arg(long, default_value = "4M", value_name = "BYTES", value_parser = size::parse)]
+    #[arg(long, default_value = "4M", default_value_if("latency", "true", "8"), value_name = "BYTES", value_parser = size::parse)]
     pub(super) size: usize,
     /// Eight nodes are a grid of so many dimensions, and swap messages with their neighbours: bytes in and out of a node
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u8).range(1..=3))]
@@ -69,6 +69,9 @@ pub(crate) struct Rails {
         conflicts_with = "grid"
     )]
     pub(super) cut: Vec<Cut>,
+    /// One message of --size (8 unless given) at a time goes to and fro: µs of one way
+    #[arg(long, conflicts_with_all = ["grid", "cut"])]
+    pub(super) latency: bool,
     /// The output.
     #[command(flatten)]
     pub(super) output: Output,
@@ -121,6 +124,9 @@ impl Rails {
         }
         if !self.cut.is_empty() {
             command.arg("--tell");
+        }
+        if self.latency {
+            command.arg("--latency");
         }
         command.stdin(Stdio::null()).stdout(stdout).spawn().or_fail("a process")
     }

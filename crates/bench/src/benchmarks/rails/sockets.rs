@@ -24,14 +24,20 @@ pub(super) struct Flood {
 
 impl Flood {
     pub(super) fn bind(addresses: &[SocketAddr]) -> io::Result<Self> {
-        let backend = UdpBackend::bind_ports(addresses, &UdpOptions::default())?;
-        let can = backend.capabilities();
-        let segment_size = can.max_datagram;
-        let segments = can.max_segments.min(can.max_batch / segment_size).max(1);
+        let mut flood = Self::of(addresses, 0)?;
+        let can = flood.backend.capabilities();
+        flood.segment_size = can.max_datagram;
+        let segments = can.max_segments.min(can.max_batch / can.max_datagram).max(1);
+        flood.data = vec![0xa5; segments * can.max_datagram];
+        Ok(flood)
+    }
+
+    /// Each piece is one datagram of `size` bytes.
+    pub(super) fn of(addresses: &[SocketAddr], size: usize) -> io::Result<Self> {
         Ok(Self {
-            backend,
-            data: vec![0xa5; segments * segment_size],
-            segment_size,
+            backend: UdpBackend::bind_ports(addresses, &UdpOptions::default())?,
+            data: vec![0xa5; size],
+            segment_size: size.max(1),
         })
     }
 
