@@ -234,11 +234,7 @@ impl Network {
                 "from one packet (mtu + framing) to 1 GiB",
             ),
             (self.ahead <= 1 << 30, "ahead", "at most 1 GiB"),
-            (
-                (1..=MAX_RAILS as u32).contains(&self.rails),
-                "rails",
-                "from 1 to 16",
-            ),
+            ((1..=MAX_RAILS as u32).contains(&self.rails), "rails", "from 1 to 16"),
             ((0.0..=1.0).contains(&self.loss), "loss", "from 0 to 1"),
             (
                 !matches!(

@@ -477,7 +477,8 @@ impl<'a> Job<'a> {
         };
         let wires = Wires::new(network, simulation.processes, rng.next_u64());
         let (faults, capture) = (&simulation.faults, simulation.capture.as_deref());
-        let trouble = Trouble::new(faults, capture, mix(simulation.seed)).map_err(|source| SimulationError::File {
+        let trouble = Trouble::new(faults, capture, simulation.network.rails, mix(simulation.seed));
+        let trouble = trouble.map_err(|source| SimulationError::File {
             path: capture.map(PathBuf::from).unwrap_or_default(),
             source,
         })?;

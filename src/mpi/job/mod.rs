@@ -25,7 +25,7 @@ mod watcher;
 use core::time::Duration;
 use std::{
     eprintln,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
     string::{String, ToString},
     sync::Arc,
     vec::Vec,
@@ -36,7 +36,7 @@ use self::{said::Said, watcher::Watcher};
 use super::{
     Rank,
     class::ErrorClass,
-    engine::{self, Communicator, Engine, Parents, Profiler, Unconnected},
+    engine::{self, Communicator, Engine, Parents, Profiler, Started, Unconnected},
     error::Error,
     trace::Tracer,
 };
@@ -49,6 +49,7 @@ use crate::{
     },
     config::Contact,
     environment::Environment,
+    reliability::Path,
     transport::{Builder, Transport, environment::print_events},
 };
 
@@ -71,6 +72,43 @@ pub struct Job {
     engine: Arc<Engine>,
     /// Between this world and the processes that have spawned it.
     parent: Option<Communicator>,
+    own: Own,
+}
+
+/// The addresses of this process's ports, as they are paired with those of others.
+#[derive(Debug)]
+struct Own {
+    /// Those of the kernel.
+    chosen: Vec<Chosen>,
+    ports: Vec<SocketAddr>,
+}
+
+impl Own {
+    fn new(chosen: Vec<Chosen>, bound: &Unconnected) -> Self {
+        Self {
+            chosen,
+            ports: bound.ports().collect(),
+        }
+    }
+
+    /// By which port to reach which of the addresses of a process, beside the first by the first.
+    fn pairs(&self, theirs: &[SocketAddr]) -> Vec<Path> {
+        let pairs = match &self.chosen[..] {
+            // The addresses are not the kernel's: all processes have the same ports, in one order.
+            [] => (0..self.ports.len().min(theirs.len()))
+                .map(|port| (port, port))
+                .collect(),
+            chosen => pairs(chosen, &theirs.iter().map(SocketAddr::ip).collect::<Vec<_>>()),
+        };
+        let further = pairs.into_iter().skip(1);
+        further.map(|(port, at)| Path::new(theirs[at], port as u8)).collect()
+    }
+
+    fn add_rails(&self, bound: &mut Unconnected, process: u32, theirs: &[SocketAddr]) {
+        for path in self.pairs(theirs) {
+            bound.add_rail(process, path.port, path.address);
+        }
+    }
 }
 
 impl Job {
@@ -100,7 +138,8 @@ impl Job {
             let name = bound.backend_name();
             return Err(InitError::Backend { name });
         }
-        let (addresses, sharing) = exchange(&mut job, &mut bound, options.check, &chosen)?;
+        let own = Own::new(chosen, &bound);
+        let (addresses, sharing) = exchange(&mut job, &mut bound, options.check, &own)?;
         options.policy.model.sharing = sharing;
         if let Some(parents) = &parents {
             options.policy.model = parents.model;
@@ -109,11 +148,13 @@ impl Job {
             let tracer = Tracer::of_environment(environment, job.rank()).map_err(InitError::Trace)?;
             options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
         }
-        let others = parents.iter().flat_map(Parents::processes);
-        let others: Result<Vec<_>, _> = others
-            .map(|process| Ok((process, address_of(&job, process)?)))
-            .collect();
-        let engine = bound.connect_from(first, &addresses, &others?, options);
+        let mut others = Vec::new();
+        for process in parents.iter().flat_map(Parents::processes) {
+            let theirs = addresses_of(&job, process)?;
+            own.add_rails(&mut bound, process, &theirs);
+            others.push((process, theirs[0]));
+        }
+        let engine = bound.connect_from(first, &addresses, &others, options);
         let engine = engine.map_err(InitError::Connect)?;
         let watcher = match job.failures().map_err(InitError::Bootstrap)? {
             Some(failures) => Some(Watcher::start(failures, &engine).map_err(InitError::Watcher)?),
@@ -127,6 +168,7 @@ impl Job {
             launched: job,
             engine,
             parent,
+            own,
         })
     }
 
@@ -145,13 +187,17 @@ impl Job {
     /// [`SpawnError::Launcher`] at `root`, if the processes could not be started; the others then get an error of class
     /// [`ErrorClass::Spawn`]. A rank of `among` is lost, or the communicator is revoked.
     pub fn spawn(&self, among: &Communicator, root: Rank, programs: &[Program]) -> Result<Communicator, SpawnError> {
-        among.spawn_with(root, |by| {
+        let start = |by: &str| {
             let first = self.launched.spawn(programs, by).map_err(SpawnError::Launcher)?;
             let count: u32 = programs.iter().map(|program| program.processes).sum();
-            let addresses = (first..first + count).map(|process| address_of(&self.launched, process));
+            let addresses = (first..first + count).map(|process| addresses_of(&self.launched, process));
             let addresses: Result<Vec<_>, _> = addresses.collect();
-            Ok((first, addresses.map_err(SpawnError::Address)?))
-        })
+            Ok(Started {
+                first,
+                addresses: addresses.map_err(SpawnError::Address)?,
+            })
+        };
+        among.spawn_with(root, start, &|theirs| self.own.pairs(theirs))
     }
 
     /// The engine of this process.
@@ -267,14 +313,14 @@ fn parents(job: &World) -> Result<Option<Parents>, InitError> {
     word.map(parse).transpose()
 }
 
-/// The address that a process of any world has published.
-fn address_of(job: &World, process: u32) -> Result<SocketAddr, InitError> {
+/// The addresses that a process of any world has published; there is one at least.
+fn addresses_of(job: &World, process: u32) -> Result<Vec<SocketAddr>, InitError> {
     let bytes = job.get_of(process, KEY).map_err(InitError::Bootstrap)?;
     let said = Said::parse(&bytes).ok_or_else(|| InitError::Address {
         process,
         text: String::from_utf8_lossy(&bytes).into_owned(),
     })?;
-    Ok(said.address)
+    Ok(said.addresses())
 }
 
 /// Publishes the addresses of this process and the number of processes that share a core here. Returns the addresses
@@ -284,7 +330,7 @@ fn exchange(
     job: &mut World,
     bound: &mut Unconnected,
     check: bool,
-    chosen: &[Chosen],
+    ports: &Own,
 ) -> Result<(Vec<SocketAddr>, f64), InitError> {
     let own = Said {
         address: bound.local_addr(),
@@ -311,11 +357,7 @@ fn exchange(
             bound
                 .introduce(said.address, &said.link)
                 .map_err(|source| InitError::Introduce { process, source })?;
-            let theirs = [&[said.address][..], &said.rails].concat();
-            let ips: Vec<IpAddr> = theirs.iter().map(SocketAddr::ip).collect();
-            for (port, at) in pairs(chosen, &ips).into_iter().skip(1) {
-                bound.add_rail(job.first_process() + process, port as u8, theirs[at]);
-            }
+            ports.add_rails(bound, job.first_process() + process, &said.addresses());
         }
         addresses.push(said.address);
         most = most.max(said.sharing);

@@ -37,6 +37,8 @@ use crate::{
 
 /// Longest time between two probes of a rail that is not up, ns.
 const PROBE_EVERY: u64 = 500_000_000;
+/// What waits at a full port takes about so many round trips.
+const AT_FULL: u64 = 4;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
 
@@ -394,13 +396,14 @@ impl Endpoint {
         }
         rail.challenge = None;
         rail.tries = 0;
+        let is_news = rail.round_trip == 0;
         (rail.answered_at, rail.round_trip) = (now, now - rail.asked_at);
         let rises = rail.state != RailState::Up;
         rail.state = RailState::Up;
         if rises {
             self.raise(peer, number);
         }
-        self.choose_primary(peer);
+        self.choose_primary(peer, rises || is_news);
         true
     }
 
@@ -425,9 +428,10 @@ impl Endpoint {
         self.wake_flows(peer);
     }
 
-    /// Small messages go by the rail with the shortest round trip. One that is not much shorter is not worth a change. A
-    /// rail that owes an answer may be dead, and comes last.
-    fn choose_primary(&mut self, peer: u32) {
+    /// Small messages go by the rail with the shortest round trip; those of different peers by different ones where several
+    /// are about as short. One that is not much shorter is not worth a change, unless a rail is new. A rail that owes an
+    /// answer may be dead, and comes last.
+    fn choose_primary(&mut self, peer: u32, is_news: bool) {
         let trip = |rail: u8| {
             self.rails
                 .get(peer, rail)
@@ -437,10 +441,14 @@ impl Endpoint {
         let best = self.rails.up(peer).min_by_key(|&rail| (owes(rail), trip(rail)));
         let Some(best) = best else { return };
         let primary = self.peers[peer as usize].primary_rail();
-        let stays = self.is_up_rail(peer, primary) && trip(best) > trip(primary) / 4 * 3;
-        if !stays {
-            self.peers[peer as usize].set_primary_rail(best);
+        let is_as_short = |rail: u8| trip(best) > trip(rail) / 4 * 3;
+        if !is_news && self.is_up_rail(peer, primary) && is_as_short(primary) {
+            return;
         }
+        let as_good = |&rail: &u8| owes(rail) == owes(best) && is_as_short(rail);
+        let count = self.rails.up(peer).filter(as_good).count();
+        let own = self.rails.up(peer).filter(as_good).nth(peer as usize % count.max(1));
+        self.peers[peer as usize].set_primary_rail(own.unwrap_or(best));
     }
 
     /// A numbered packet, or a question about numbers, has come from there.
@@ -451,6 +459,18 @@ impl Endpoint {
         }
         let path = self.back_to(peer, source);
         self.rails.make(peer, rail).reply = Some(path);
+    }
+
+    /// The same of one that may be a copy of an earlier packet: it does not prove that the peer is there. What a peer sends
+    /// again may come by another path than before, but by one on which it has sent something new.
+    #[cold]
+    pub(super) fn note_reply_of_old(&mut self, peer: u32, rail: u8, source: SocketAddr) {
+        let address = self.back_to(peer, source).address;
+        let replies = |rail: &Rail| rail.reply.is_some_and(|reply| reply.address == address);
+        let is_known = self.peer_at(address) == Some(peer) || self.rails.all(peer).iter().any(replies);
+        if is_known {
+            self.note_reply(peer, rail, source);
+        }
     }
 
     // ---- the end of a rail
@@ -535,7 +555,7 @@ impl Endpoint {
             peer: PeerId(peer),
             rail: number,
         });
-        self.choose_primary(peer);
+        self.choose_primary(peer, false);
         let mut next = self.peers[peer as usize].first_flow;
         while let Some(flow) = self.flows.get(next as usize) {
             let (index, rail) = (flow.active, flow.rail());
@@ -658,10 +678,12 @@ impl Endpoint {
             return;
         };
         let (most, limit) = (room.min(self.limits.max_batch), p.cost_limit);
+        let rails = self.rails.up(peer).count();
         let (packet, largest) = (self.room_of(index), self.config.max_payload.into());
-        let Some(piece) = self.actives[from as usize]
-            .send
-            .cut_off(&mut self.sources, (packet, largest), most, limit)
+        let Some(piece) =
+            self.actives[from as usize]
+                .send
+                .cut_off(&mut self.sources, (packet, largest), (most, rails), limit)
         else {
             return;
         };
@@ -692,13 +714,17 @@ impl Endpoint {
             .filter(|&index| queued(index) > 0)
     }
 
-    /// A piece that flow `index` takes now would arrive after all that waits in flow `from` has arrived from there.
+    /// A piece that flow `index` takes now would arrive after all that waits in flow `from` has arrived from there. That
+    /// waits longer than windows tell if its port is full.
     fn comes_late(&self, index: u32, from: u32) -> bool {
         let trip = |index: u32| u64::from(self.flows[self.actives[index as usize].flow as usize].rtt().smoothed);
         let send = &self.actives[from as usize].send;
         let windows = u64::from(send.queued_bytes()) / u64::from(send.window()).max(1);
+        let flow = &self.flows[self.actives[from as usize].flow as usize];
+        let is_full = self.ports.is_full(self.own_path(flow.peer, flow.rail()).port);
+        let turns = if is_full { windows + AT_FULL } else { windows + 1 };
         let (here, there) = (trip(index), trip(from));
-        there != 0 && here > there.saturating_mul(windows + 1)
+        there != 0 && here > there.saturating_mul(turns)
     }
 
     /// A flow has sent something: flows of other rails may have room for what waits behind that.
