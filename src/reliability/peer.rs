@@ -156,15 +156,17 @@ fn is_same(one: &SocketAddr, other: &SocketAddr) -> bool {
 }
 
 impl Peer {
-    /// A packet from `source` with this secret is of the session, which is open, and neither needs a checksum nor wakes
-    /// a sender that waits for room.
+    /// A packet with this secret is of the session, which is open, and neither needs a checksum nor wakes a sender that
+    /// waits for room.
     #[inline(always)]
-    pub(crate) fn expects_from(&self, source: &SocketAddr, secret: u64) -> bool {
-        self.local_secret == secret
-            && self.format.is_plain()
-            && self.phase == Phase::Open
-            && !self.blocked
-            && (is_same(&self.address, source) || self.split_ports)
+    pub(crate) fn expects(&self, secret: u64) -> bool {
+        self.local_secret == secret && self.format.is_plain() && self.phase == Phase::Open && !self.blocked
+    }
+
+    /// Packets of the session may come from there, if it has no rails.
+    #[inline(always)]
+    pub(crate) fn is_at(&self, source: &SocketAddr) -> bool {
+        is_same(&self.address, source) || self.split_ports
     }
 
     pub(super) fn new(address: SocketAddr, processor: u32, tokens: Tokens, mtu: u16, format: Format) -> Self {
@@ -282,12 +284,6 @@ impl Peer {
     #[inline]
     pub(crate) fn checksums(&self) -> bool {
         self.format.contains(Format::CHECKSUM)
-    }
-
-    /// Bytes that a packet to it may have beside what is in each.
-    #[inline(always)]
-    pub(crate) fn room(&self) -> usize {
-        usize::from(self.mtu) - self.format.overhead()
     }
 
     /// The features that it has named, as far as they are not required.

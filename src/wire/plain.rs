@@ -17,6 +17,8 @@ const FLAGS: Flags = Flags::MATCH.union(Flags::TIMESTAMP).union(Flags::ACK_REQUE
 pub struct Plain<'a> {
     /// Channel of the flow.
     pub channel: u8,
+    /// Rail of the flow.
+    pub rail: u8,
     /// The sender asks for an acknowledgement at once.
     pub ack_request: bool,
     /// Processor that sent the packet.
@@ -59,12 +61,13 @@ impl<'a> Plain<'a> {
             Some(Some(u64::from_be_bytes(*bytes)))
         };
         let (match_bits, stamp) = (next(Flags::MATCH)?, next(Flags::TIMESTAMP)?);
-        // (This also requires that the rail and the reserved byte are 0.)
-        if (rest.len() as u64) << 16 != last >> 32 {
+        // (This also requires that the reserved byte is 0.)
+        if (rest.len() as u64) << 16 != (last >> 32) & !0xff00 {
             return None;
         }
         Some(Self {
             channel: (first >> 48) as u8,
+            rail: (last >> 40) as u8,
             ack_request: flags.contains(Flags::ACK_REQUEST),
             source: first as u32,
             destination: (second >> 32) as u32,
@@ -126,12 +129,12 @@ mod tests {
     };
 
     fn packets() -> impl Strategy<Value = (Base, Flags, Option<u64>, Option<Timestamp>, Vec<u8>)> {
-        let numbers = any::<(u8, u32, u32, u32, u64, u32, u32, u32)>();
+        let numbers = any::<(u8, u8, u32, u32, u32, u64, u32, u32, u32)>();
         let stamp = prop::option::of(any::<(u32, u32)>().prop_map(|(value, echo)| Timestamp { value, echo }));
         let marks = prop_oneof![4 => Just(Flags::empty()), 1 => Just(Flags::ACK_REQUEST)];
         let payload = prop::collection::vec(any::<u8>(), 0..80);
         (numbers, marks, any::<Option<u64>>(), stamp, payload).prop_map(|(numbers, marks, bits, stamp, payload)| {
-            let (channel, source, destination, index, secret, sequence, acknowledgement, message) = numbers;
+            let (channel, rail, source, destination, index, secret, sequence, acknowledgement, message) = numbers;
             let base = Base {
                 kind: Kind::Data,
                 channel,
@@ -140,7 +143,7 @@ mod tests {
                 session: Token { index, secret },
                 sequence: Seq(sequence),
                 acknowledgement: Seq(acknowledgement),
-                rail: 0,
+                rail,
                 message: Seq(message),
             };
             (base, marks, bits, stamp, payload)
@@ -152,6 +155,7 @@ mod tests {
         let base = packet.base();
         Plain {
             channel: base.channel,
+            rail: base.rail,
             ack_request: packet.flags().contains(Flags::ACK_REQUEST),
             session: base.session,
             source: base.source,
@@ -192,7 +196,7 @@ mod tests {
             let packet = Packet::new_checked(&datagram[..]);
             let plain = packet.ok().filter(|packet| {
                 let base = packet.base();
-                base.kind == Kind::Data && base.rail == 0 && FLAGS.contains(packet.flags())
+                base.kind == Kind::Data && FLAGS.contains(packet.flags())
             });
             prop_assert_eq!(read, plain.as_ref().map(plain_of));
             datagram.truncate(at);

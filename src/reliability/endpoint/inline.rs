@@ -7,7 +7,7 @@ use crate::{
     reliability::{
         Burst, Outgoing, Path, PeerId,
         credit::MESSAGE_COST,
-        flow::{FlowKey, Following, fits_record},
+        flow::{Following, fits_record},
         timers::Timer,
     },
     time::Instant,
@@ -41,23 +41,27 @@ impl Endpoint {
         data: &[u8],
         burst: &mut Burst,
     ) -> Option<Inline> {
-        let flow_index = self.find_flow(peer.0, FlowKey::of_channel(channel))?;
+        let home = self.peers.get(peer.index())?.home(channel);
+        let flow_index = self.find_flow(peer.0, home)?;
         let flow = &self.flows[flow_index as usize];
         let index = flow.active;
         let active = self.actives.get(index as usize)?;
         let p = &self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
-            || p.has_rails()
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
-            || !fits_record(&self.config, p, message, data.len())
+            || !fits_record(&self.config, self.room_of(index), message, data.len())
         {
             return None;
         }
+        let path = match p.has_rails() {
+            false => Path::from(p.address),
+            true => Some(self.path_of(flow_index)).filter(|path| !self.ports.is_full(path.port))?,
+        };
         self.now = later(self.now, now);
-        burst.begin(Path::from(p.address));
+        burst.begin(path);
         let following = Following {
             config: &self.config,
             now: self.now,
@@ -99,6 +103,10 @@ impl Endpoint {
             active.deadlines.arm(&mut self.heap, *index, Timer::Ack, at);
         }
         active.deadlines.arm(&mut self.heap, *index, Timer::Rto, at);
+        if p.has_rails() {
+            let (peer, rail) = (flow.peer, flow.rail());
+            self.note_sent(peer, rail, burst);
+        }
         self.hold(burst);
     }
 

@@ -27,8 +27,13 @@ impl Endpoint {
         let Some(peer) = index_of(packet.session) else {
             return false;
         };
-        let Some(flow_index) = self.find_flow(peer, FlowKey::of_channel(packet.channel)) else {
+        let Some(flow_index) = self.find_flow(peer, FlowKey::new(packet.rail, packet.channel)) else {
             return false;
+        };
+        // (A session without rails has no flow but of rail 0.)
+        let is_from_peer = match &self.peers[peer as usize] {
+            p if p.has_rails() => self.comes_as_before(peer, packet.rail, source),
+            p => p.is_at(source),
         };
         let (now, active_now) = (self.now, self.active_now());
         let flow = &mut self.flows[flow_index as usize];
@@ -45,7 +50,8 @@ impl Endpoint {
             cost: len + MESSAGE_COST,
             confirmed: false,
         };
-        if !p.expects_from(source, packet.session.secret)
+        if !is_from_peer
+            || !p.expects(packet.session.secret)
             || !active.receive.is_next(flow, packet.sequence)
             || !active.send.is_acknowledged_in_order(flow, ack)
             || p.exceeds(origin.cost, p.limit_told)
@@ -72,6 +78,9 @@ impl Endpoint {
         }
         if is_news {
             self.take_in(index, ack, packet.timestamp.map_or(0, |stamp| stamp.echo));
+            if self.may_draw(flow_index) {
+                self.mark_ready(index);
+            }
         }
         true
     }

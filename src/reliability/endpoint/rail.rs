@@ -107,7 +107,6 @@ impl Rails {
     }
 
     /// There are more than the first, on one side at least.
-    #[cold]
     pub(super) fn are_several(&self, peer: u32) -> bool {
         self.all(peer).len() > 1
     }

@@ -125,7 +125,7 @@ impl Endpoint {
         Path::from(p.address)
     }
 
-    #[cold]
+    #[inline(never)]
     fn path_of_rail(&self, peer: u32, number: u8) -> Path {
         let p = &self.peers[peer as usize];
         if number == 0 && !(p.is_confirmed() && p.uses_rails()) {
@@ -154,6 +154,7 @@ impl Endpoint {
     }
 
     /// Bytes that a packet of a flow may have beside what is in each.
+    #[inline]
     pub(super) fn room_of(&self, index: u32) -> usize {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         usize::from(self.mtu_of(flow)) - self.peers[flow.peer as usize].format.overhead()
@@ -473,6 +474,15 @@ impl Endpoint {
         }
     }
 
+    /// A packet of a session with rails comes the same way as the packet before it on its rail.
+    #[inline(never)]
+    pub(super) fn comes_as_before(&self, peer: u32, rail: u8, source: &SocketAddr) -> bool {
+        match self.rails.reply(peer, rail) {
+            Some(reply) => reply == self.back_to(peer, *source),
+            None => rail == 0 && !self.rails.are_several(peer) && self.peers[peer as usize].is_at(source),
+        }
+    }
+
     // ---- the end of a rail
 
     /// Asks on each rail that is up, except where an answer may still be under way. (The primary one is asked by its flow,
@@ -727,6 +737,14 @@ impl Endpoint {
         there != 0 && here > there.saturating_mul(turns)
     }
 
+    /// A burst leaves by a rail.
+    #[inline(never)]
+    pub(super) fn note_sent(&mut self, peer: u32, rail: u8, burst: &Burst) {
+        if let Some(rail) = self.rails.get_mut(peer, rail) {
+            rail.bytes_sent += burst.len() as u64;
+        }
+    }
+
     /// A flow has sent something: flows of other rails may have room for what waits behind that.
     fn spread(&mut self, index: u32, burst: &Burst) {
         if burst.is_empty() {
@@ -734,9 +752,7 @@ impl Endpoint {
         }
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let (peer, channel, rail) = (flow.peer, flow.channel(), flow.rail());
-        if let Some(rail) = self.rails.get_mut(peer, rail) {
-            rail.bytes_sent += burst.len() as u64;
-        }
+        self.note_sent(peer, rail, burst);
         let gives = |flow: u32| {
             let active = self.actives.get(self.flows[flow as usize].active as usize);
             self.flows[flow as usize].channel() == channel

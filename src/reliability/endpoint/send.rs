@@ -65,6 +65,7 @@ impl Endpoint {
         }
         let flow = self.flow_for(peer.0, p.home(channel));
         let index = self.activate(flow);
+        let room = self.room_of(index);
         let active = &mut self.actives[index as usize];
         let send = &mut active.send;
         let p = &mut self.peers[peer.index()];
@@ -84,7 +85,7 @@ impl Endpoint {
         }
         let token = match payload {
             Source::Copy(data) => {
-                if message.immediate.is_none() && fits_record(&self.config, p, message, len) {
+                if message.immediate.is_none() && fits_record(&self.config, room, message, len) {
                     send.append_record(&mut self.sources, message, data, cost);
                 } else {
                     send.queue_copy(&mut self.sources, flow, message, data, cost);

@@ -39,12 +39,6 @@ impl FlowKey {
         Self(bits)
     }
 
-    /// The flow of a channel in a session with one rail.
-    #[inline(always)]
-    pub(crate) fn of_channel(channel: u8) -> Self {
-        Self::new(0, channel)
-    }
-
     #[inline(always)]
     pub(crate) fn of(base: &Base) -> Self {
         Self::new(base.rail, base.channel)

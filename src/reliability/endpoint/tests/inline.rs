@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// All that a burst says, its bytes last.
-fn describe(endpoint: &Endpoint, burst: &Burst) -> impl PartialEq + core::fmt::Debug + use<> {
+pub(super) fn describe(endpoint: &Endpoint, burst: &Burst) -> impl PartialEq + core::fmt::Debug + use<> {
     let mut bytes = vec![];
     endpoint.gather(burst, |part| bytes.extend_from_slice(part));
     assert_eq!(bytes.len(), burst.len());
@@ -98,7 +98,7 @@ fn send_as_through_the_queue(
     let now = Instant::from_nanos(pair.now);
     // Nothing of others is in the way, and no question. (What was only left for later may be, and what rides on data.)
     let endpoint = &pair.ends[from].0;
-    let flow = endpoint.find_flow(peer.0, FlowKey::of_channel(channel));
+    let flow = endpoint.find_flow(peer.0, FlowKey::new(0, channel));
     let is_own = |index: &u32| {
         let active = &endpoint.actives[*index as usize];
         Some(active.flow) == flow && !active.send.asks_alone()

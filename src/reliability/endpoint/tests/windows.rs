@@ -15,7 +15,7 @@ fn greedy_and_modest() -> (Endpoint, [PeerId; 2]) {
     let mut endpoint = Endpoint::new(config, LIMITS, 1, 1).unwrap();
     let peers = [1, 2].map(|port| endpoint.add_peer(SocketAddr::from(([10, 0, 0, 1], port)), 0).unwrap());
     for channel in 0..CHANNELS {
-        let flow = endpoint.flow_for(peers[0].0, FlowKey::of_channel(channel as u8));
+        let flow = endpoint.flow_for(peers[0].0, FlowKey::new(0, channel as u8));
         endpoint.activate(flow);
     }
     let flow = endpoint.flow_for(peers[1].0, FlowKey::FIRST);

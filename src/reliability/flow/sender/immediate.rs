@@ -147,7 +147,7 @@ impl Sender {
             session: peer.remote_token(),
             sequence: flow.send_next,
             acknowledgement: flow.expected,
-            rail: 0,
+            rail: flow.rail(),
             message: packet.message,
         };
         let stamp = receive.timestamp(lone.now, config);

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     config::Config,
     id::SendToken,
-    reliability::{Outgoing, Target, credit::MESSAGE_COST, peer::Peer},
+    reliability::{Outgoing, Target, credit::MESSAGE_COST},
     span::{Foreign, Span},
     wire::{Placement, Record, Seq},
 };
@@ -54,9 +54,9 @@ impl Queueable for (Span<'_>, Option<&Foreign>) {
     }
 }
 
+/// `room`: bytes that a packet may have beside what is in each.
 #[inline(always)]
-pub(crate) fn fits_record(config: &Config, peer: &Peer, message: &Outgoing, len: usize) -> bool {
-    let room = peer.room();
+pub(crate) fn fits_record(config: &Config, room: usize, message: &Outgoing, len: usize) -> bool {
     len + Record::header_len(message.match_bits) <= room && len <= usize::from(config.max_payload)
 }
 

@@ -105,7 +105,7 @@ impl Half {
             open: None,
             sealing: None,
             overhead: self.peer.format.overhead(),
-            room: self.peer.room(),
+            room: usize::from(self.peer.mtu) - self.peer.format.overhead(),
             window: self.send.window().min(self.peer.window),
             config: &self.config,
             send: &mut self.send,
