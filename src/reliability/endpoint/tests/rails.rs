@@ -3,45 +3,14 @@
 use alloc::collections::BTreeMap;
 
 mod short;
+mod strangers;
 
 use super::*;
 use crate::{
     error::{AddRailError, PeerError},
-    prng::{Prng, mix},
-    reliability::{
-        Path, RailState,
-        sealing::{Forged, Sealer, Transmission},
-    },
-    wire::{Base, Builder, Kind, Token},
+    prng::Prng,
+    reliability::{Path, RailState},
 };
-
-/// Signs with a sum over all bytes.
-#[derive(Debug)]
-struct Sum;
-
-impl Sealer for Sum {
-    fn seal(&mut self, transmission: Transmission, header: &[u8], payload: &mut [u8]) -> [u8; 16] {
-        let all = header.iter().chain(&*payload);
-        let sum = all.fold(mix(transmission.epoch) ^ transmission.number, |sum, byte| {
-            mix(sum ^ u64::from(*byte))
-        });
-        u128::from(sum).to_be_bytes()
-    }
-
-    fn open(
-        &mut self,
-        transmission: Transmission,
-        header: &[u8],
-        payload: &mut [u8],
-        tag: &[u8; 16],
-    ) -> Result<(), Forged> {
-        if self.seal(transmission, header, payload) == *tag {
-            Ok(())
-        } else {
-            Err(Forged)
-        }
-    }
-}
 
 /// One direction of a wire.
 #[derive(Clone, Copy)]
@@ -126,7 +95,11 @@ impl Net {
     fn with(config: &Config, rails: &[Way], sealed: bool) -> Self {
         let mut ends = [(11, 1), (22, 2)].map(|(epoch, key)| {
             let end = Endpoint::new(config.clone(), LIMITS, epoch, key).unwrap();
-            if sealed { end.with_sealer(Box::new(Sum)) } else { end }
+            if sealed {
+                end.with_sealer(Box::new(strangers::Sum))
+            } else {
+                end
+            }
         });
         for (end, endpoint) in ends.iter_mut().enumerate() {
             let other = 1 - end;
@@ -697,43 +670,6 @@ fn a_goodbye_takes_a_living_path() {
     net.assert_got(1, &[1, 1]);
 }
 
-/// A peer restarts while a message is striped over three rails: nothing of the old session is taken for the new one.
-#[test]
-fn a_restarted_peer_has_its_rails_proven_anew() {
-    let mut net = Net::new(&settings(), &[WAY; 3]);
-    net.open();
-    net.send(0, 1, 8 << 20);
-    net.run(2, |_| false);
-    let fresh = Net::new(&settings(), &[WAY; 3]);
-    let [_, mut end] = fresh.ends;
-    end.epoch = 33;
-    net.ends[1] = end;
-    net.got[1] = Got::default();
-    assert!(net.run(10_000, |net| net.ends[0].down(PEER).is_some()));
-    assert_eq!(
-        [0, 1, 2].map(|rail| net.state(0, rail)),
-        [RailState::Up, RailState::Unproven, RailState::Unproven]
-    );
-    net.ends[0].reconnect(PEER);
-    net.events[0].clear();
-    net.send(0, 0, 1);
-    let all_up = net.run(2_000, |net| (0..3).all(|rail| net.state(0, rail) == RailState::Up));
-    assert!(
-        all_up,
-        "{:?} {:?}",
-        [0, 1, 2].map(|rail| net.state(0, rail)),
-        net.events
-    );
-    let sent = [0, 1, 2].map(|rail| net.ends[0].rail_stats(PEER, rail).unwrap().bytes_sent);
-    net.send(0, 1, 8 << 20);
-    assert!(net.run(2_000, |net| net.got[1].messages.len() == 2));
-    net.assert_got(1, &[1, 8 << 20]);
-    for (rail, before) in (0..).zip(sent) {
-        let after = net.ends[0].rail_stats(PEER, rail).unwrap().bytes_sent;
-        assert!(after - before > 1 << 20, "rail {rail}");
-    }
-}
-
 #[test]
 fn paths_are_added_once() {
     let mut net = Net::new(&settings(), &[WAY, WAY]);
@@ -753,131 +689,6 @@ fn paths_are_added_once() {
         end.add_rail(now, PEER, Path::new(address(1, 16), 16)),
         Err(AddRailError::TooMany)
     );
-}
-
-/// A packet of a stranger that claims to be of a rail of the session.
-fn forged(kind: Kind, token: Token, number: u32) -> Vec<u8> {
-    let base = Base {
-        kind,
-        channel: 0,
-        source: 1,
-        destination: 0,
-        session: token,
-        sequence: Seq(0),
-        acknowledgement: Seq(0),
-        rail: 1,
-        message: Seq(number),
-    };
-    let mut bytes = [0; crate::wire::MAX_HEADER_LEN];
-    let len = Builder::new(&mut bytes, &base).finish(0);
-    bytes[..len].to_vec()
-}
-
-/// What a stranger could make a rail of.
-const OF_RAILS: [Kind; 7] = [
-    Kind::Probe,
-    Kind::ProbeAck,
-    Kind::Settle,
-    Kind::Settled,
-    Kind::Data,
-    Kind::Ack,
-    Kind::Goodbye,
-];
-
-#[test]
-fn a_stranger_adds_no_rail() {
-    for sealed in [false, true] {
-        let mut net = Net::with(&settings(), &[WAY, WAY], sealed);
-        net.open();
-        let real = Token {
-            index: 1,
-            secret: net.ends[0].peers[0].local_secret,
-        };
-        // From his own address, and in the name of each of the peer's.
-        for source in [address(2, 1), address(1, 0), address(1, 1)] {
-            for kind in OF_RAILS {
-                for secret in [0, 1, real.secret ^ 1, !real.secret, real.secret.rotate_left(32)] {
-                    let before = net.view();
-                    let dropped = net.ends[0].stats().dropped.total();
-                    net.handle(Path::new(source, 1), &mut forged(kind, Token { secret, ..real }, 7));
-                    assert_eq!(net.view(), before, "{kind:?}");
-                    assert_eq!(net.ends[0].stats().dropped.total(), dropped + 1, "{kind:?} is counted");
-                }
-            }
-        }
-        // Not even one that knows the token (but not the number of a probe) makes a rail of another address.
-        let stranger = Path::new(address(2, 1), 1);
-        let dropped = net.ends[0].stats().dropped.total();
-        for number in [0, 7, u32::MAX] {
-            net.handle(stranger, &mut forged(Kind::ProbeAck, real, number));
-        }
-        assert_eq!(net.ends[0].stats().dropped.total(), dropped + 3);
-        let paths = [0, 1].map(|rail| net.ends[0].rail_stats(PEER, rail).unwrap().path.address);
-        assert_eq!(paths, [address(1, 0), address(1, 1)]);
-        // (Those whose sessions are unknown are told so.)
-        net.ends[0].control.clear();
-        net.send(0, 1, 4 << 20);
-        assert!(
-            net.run(1_000, |net| net.got[1].messages.len() == 2),
-            "and what is sent goes to the peer alone"
-        );
-        assert_eq!([0, 1].map(|end| net.ends[end].stats().rails_up), [1, 1]);
-    }
-}
-
-/// One that was on the path once, and has recorded what was said there, sends it again from elsewhere.
-#[test]
-fn what_a_stranger_repeats_adds_no_rail_and_leads_nothing_to_him() {
-    for sealed in [false, true] {
-        let mut net = Net::with(&settings(), &[WAY, WAY], sealed);
-        net.recorded = Some(vec![]);
-        net.open();
-        net.send(1, 0, 300_000);
-        assert!(net.run(1_000, |net| net.got[0].messages.len() == 1 && net.ends[1].all_idle()));
-        let recorded = net.recorded.take().unwrap();
-        let probes = recorded.iter().filter(|bytes| {
-            let kind = Packet::new_checked(&bytes[..]).map(|packet| packet.kind());
-            matches!(kind, Ok(Kind::Probe | Kind::ProbeAck))
-        });
-        assert!(probes.count() > 2);
-        let before = (net.view(), net.ends[0].stats().rails_up);
-        for bytes in &recorded {
-            net.handle(Path::new(address(2, 1), 1), &mut bytes.clone());
-        }
-        assert_eq!((net.view(), net.ends[0].stats().rails_up), before);
-        let replies = net.ends[0].rails.all(0).iter().filter_map(|rail| rail.reply);
-        assert!(
-            { replies }.all(|reply| reply.address != address(2, 1)),
-            "acknowledgements go to the peer"
-        );
-    }
-}
-
-#[test]
-fn a_peer_that_does_not_know_rails_has_one() {
-    let mut net = Net::new(&settings(), &[WAY, WAY]);
-    net.send(0, 0, 1);
-    net.run(100, |net| net.got[1].messages.len() == 1);
-    // (As if it had not named them.)
-    net.ends[0].peers[0].features = crate::wire::Features::SETTLE.bits() as u16;
-    let mut bytes = forged(
-        Kind::Ack,
-        Token {
-            index: 1,
-            secret: net.ends[0].peers[0].local_secret,
-        },
-        0,
-    );
-    let len = bytes.len();
-    let before = net.ends[0].stats().dropped.total();
-    net.ends[0].handle_datagrams(
-        Instant::from_nanos(net.now),
-        address(1, 0),
-        &mut bytes,
-        len,
-        &mut net.got[0],
-    );
-    assert_eq!(net.ends[0].stats().dropped.total(), before + 1);
 }
 
 /// Rails, messages and mishaps that a seed draws; one rail never dies.
