@@ -3,7 +3,7 @@
 
 use hikyaku::mpi::{Rank, engine::Mode, error::Error};
 
-use super::transfer::Outgoing;
+use super::{Array, SendingArray, transfer::Outgoing};
 use crate::{
     Tag,
     datatype::{Buffer, Place},
@@ -128,6 +128,23 @@ macro_rules! methods {
 pub trait Destination: AsCommunicator {
     /// The rank of the destination.
     fn destination_rank(&self) -> Rank;
+
+    /// Begins to send a [buffer array](super::array) with a tag.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn send_array_with_tag(&self, array: &Array, tag: Tag) -> Result<SendingArray, Error> {
+        let sending = handle(self).comm.send_array(array, self.destination_rank(), tag);
+        sending.map(SendingArray::new)
+    }
+
+    /// Begins to send a [buffer array](super::array).
+    ///
+    /// # Errors
+    /// See the trait.
+    fn send_array(&self, array: &Array) -> Result<SendingArray, Error> {
+        self.send_array_with_tag(array, Tag::default())
+    }
 
     methods! {
         /// Sends (`MPI_Send`). May wait until the message is received.

@@ -13,9 +13,12 @@
 //! # Ok::<_, mpi::Error>(())
 //! ```
 //!
+//! Large messages that must not be copied are [buffer arrays](mod@array); rsmpi has none.
+//!
 //! Messages can be [`partitioned`], for threads that produce parts of them. A *persistent* request ([`persistent`]) is
 //! set up once and started again and again; rsmpi has none.
 
+pub mod array;
 mod destination;
 mod future;
 mod message;
@@ -27,6 +30,7 @@ mod status;
 mod transfer;
 
 pub use self::{
+    array::{Array, ArrivingArray, SendingArray},
     destination::Destination,
     future::ReceiveFuture,
     message::{MatchedMessage, MatchedReceiveVec, Message},

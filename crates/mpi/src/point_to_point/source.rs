@@ -7,7 +7,9 @@ use hikyaku::mpi::{
     error::Error,
 };
 
-use super::{MatchedReceiveVec, Message, ReceiveFuture, Status, message::Value, transfer::Incoming};
+use super::{
+    Array, ArrivingArray, MatchedReceiveVec, Message, ReceiveFuture, Status, message::Value, transfer::Incoming,
+};
 use crate::{
     Tag,
     datatype::{BufferMut, Equivalence, Place},
@@ -211,6 +213,41 @@ pub trait Source: AsCommunicator {
     /// See the trait.
     fn immediate_matched_probe(&self) -> Result<Option<(Message, Status)>, Error> {
         self.immediate_matched_probe_with_tag(ANY_TAG)
+    }
+
+    /// Waits for a [buffer array](super::array) with a tag, and receives it.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn receive_array_with_tag(&self, tag: Tag) -> Result<(Array, Status), Error> {
+        let (array, status) = handle(self).comm.receive_array(self.source_rank(), tag)?;
+        Ok((array, Status::new(status)))
+    }
+
+    /// Waits for a [buffer array](super::array), and receives it.
+    ///
+    /// # Errors
+    /// See the trait.
+    fn receive_array(&self) -> Result<(Array, Status), Error> {
+        self.receive_array_with_tag(ANY_TAG)
+    }
+
+    /// Begins to receive a [buffer array](super::array) of at most `len` bytes with a tag, whether it has been sent or
+    /// not.
+    ///
+    /// # Errors
+    /// See the trait; or there is not enough memory.
+    fn immediate_receive_array_with_tag(&self, len: usize, tag: Tag) -> Result<ArrivingArray, Error> {
+        let arriving = handle(self).comm.ireceive_array(len, self.source_rank(), tag);
+        arriving.map(ArrivingArray::new)
+    }
+
+    /// Begins to receive a [buffer array](super::array) of at most `len` bytes, whether it has been sent or not.
+    ///
+    /// # Errors
+    /// See the trait; or there is not enough memory.
+    fn immediate_receive_array(&self, len: usize) -> Result<ArrivingArray, Error> {
+        self.immediate_receive_array_with_tag(len, ANY_TAG)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     collective::share_names,
     datatype::{Buffer, BufferMut, Datatype, Place},
     environment,
+    point_to_point::Array,
     raw::AsRaw,
 };
 
@@ -54,6 +55,14 @@ pub trait Communicator: AsHandle {
         let size = self.target_size();
         assert!((0..size).contains(&r), "there is no rank {r} among {size}");
         Process::new(self.as_handle(), r)
+    }
+
+    /// A [buffer array](crate::point_to_point::array) of `len` bytes.
+    ///
+    /// # Panics
+    /// There is not enough memory.
+    fn buffer_array(&self, len: usize) -> Array {
+        self.as_handle().comm.array(len)
     }
 
     /// Any process: to receive from the first one that sends.
