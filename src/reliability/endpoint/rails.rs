@@ -37,8 +37,6 @@ use crate::{
 
 /// Longest time between two probes of a rail that is not up, ns.
 const PROBE_EVERY: u64 = 500_000_000;
-/// What waits at a full port takes about so many round trips.
-const AT_FULL: u64 = 4;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
 
@@ -724,17 +722,13 @@ impl Endpoint {
             .filter(|&index| queued(index) > 0)
     }
 
-    /// A piece that flow `index` takes now would arrive after all that waits in flow `from` has arrived from there. That
-    /// waits longer than windows tell if its port is full.
+    /// A piece that flow `index` takes now would arrive after all that waits in flow `from` has arrived from there.
     fn comes_late(&self, index: u32, from: u32) -> bool {
         let trip = |index: u32| u64::from(self.flows[self.actives[index as usize].flow as usize].rtt().smoothed);
         let send = &self.actives[from as usize].send;
         let windows = u64::from(send.queued_bytes()) / u64::from(send.window()).max(1);
-        let flow = &self.flows[self.actives[from as usize].flow as usize];
-        let is_full = self.ports.is_full(self.own_path(flow.peer, flow.rail()).port);
-        let turns = if is_full { windows + AT_FULL } else { windows + 1 };
         let (here, there) = (trip(index), trip(from));
-        there != 0 && here > there.saturating_mul(turns)
+        there != 0 && here > there.saturating_mul(windows + 1)
     }
 
     /// A burst leaves by a rail.
