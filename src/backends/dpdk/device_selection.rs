@@ -40,7 +40,11 @@ impl DpdkOptions {
             let mut options = Self::from_variables(Some(device), &get)?;
             options.device = with_role(options.device, place);
             check(&all, &options.device, place)?;
-            let named = first.get(port as usize).or(first.last()).copied().unwrap_or(ADDRESS);
+            let named = first
+                .get(port as usize)
+                .or_else(|| first.last())
+                .copied()
+                .unwrap_or(ADDRESS);
             let beyond = port.saturating_sub(first.len() as u32 - 1);
             options.address = count_on(named, APART * beyond + place.process);
             Ok(options)
