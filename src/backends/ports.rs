@@ -286,7 +286,8 @@ impl fmt::Debug for Ports {
     }
 }
 
-#[cfg(all(test, feature = "udp"))]
+#[cfg(feature = "udp")]
+#[cfg(test)]
 mod tests {
     use super::{
         super::{

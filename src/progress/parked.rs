@@ -27,7 +27,8 @@ impl Parked {
     }
 }
 
-#[cfg(all(test, feature = "loopback", feature = "udp", target_os = "linux"))]
+#[cfg(all(feature = "loopback", feature = "udp", target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::{
         io, mem,
