@@ -214,6 +214,49 @@ mod tests {
         );
     }
 
+    #[cfg(all(feature = "udp", target_os = "linux"))]
+    #[test]
+    fn each_port_is_an_interface() {
+        use super::super::{ports::Ports, udp::UdpBackend};
+
+        let socket =
+            |host: u8| -> Box<dyn Backend> { Box::new(UdpBackend::bind(([127, 0, 0, host], 0).into()).unwrap()) };
+        let ports = Ports::new(vec![socket(1), socket(2)]).unwrap();
+        let mut backend = Captured::new(ports, Vec::new()).unwrap();
+        let own = [0, 1].map(|port: usize| backend.ports()[port].local_addr());
+        // From each to the other one.
+        for port in [1, 0] {
+            let data = [port; 4];
+            let transmit = Transmit {
+                destination: own[1 - usize::from(port)],
+                port,
+                segment_size: 4,
+                len: 4,
+                slices: &[io::IoSlice::new(&data)],
+                dont_fragment: true,
+                token: 0,
+            };
+            assert_eq!(backend.transmit(Instant::ZERO, &transmit).unwrap(), Sent::All);
+        }
+        let mut received = 0;
+        while received < 2 {
+            backend.wait(None).unwrap();
+            received += backend.receive(Instant::ZERO, 8).unwrap();
+        }
+        let file = backend.finish().1.unwrap();
+        let has = |name: &[u8]| file.windows(name.len()).any(|bytes| bytes == name);
+        assert!(has(b"127.0.0.2"), "the second one has its address for a name");
+        let mut packets: Vec<_> = parse(&file)
+            .into_iter()
+            .map(|p| (p.interface, p.source, p.data[0]))
+            .collect();
+        packets.sort_unstable();
+        assert_eq!(
+            packets,
+            [(0, own[0], 0), (0, own[1], 1), (1, own[0], 0), (1, own[1], 1)]
+        );
+    }
+
     #[test]
     fn a_datagram_larger_than_udp_ends_nothing() {
         let mut backend = Captured::new(Script::default(), Vec::new()).unwrap();

@@ -13,7 +13,7 @@ pub mod impaired;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 pub mod pcapng;
-#[cfg(all(feature = "udp", target_os = "linux"))]
+#[cfg(all(any(feature = "dpdk", feature = "udp"), target_os = "linux"))]
 pub mod ports;
 #[cfg(any(
     feature = "loopback",

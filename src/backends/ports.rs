@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Backend, BackendStats, Capabilities, Notice, Received, Sent, Transmit, Wake};
+use super::{Backend, BackendStats, Capabilities, Neighbours, Notice, Received, Sent, Transmit, Wake};
 use crate::{events::event, time::Instant};
 
 /// Most ports: a number of 8 bits names one.
@@ -262,6 +262,11 @@ impl Backend for Ports {
         self.epoll.as_ref().map(AsFd::as_fd)
     }
 
+    /// Those of the first port. Further ones find the neighbours of their networks themselves.
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        self.ports[0].neighbours()
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         self.ports.iter().filter_map(|port| port.next_deadline()).min()
     }
@@ -281,6 +286,7 @@ impl fmt::Debug for Ports {
     }
 }
 
+#[cfg(feature = "udp")]
 #[cfg(test)]
 mod tests {
     use super::{

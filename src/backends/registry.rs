@@ -38,10 +38,11 @@ pub struct BindOptions {
     /// Use one port to send and another to receive.
     pub separate_send_socket: bool,
     /// The addresses of further ports, one for each further network interface. The backend `udp` opens a socket at each:
-    /// see `UdpBackend::bind_ports`.
+    /// see `UdpBackend::bind_ports`. The backend `dpdk` has a port for each of its devices, and an address of its own
+    /// settings for those that have none here.
     pub ports: Vec<SocketAddr>,
-    /// The device behind the backend `dpdk`: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … `None`: the
-    /// one that the environment names.
+    /// The device behind the backend `dpdk`: `memif:socket=/tmp/s,role=server`, `af_packet:iface=eth1`, … or several,
+    /// separated by commas, each of which is a port. `None`: those that the environment names.
     pub device: Option<String>,
     /// The position of this process in its job. All processes of a job have the same settings, and each takes its part
     /// of them.
@@ -179,13 +180,27 @@ const KNOWN: [Known; 5] = [
         feature: "dpdk",
         #[cfg(all(feature = "dpdk", target_os = "linux"))]
         open: Open::Backend(|addr, options| {
-            use super::dpdk::{DpdkBackend, DpdkOptions};
+            use super::{
+                dpdk::{DpdkBackend, DpdkOptions},
+                ports::Ports,
+            };
             let settings = DpdkOptions::of_process(&options.environment, options.device.as_deref(), options.place)?;
-            let backend = DpdkBackend::bind(addr, &settings)?;
-            Ok(Box::new(match options.max_datagram {
-                Some(bytes) => backend.max_datagram(bytes),
-                None => backend,
-            }))
+            let any = |port: &DpdkOptions| SocketAddr::new(port.address, addr.port());
+            let further = settings.iter().map(any).skip(1);
+            let addresses = std::iter::once(addr).chain(options.ports.iter().copied());
+            let addresses = addresses.chain(further.skip(options.ports.len()));
+            let mut ports = Vec::with_capacity(settings.len());
+            for (settings, address) in settings.iter().zip(addresses) {
+                let backend = DpdkBackend::bind(address, settings)?;
+                ports.push(Box::new(match options.max_datagram {
+                    Some(bytes) => backend.max_datagram(bytes),
+                    None => backend,
+                }) as Box<dyn Backend>);
+            }
+            match ports.len() {
+                1 => Ok(ports.remove(0)),
+                _ => Ok(Box::new(Ports::new(ports)?)),
+            }
         }),
         #[cfg(not(all(feature = "dpdk", target_os = "linux")))]
         open: Open::Absent,
@@ -265,7 +280,7 @@ pub fn has_own_addresses(name: &str) -> bool {
     name == "dpdk"
 }
 
-/// Returns whether this backend opens several ports ([`BindOptions::ports`]).
+/// Returns whether this backend opens a port at each of several addresses of the kernel ([`BindOptions::ports`]).
 #[must_use]
 pub fn has_ports(name: &str) -> bool {
     name == "udp"

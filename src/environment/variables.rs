@@ -167,10 +167,11 @@ pub const VARIABLES: &[Variable] = &[
     of(Protocol, "HIKYAKU_CHALLENGES_PER_SECOND", "most challenges a second", "challenges, 1 to 1000000"),
 
     of(Dpdk, "HIKYAKU_DPDK_DEVICE",
-        "the device; in a job one for each process, joined by +",
+        "the device, or several; in a job those of each process, joined by +",
         "memif:socket=/tmp/s, af_packet:iface=eth1, port:0000:03:00.0, ...").or(NONE),
     of(Dpdk, "HIKYAKU_DPDK_ADDRESS",
-        "the address of process 0; others count on from it", "an IP address").or("198.18.0.1"),
+        "the address of process 0, or of each of its ports; others count on from it",
+        "IP addresses, separated by commas").or("198.18.0.1"),
     of(Dpdk, "HIKYAKU_DPDK_MEMORY", "the source of memory", "auto, in-memory, hugepages or no-huge").or("auto"),
     of(Dpdk, "HIKYAKU_DPDK_MEMORY_MB", "memory of all ports of the process", "MiB, 64 to 65536").or("256"),
     of(Dpdk, "HIKYAKU_DPDK_MTU", "the largest IP packet", "bytes, 576 to 16000").or("by device: 16000 or 1500"),

@@ -93,20 +93,32 @@ impl Driver {
     #[cold]
     fn park_or_hold(&mut self) -> bool {
         let port = self.burst.port();
-        let alone = self.backend.ports().len() < 2 || self.capabilities.holds_references;
-        if self.held || alone || self.parked.iter().any(|parked| parked.port == port) {
+        let is_full = self.parked.iter().any(|parked| parked.port() == port);
+        if is_full && !self.held && self.burst.sources().next().is_none() {
+            // A question, or an answer, by a port that is full already: it will be repeated, and nothing waits for it.
+            if self.capabilities.holds_references {
+                self.messenger.handle_released(self.burst.token());
+            }
+            return true;
+        }
+        if self.held || is_full || self.backend.ports().len() < 2 {
             self.hold();
             return false;
         }
-        let mut bytes = Vec::with_capacity(self.burst.len());
-        self.messenger.gather(&self.burst, |part| bytes.extend_from_slice(part));
-        self.parked.push(Parked {
-            port,
-            destination: self.burst.destination(),
-            segment_size: self.burst.segment_size(),
-            dont_fragment: self.burst.dont_fragment(),
-            bytes,
-        });
+        let parked = if self.capabilities.holds_references {
+            Parked::Referring(mem::take(&mut self.burst))
+        } else {
+            let mut bytes = Vec::with_capacity(self.burst.len());
+            self.messenger.gather(&self.burst, |part| bytes.extend_from_slice(part));
+            Parked::Copied {
+                port,
+                destination: self.burst.destination(),
+                segment_size: self.burst.segment_size(),
+                dont_fragment: self.burst.dont_fragment(),
+                bytes,
+            }
+        };
+        self.parked.push(parked);
         self.prepares = true;
         self.messenger.hold_port(port, true);
         true
@@ -117,24 +129,49 @@ impl Driver {
         if self.capabilities.holds_references {
             self.hear_notices(now);
         }
-        for parked in mem::take(&mut self.parked) {
-            let slices = [IoSlice::new(&parked.bytes)];
-            let transmit = Transmit {
-                destination: parked.destination,
-                port: parked.port,
-                segment_size: parked.segment_size,
-                len: parked.bytes.len(),
-                slices: &slices,
-                dont_fragment: parked.dont_fragment,
-                token: 0,
-            };
-            match self.backend.transmit(now, &transmit)? {
+        for mut parked in mem::take(&mut self.parked) {
+            match self.transmit_parked(now, &mut parked)? {
                 Sent::Busy => self.parked.push(parked),
-                _ => self.messenger.hold_port(parked.port, false),
+                sent => {
+                    if let (Sent::Dropped, Parked::Referring(burst)) = (sent, &parked) {
+                        self.messenger.handle_released(burst.token());
+                    }
+                    self.messenger.hold_port(parked.port(), false);
+                }
             }
         }
         self.prepares = self.capabilities.holds_references || !self.parked.is_empty();
         Ok(())
+    }
+
+    fn transmit_parked(&mut self, now: Instant, parked: &mut Parked) -> io::Result<Sent> {
+        match parked {
+            Parked::Copied {
+                port,
+                destination,
+                segment_size,
+                dont_fragment,
+                bytes,
+            } => {
+                let slices = [IoSlice::new(bytes)];
+                let transmit = Transmit {
+                    destination: *destination,
+                    port: *port,
+                    segment_size: *segment_size,
+                    len: bytes.len(),
+                    slices: &slices,
+                    dont_fragment: *dont_fragment,
+                    token: 0,
+                };
+                self.backend.transmit(now, &transmit)
+            }
+            Parked::Referring(burst) => {
+                mem::swap(burst, &mut self.burst);
+                let sent = self.transmit_burst(now);
+                mem::swap(burst, &mut self.burst);
+                sent
+            }
+        }
     }
 
     /// Tells the messenger which ports take smaller datagrams than others.

@@ -49,8 +49,7 @@ pub enum Fault {
     Isolate(Vec<u32>),
     /// No packet passes from the first process to the second.
     Cut(u32, u32),
-    /// No packet passes on this rail from the first process to the second
-    /// ([`Network::sessions_by_rail`](super::Network::sessions_by_rail)).
+    /// No packet passes on this rail ([`Network::rails`](super::Network::rails)) from the first process to the second.
     CutRail(u32, u32, u8),
     /// Ends all isolation and cuts.
     Join,
@@ -177,9 +176,13 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Writes all packets to `capture`, if there is one.
-    pub(super) fn new(faults: &Faults, capture: Option<&Path>, seed: u64) -> io::Result<Self> {
-        let capture = capture.map(|path| pcapng::Writer::new(BufWriter::new(File::create(path)?)));
+    /// Writes all packets to `capture`, if there is one; each rail is an interface there.
+    pub(super) fn new(faults: &Faults, capture: Option<&Path>, rails: u32, seed: u64) -> io::Result<Self> {
+        let capture = capture.map(|path| {
+            let mut writer = pcapng::Writer::new(BufWriter::new(File::create(path)?))?;
+            (1..rails).try_for_each(|rail| writer.add_interface(&format!("rail {rail}")))?;
+            Ok::<_, io::Error>(writer)
+        });
         let capture = capture.transpose()?;
         Ok(Self {
             impairment: faults.impairment,
@@ -316,7 +319,7 @@ impl Trouble {
         let p = wires.get(packet);
         let [from, to] = [p.source, p.destination].map(|process| address_on(process, p.rail));
         let note = (!note.is_empty()).then_some(note.trim_end());
-        let written = capture.datagram(Instant::from_nanos(now), from, to, &p.data, note);
+        let written = capture.datagram_on(p.rail.into(), Instant::from_nanos(now), from, to, &p.data, note);
         self.check(written);
     }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::reliability::MAX_RAILS;
+
 /// Bytes that UDP and IPv4 put before a datagram.
 pub(super) const UDP_IPV4: u32 = 28;
 /// Most wires of a network, so that numbers of wires are small.
@@ -122,19 +124,15 @@ pub struct Network {
     pub framing: u32,
     /// Bytes that wait before a wire; packets that meet a full queue are lost. At least one packet; default 512 KiB.
     pub queue: u32,
-    /// A host stops sending while this many bytes wait before each of its own wires, as sockets and drivers do, so that
-    /// acknowledgements and grants need not wait behind them. At most 1 GiB; default 64 KiB.
+    /// A host stops sending by a rail while this many bytes wait before each of its own wires there, as sockets and drivers
+    /// do, so that acknowledgements and grants need not wait behind them. At most 1 GiB; default 64 KiB.
     pub ahead: u32,
     /// A packet that finds more bytes than this waiting is counted as marked (ECN). Default 64 KiB.
     pub mark: u32,
-    /// Wires between a host and its switch, or each of its switches. A packet takes the wire that is free first, unless
-    /// there are [`sessions_by_rail`](Self::sessions_by_rail). 1 to 64; default 1.
+    /// Wires between a host and its switch, or each of its switches. Each is a rail of the sessions of its processes, as a
+    /// network interface with a socket is, with numbers and a congestion window of its own
+    /// ([`Endpoint::add_rail`](crate::reliability::Endpoint::add_rail)). 1 to 16; default 1.
     pub rails: u32,
-    /// Processes know the rails, as those with a socket at each do: each is a rail of their sessions, with numbers and a
-    /// congestion window of its own, and large messages are striped over them
-    /// ([`Endpoint::add_rail`](crate::reliability::Endpoint::add_rail)). At most 16 rails then, and one process on each
-    /// host. Default off.
-    pub sessions_by_rail: bool,
     /// Processes on each host, in the order of their ranks; each has a core of its own. At least 1; default 1.
     pub per_host: u32,
     /// Time from one process to another on the same host. Up to 1 s; default 500 ns.
@@ -162,7 +160,6 @@ impl Default for Network {
             ahead: 64 << 10,
             mark: 64 << 10,
             rails: 1,
-            sessions_by_rail: false,
             per_host: 1,
             local_delay: Duration::from_nanos(500),
             forward: Duration::from_micros(2),
@@ -237,12 +234,7 @@ impl Network {
                 "from one packet (mtu + framing) to 1 GiB",
             ),
             (self.ahead <= 1 << 30, "ahead", "at most 1 GiB"),
-            ((1..=64).contains(&self.rails), "rails", "from 1 to 64"),
-            (
-                !self.sessions_by_rail || self.rails <= 16 && self.per_host == 1,
-                "sessions_by_rail",
-                "with 16 rails at most, and one process on each host",
-            ),
+            ((1..=MAX_RAILS as u32).contains(&self.rails), "rails", "from 1 to 16"),
             ((0.0..=1.0).contains(&self.loss), "loss", "from 0 to 1"),
             (
                 !matches!(

@@ -76,6 +76,8 @@ pub(super) struct Node {
     pub(super) messenger: Messenger,
     pub(super) core: Process,
     unread_bytes: u32,
+    /// The rails whose wires are full, a bit each.
+    pub(super) held: u16,
     /// Packets that wait until the program has computed, where processes poll for themselves.
     pub(super) left: VecDeque<u32>,
     pub(super) ended_sessions: usize,
@@ -95,6 +97,7 @@ impl Node {
             condition: None,
             unread: VecDeque::new(),
             unread_bytes: 0,
+            held: 0,
             left: VecDeque::new(),
             ended_sessions: 0,
             habit: Habit::default(),
@@ -155,7 +158,7 @@ pub(super) fn address_of(process: u32) -> SocketAddr {
     address_on(process, 0)
 }
 
-/// The same on a rail that processes know.
+/// The same on a rail.
 pub(crate) fn address_on(process: u32, rail: u8) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from_bits(0x0a00_0000 | process), 1 + u16::from(rail)))
 }

@@ -373,10 +373,16 @@ impl Scheduler {
             ..
         } = self;
         // A process that has just sent queues behind the others of its host that wait for the same wire.
-        let mut sent = 0;
+        let (mut sent, mut room_at) = (0, None);
         let blocked = loop {
             let node = &mut nodes[index as usize];
-            let blocked = wires.blocked(node.local, index);
+            let blocked = match wires.rails() {
+                1 => wires.blocked(node.local, index, 0),
+                _ => {
+                    room_at = hold_rails(wires, node, index);
+                    None
+                }
+            };
             if blocked.is_some() || !node.messenger.poll_transmit(Instant::from_nanos(node.local), burst) {
                 break blocked.map(|at| at + sent);
             }
@@ -411,7 +417,7 @@ impl Scheduler {
             }
         };
         self.settle_circuits(index);
-        self.arm(index, blocked);
+        self.arm(index, blocked, room_at.map(|at| at + sent));
     }
 
     #[inline(always)]
@@ -427,13 +433,14 @@ impl Scheduler {
         self.with_circuits(|circuits, around, _| circuits.settle(around, index, local));
     }
 
-    /// Schedules the node's next deadline, but not before it may send again.
-    fn arm(&mut self, index: u32, blocked: Option<u64>) {
+    /// Schedules the node's next deadline, but not before it may send again; at `room_at`, it may send by one more rail.
+    fn arm(&mut self, index: u32, blocked: Option<u64>, room_at: Option<u64>) {
         let node = &mut self.nodes[index as usize];
-        let Some(deadline) = node.messenger.poll_timeout() else {
+        let deadline = node.messenger.poll_timeout();
+        let deadline = deadline.map(|at| at.as_nanos().max(node.local).max(blocked.unwrap_or(0)));
+        let Some(deadline) = deadline.into_iter().chain(room_at).min() else {
             return;
         };
-        let deadline = deadline.as_nanos().max(node.local).max(blocked.unwrap_or(0));
         if deadline < node.armed {
             node.armed = deadline;
             self.queue.push(deadline, Event::Timer(index));
@@ -506,4 +513,19 @@ impl Scheduler {
         node.messenger.request_acks(now);
         done
     }
+}
+
+/// Flows of rails whose wires are full wait, and others go on. Gives when the first of those that are full has room, ns.
+fn hold_rails(wires: &Wires, node: &mut Node, index: u32) -> Option<u64> {
+    let mut room_at = None;
+    for rail in 0..wires.rails() {
+        let blocked = wires.blocked(node.local, index, rail);
+        room_at = room_at.into_iter().chain(blocked).min();
+        let (is_full, bit) = (blocked.is_some(), 1 << rail);
+        if is_full != (node.held & bit != 0) {
+            node.held ^= bit;
+            node.messenger.hold_port(rail as u8, is_full);
+        }
+    }
+    room_at
 }

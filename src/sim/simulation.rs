@@ -142,6 +142,7 @@ impl Simulation {
                 "tcp",
                 "without circuits, shared memory, watched peers and crashes",
             ),
+            (self.tcp.is_none() || self.network.rails == 1, "rails", "1 with `tcp`"),
             (
                 self.optics.is_none() || self.network.per_host == 1,
                 "per_host",
@@ -476,7 +477,8 @@ impl<'a> Job<'a> {
         };
         let wires = Wires::new(network, simulation.processes, rng.next_u64());
         let (faults, capture) = (&simulation.faults, simulation.capture.as_deref());
-        let trouble = Trouble::new(faults, capture, mix(simulation.seed)).map_err(|source| SimulationError::File {
+        let trouble = Trouble::new(faults, capture, simulation.network.rails, mix(simulation.seed));
+        let trouble = trouble.map_err(|source| SimulationError::File {
             path: capture.map(PathBuf::from).unwrap_or_default(),
             source,
         })?;
@@ -532,10 +534,8 @@ impl<'a> Job<'a> {
             )));
         }
         let mut messenger = Messenger::new(layer, &[process]);
-        let network = &self.simulation.network;
-        let rails = if network.sessions_by_rail { network.rails } else { 1 };
         let met = Met::new(process, self.simulation.processes, address_on);
-        let peers = Peers::from(met.by_rails(rails as u8));
+        let peers = Peers::from(met.by_rails(self.simulation.network.rails as u8));
         let mut core = Process::new(&messenger, peers, self.simulation.options.eager_limit);
         if self.simulation.tcp.is_some() {
             // All connections are open.

@@ -45,7 +45,7 @@ pub(super) struct Packet {
     /// The processes at its ends.
     pub(super) source: u32,
     pub(super) destination: u32,
-    /// The rail that it takes, if processes know them.
+    /// The rail that it takes.
     pub(super) rail: u8,
     /// The process that it reaches next: its destination, or a relay.
     hop: u32,
@@ -85,8 +85,6 @@ pub(super) struct Wires {
     gap: u64,
     /// When each wire is free, ps.
     free_at: Vec<u64>,
-    /// Next rail of each host; only where there are several.
-    turns: Vec<u8>,
     /// The medium, where all hosts share one instead of wires.
     medium: Option<Medium>,
     packets: Vec<Packet>,
@@ -108,7 +106,6 @@ impl Wires {
                 ports = 3 * network.rails;
             }
         }
-        let turns = if network.rails > 1 { hosts } else { 0 };
         Self {
             network,
             processes,
@@ -118,7 +115,6 @@ impl Wires {
             delay: network.delay.as_nanos() as u64 * 1_000,
             gap: network.gap.as_nanos() as u64 * 1_000,
             free_at: vec![0; (2 * hosts * ports + between) as usize],
-            turns: vec![0; turns as usize],
             medium: (network.topology == Topology::Shared).then(|| Medium::new(&network, hosts, mix(seed))),
             packets: Vec::new(),
             free: Vec::new(),
@@ -225,12 +221,18 @@ impl Wires {
         self.free.push(packet);
     }
 
-    /// When a host may go on sending, ns, if more waits before each of its wires than its limit. (`None` on a shared
-    /// medium: there hosts have queues of their own.)
-    pub(super) fn blocked(&self, now: u64, process: u32) -> Option<u64> {
+    /// Number of rails of each host.
+    pub(super) fn rails(&self) -> u32 {
+        self.network.rails
+    }
+
+    /// When a host may go on sending by a rail, ns, if more waits before each of its wires there than its limit. (`None` on
+    /// a shared medium: there hosts have queues of their own.)
+    pub(super) fn blocked(&self, now: u64, process: u32, rail: u32) -> Option<u64> {
         let first = self.host(process) * self.ports;
         let wires = &self.free_at[first as usize..(first + self.ports) as usize];
-        let free_at = *wires.iter().min()?;
+        let of_rail = wires.iter().skip(rail as usize).step_by(self.network.rails as usize);
+        let free_at = *of_rail.min()?;
         let most = u64::from(self.network.ahead) * self.byte;
         (free_at > now * 1_000 + most).then(|| (free_at - most / 2).div_ceil(1_000))
     }
@@ -275,11 +277,7 @@ impl Wires {
             Topology::HyperCrossbar { .. } => self.along(from, to, 0),
             _ => from * self.ports,
         };
-        let wire = if self.network.sessions_by_rail {
-            first + u32::from(self.packets[packet as usize].rail)
-        } else {
-            self.rail(from, first)
-        };
+        let wire = first + u32::from(self.packets[packet as usize].rail);
         let gap = match self.gap {
             0 => 0,
             gap => gap * messages(&self.packets[packet as usize].data),
@@ -304,7 +302,7 @@ impl Wires {
                 // On the same rail.
                 (wire < self.hosts * self.ports).then(|| wire + (self.hosts + to - from) * self.ports)
             }
-            Topology::LeafSpine { hosts, spines } => self.climb((hosts, spines), (from, to), wire),
+            Topology::LeafSpine { hosts, spines } => self.climb((hosts, spines), packet, wire),
             Topology::HyperCrossbar { .. } => self.cross(to, wire),
         };
         match next {
@@ -323,15 +321,15 @@ impl Wires {
     }
 
     /// The next wire, between leaves and spines. `None`: this one ends at a host.
-    fn climb(&self, (leaf, spines): (u32, u32), (from, to): (u32, u32), wire: u32) -> Option<u32> {
+    fn climb(&self, (leaf, spines): (u32, u32), packet: u32, wire: u32) -> Option<u32> {
+        let &Packet { from, to, rail, .. } = &self.packets[packet as usize];
         let ends = self.hosts * self.ports;
-        let down = |rail: u32| Some(ends + to * self.ports + rail);
         let spine = (mix(u64::from(from) << 32 | u64::from(to)) % u64::from(spines)) as u32;
         let ups = self.hosts.div_ceil(leaf) * spines;
         if (ends..2 * ends).contains(&wire) {
             None
         } else if from / leaf == to / leaf || wire >= 2 * ends + ups {
-            down(spine % self.ports)
+            Some(ends + to * self.ports + u32::from(rail))
         } else if wire < ends {
             Some(2 * ends + from / leaf * spines + spine)
         } else {
@@ -366,18 +364,6 @@ impl Wires {
             return Some(ends + (node + there * stride - here * stride) * self.ports + port);
         }
         (node != to).then(|| self.along(node, to, port % self.network.rails))
-    }
-
-    /// The rail of a host, of those from `first` on, that is free first; ties are broken in turn.
-    fn rail(&mut self, host: u32, first: u32) -> u32 {
-        let Some(turn) = self.turns.get_mut(host as usize) else {
-            return first;
-        };
-        let rails = self.network.rails;
-        let in_turn = (0..rails).map(|rail| first + (u32::from(*turn) + rail) % rails);
-        let wire = in_turn.min_by_key(|wire| self.free_at[*wire as usize]).unwrap_or(first);
-        *turn = ((wire - first + 1) % rails) as u8;
-        wire
     }
 
     /// Bytes of a packet on a wire.

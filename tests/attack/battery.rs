@@ -87,6 +87,8 @@ pub(crate) struct Attacker {
     /// Bytes and packets that have come to his own socket, and what of it looks like the pair's data.
     pub(crate) answers: u64,
     pub(crate) stolen: u64,
+    /// Acknowledgements that have come to him.
+    pub(crate) acknowledgements: u64,
 }
 
 impl Attacker {
@@ -104,6 +106,7 @@ impl Attacker {
             paced: 0,
             answers: 0,
             stolen: 0,
+            acknowledgements: 0,
         }
     }
 
@@ -150,10 +153,10 @@ impl Attacker {
         let mut buffer = [0; 65_536];
         while let Ok(len) = self.socket.recv(&mut buffer) {
             self.answers += len as u64;
-            if let Ok(packet) = Packet::new_checked(&buffer[..len])
-                && packet.kind() == Kind::Data
-            {
-                self.stolen += 1;
+            match Packet::new_checked(&buffer[..len]).map(|packet| packet.kind()) {
+                Ok(Kind::Data) => self.stolen += 1,
+                Ok(Kind::Ack) => self.acknowledgements += 1,
+                _ => {}
             }
         }
     }
@@ -255,6 +258,7 @@ impl Battery {
         self.icmp();
         self.openings();
         crate::replay::run(self);
+        crate::rails::run(self);
         crate::amplify::run(self, self.length);
     }
 
@@ -496,6 +500,10 @@ fn harm(before: &Report, after: &Report, allowed: Allowed) -> Vec<String> {
         trouble.push("messages do not arrive".to_owned());
     }
     for side in 0..2 {
+        let rails = after.rails()[side];
+        if rails > before.rails()[side] {
+            trouble.push(format!("side {side} has {rails} rails beside the first"));
+        }
         let (before, after) = (&before.sides[side], &after.sides[side]);
         let opened = after.sessions_opened - before.sessions_opened;
         if opened > allowed.begun && allowed.strangers == 0 {

@@ -23,9 +23,9 @@ pub(crate) enum Form {
     Ack,
     /// Acknowledges selectively, and asks for the rest.
     Sack,
-    /// Answers a probe of the path's MTU.
+    /// Answers a probe of a rail, or of its MTU.
     ProbeAck,
-    /// Probes the path's MTU.
+    /// Probes a rail, or its MTU.
     Probe,
     /// Closes the session.
     Goodbye,
@@ -123,6 +123,11 @@ impl Forger {
 
     /// A packet to the side `victim` that names `session`, with `number` where a number is to be guessed.
     pub(crate) fn packet(&mut self, form: Form, session: Token, victim: usize, number: u32) -> &[u8] {
+        self.packet_of_rail(form, session, victim, number, 0)
+    }
+
+    /// The same, of a rail.
+    pub(crate) fn packet_of_rail(&mut self, form: Form, session: Token, victim: usize, number: u32, rail: u8) -> &[u8] {
         let kind = match form {
             Form::Open | Form::Cookie | Form::Data => Kind::Data,
             Form::OpenAck | Form::Credit | Form::Ack | Form::Sack => Kind::Ack,
@@ -144,7 +149,7 @@ impl Forger {
             session,
             sequence: Seq(self.random() as u32),
             acknowledgement: Seq(self.random() as u32),
-            rail: 0,
+            rail,
             message: Seq(number),
         });
         header.checksum = Some(0);

@@ -14,7 +14,11 @@ use std::{
 use bytes::Bytes;
 use hikyaku::{
     Config, PeerId, SendError, Stats,
-    backends::udp::{UdpBackend, UdpOptions},
+    backends::{
+        Backend,
+        udp::{UdpBackend, UdpOptions},
+    },
+    reliability::Path,
     transport::{Event, Transport},
 };
 
@@ -64,6 +68,8 @@ pub(crate) struct Setup {
     pub(crate) gso: bool,
     /// The second end is not there before [`Pair::complete`].
     pub(crate) late: bool,
+    /// Addresses of a second port of each end, by which there is a second rail.
+    pub(crate) beside: Option<[SocketAddrV4; 2]>,
 }
 
 impl Default for Setup {
@@ -79,6 +85,7 @@ impl Default for Setup {
             echo: false,
             gso: true,
             late: false,
+            beside: None,
         }
     }
 }
@@ -100,6 +107,11 @@ impl Report {
     /// Packets dropped for any reason, by both.
     pub(crate) fn dropped(&self) -> u64 {
         self.sides.iter().map(|side| side.dropped.total()).sum()
+    }
+
+    /// How many rails have been proven, and have not fallen since, at each end.
+    pub(crate) fn rails(&self) -> [u64; 2] {
+        [0, 1].map(|side: usize| self.sides[side].rails_up - self.sides[side].rails_down)
     }
 }
 
@@ -131,6 +143,8 @@ pub(crate) struct Pair {
     thread_id: i32,
     /// Addresses of the two ends.
     pub(crate) addresses: [SocketAddrV4; 2],
+    /// Addresses of their second ports.
+    pub(crate) beside: Option<[SocketAddrV4; 2]>,
 }
 
 impl Pair {
@@ -144,17 +158,18 @@ impl Pair {
         let thread = thread::spawn(move || {
             raw::pin(0);
             let mut talk = Talk::new(setup, shared);
-            tell.send((talk.setup.addresses, raw::thread_id()))
+            tell.send((talk.setup.addresses, talk.setup.beside, raw::thread_id()))
                 .expect("the battery waits for it");
             talk.run(&inbox);
         });
-        let (addresses, thread_id) = told.recv().expect("both ends can be bound");
+        let (addresses, beside, thread_id) = told.recv().expect("both ends can be bound");
         let pair = Self {
             figures,
             commands,
             thread: Some(thread),
             thread_id,
             addresses,
+            beside,
         };
         if !late {
             pair.wait_until_talking();
@@ -287,10 +302,8 @@ fn content(seed: u64, side: usize, number: u64) -> impl Iterator<Item = u8> {
 
 impl Talk {
     fn new(mut setup: Setup, figures: Arc<Figures>) -> Self {
-        let first = open(&setup, 0);
-        setup.addresses[0] = v4(first.local_addr());
-        let second = open(&setup, 1);
-        setup.addresses[1] = v4(second.local_addr());
+        let first = open(&mut setup, 0);
+        let second = open(&mut setup, 1);
         let late = setup.late;
         let mut this = Self {
             block: Bytes::from(vec![0x5a; setup.streamed]),
@@ -311,6 +324,10 @@ impl Talk {
         let peer = transport
             .add_peer(self.setup.addresses[1 - side].into(), processor(1 - side))
             .expect("the first peer");
+        if let Some(beside) = self.setup.beside {
+            let path = Path::new(beside[1 - side].into(), 1);
+            transport.add_rail(peer, path).expect("the first rail");
+        }
         End {
             transport,
             peer,
@@ -351,14 +368,16 @@ impl Talk {
         self.ends = [None, None];
         self.seed = chance();
         for side in 0..2 {
-            self.ends[side] = Some(self.end(open(&self.setup, side), side));
+            let opened = open(&mut self.setup, side);
+            self.ends[side] = Some(self.end(opened, side));
         }
         (self.pinging, self.streaming) = (false, 0);
     }
 
     fn complete(&mut self) {
         if self.ends[1].is_none() {
-            self.ends[1] = Some(self.end(open(&self.setup, 1), 1));
+            let opened = open(&mut self.setup, 1);
+            self.ends[1] = Some(self.end(opened, 1));
         }
     }
 
@@ -452,6 +471,9 @@ impl Talk {
                 Event::PeerUp { peer } | Event::PeerClosed { peer } if peer != end.peer => {}
                 Event::PeerDown { peer, .. } if peer != end.peer => {}
                 Event::Sent { .. } | Event::Writable { .. } => {}
+                // (They are counted.)
+                Event::RailUp { peer, rail: 1 } | Event::RailDown { peer, rail: 0 | 1 } if peer == end.peer => {}
+                Event::RailUp { peer, rail: 0 } if peer == end.peer && self.setup.beside.is_some() => {}
                 other if self.trouble.len() < 8 => self.trouble.push(format!("side {side}, task {task}: {other:?}")),
                 _ => {}
             }
@@ -481,13 +503,22 @@ pub(crate) fn processor(side: usize) -> u32 {
     side as u32
 }
 
-fn open(setup: &Setup, side: usize) -> Transport {
+/// Opens an end, and notes its addresses.
+fn open(setup: &mut Setup, side: usize) -> Transport {
     let options = UdpOptions {
         max_datagram: setup.max_datagram,
         gso: setup.gso,
         ..UdpOptions::default()
     };
-    let backend = UdpBackend::bind_with(setup.addresses[side].into(), &options).expect("the address is ours");
+    let beside = setup.beside.map(|beside| beside[side]);
+    let addresses: Vec<SocketAddr> = { [Some(setup.addresses[side]), beside].into_iter().flatten() }
+        .map(SocketAddr::from)
+        .collect();
+    let backend = UdpBackend::bind_ports(&addresses, &options).expect("the addresses are ours");
+    setup.addresses[side] = v4(backend.local_addr());
+    if let (Some(beside), Some(port)) = (&mut setup.beside, backend.ports().get(1)) {
+        beside[side] = v4(port.local_addr());
+    }
     Transport::builder()
         .processor(processor(side))
         .config(setup.configs[side].clone())

@@ -7,6 +7,7 @@ mod battery;
 mod flood;
 mod forge;
 mod honest;
+mod rails;
 mod raw;
 mod replay;
 

@@ -54,12 +54,13 @@ pub(crate) fn run(battery: &mut Battery) {
 }
 
 /// Everything between the two, for a while.
-fn record(tap: &Tap, pair: &Pair) -> Vec<Seen> {
+pub(crate) fn record(tap: &Tap, pair: &Pair) -> Vec<Seen> {
+    let ours = [&pair.addresses[..], pair.beside.as_ref().map_or(&[], |beside| beside)].concat();
     let mut recorded = Vec::new();
     let end = raw::now() + Duration::from_millis(500);
     while recorded.len() < RECORDED && raw::now() < end {
         match tap.next() {
-            Some(seen) if pair.addresses.contains(&seen.from) && pair.addresses.contains(&seen.to) => {
+            Some(seen) if ours.contains(&seen.from) && ours.contains(&seen.to) => {
                 recorded.push(seen);
             }
             Some(_) => {}
@@ -70,7 +71,7 @@ fn record(tap: &Tap, pair: &Pair) -> Vec<Seen> {
     recorded
 }
 
-fn replay(attacker: &mut Attacker, recorded: &[Seen], own_address: bool) {
+pub(crate) fn replay(attacker: &mut Attacker, recorded: &[Seen], own_address: bool) {
     for seen in recorded {
         attacker.pace(RATE);
         let from = if own_address { attacker.own } else { seen.from };

@@ -17,6 +17,7 @@ mod netns;
 mod pages;
 #[path = "../support/part.rs"]
 mod part;
+mod ports;
 mod veth;
 mod virtio;
 
@@ -213,6 +214,8 @@ fn part() {
         Some("exchange") => play_exchange(),
         Some("death") => play_death(),
         Some("link") => play_link(),
+        Some("rails") => ports::play_exchange(),
+        Some("rails answer") => ports::play_answers(),
         Some("holds") => play_holds(),
         Some("failure") => play_failure(),
         Some(other) => panic!("unknown part {other}"),

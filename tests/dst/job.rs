@@ -91,14 +91,12 @@ fn draw_shape(rng: &mut Prng, simulation: &mut Simulation, wild: Wild) {
     };
 }
 
-/// Some jobs have processes that know their rails, each of which fails by itself, in one direction or in both.
-fn draw_rails(rng: &mut Prng, simulation: &mut Simulation) {
-    let network = &mut simulation.network;
-    if rng.chance(700) || network.per_host > 1 || network.topology == Topology::Shared {
+/// Where there are several rails, each may fail by itself, in one direction or in both.
+fn draw_cuts(rng: &mut Prng, simulation: &mut Simulation) {
+    let rails = simulation.network.rails;
+    if rails == 1 {
         return;
     }
-    network.rails = rng.between(2, 4) as u32;
-    network.sessions_by_rail = true;
     let Some(&(end, _)) = simulation.faults.plan.last() else {
         return;
     };
@@ -106,7 +104,7 @@ fn draw_rails(rng: &mut Prng, simulation: &mut Simulation) {
         let at = Duration::from_nanos(rng.below(end.as_nanos() as u64));
         let mut draw = |below: u32| rng.below(below.into()) as u32;
         let (one, other) = (draw(simulation.processes), draw(simulation.processes));
-        let rail = draw(network.rails) as u8;
+        let rail = draw(rails) as u8;
         simulation.faults.plan.push((at, Fault::CutRail(one, other, rail)));
         // The other direction, too, or a little later: first it loses acknowledgements alone, and then it dies.
         if draw(2) == 0 {
@@ -200,7 +198,7 @@ impl Job {
             simulation.faults.impairment = draw_impairment(rng, corrupt);
             simulation.faults.plan = draw_troubles(rng, ranks, corrupt, end);
         }
-        draw_rails(&mut Prng::new(seed ^ 0x4a11), &mut simulation);
+        draw_cuts(&mut Prng::new(seed ^ 0x4a11), &mut simulation);
         simulation.limit = Some(Duration::from_nanos(LONGEST_TROUBLE) + PATIENCE);
         let phases = script::draw(rng, ranks as usize, limits, 0).into();
         Self { simulation, phases }

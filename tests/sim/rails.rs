@@ -1,4 +1,4 @@
-//! Processes that know their rails: each is a rail of their sessions.
+//! Hosts with several wires: each is a rail of the sessions of their processes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +35,6 @@ fn simulation(processes: u32, rails: u32, seed: u64) -> Simulation {
     let mut simulation = Simulation::new(processes, seed);
     simulation.network = Network {
         rails,
-        sessions_by_rail: true,
         bandwidth: 1e9,
         mtu: 9_000,
         delay: Duration::from_micros(10),

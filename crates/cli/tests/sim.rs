@@ -140,7 +140,7 @@ fn nonsense_is_refused_by_name() {
         ("dse --processors 65", "--processors"),
         ("dse --ack-delay NaN", "--ack-delay"),
         ("pacs-cs --grids 2x2x2", "--grids"),
-        ("pacs-cs --rails 65", "--rails"),
+        ("pacs-cs --rails 17", "--rails"),
         ("pacs-cs --eager 2M", "--eager"),
         ("replay", "<PATH>"),
         ("replay a --compute NaN", "--compute"),

@@ -1,4 +1,4 @@
-//! The device and the address of one process, from the settings of the whole job.
+//! The devices and the addresses of one process, from the settings of the whole job.
 
 use std::{
     borrow::Cow,
@@ -7,33 +7,57 @@ use std::{
 
 use super::{
     error::DpdkError,
-    options::{Device, DpdkOptions},
+    options::{ADDRESS, Device, DpdkOptions, addresses},
 };
 use crate::{backends::Place, environment::Environment};
 
+/// The first addresses of two ports are so many apart: a job with more processes names them itself.
+const APART: u32 = 1 << 12;
+
 impl DpdkOptions {
-    /// Like [`from_environment`](Self::from_environment), for a process of a job whose processes all have the same
-    /// settings. It takes the device of this process from a list joined by `+`, gives the two ends of one memif their
-    /// roles (process 0 is the server), and counts on from [`address`](Self::address).
+    /// Like [`from_environment`](Self::from_environment), for each device of a process of a job whose processes all have
+    /// the same settings: each is a port of its own. The devices of this process are taken from a list joined by `+`, in
+    /// which commas join those of one process. The two ends of one memif get their roles (process 0 is the server), and
+    /// addresses count on from the first one of each port.
     ///
     /// # Errors
     /// Those of `from_environment`; [`DpdkError::Job`] if the devices do not join this number of processes.
-    pub fn of_process(environment: &Environment, device: Option<&str>, place: Place) -> Result<Self, DpdkError> {
+    pub fn of_process(environment: &Environment, device: Option<&str>, place: Place) -> Result<Vec<Self>, DpdkError> {
         Self::of_place(device, place, |name| environment.text(name).map(Cow::into_owned))
     }
 
-    fn of_place(device: Option<&str>, place: Place, get: impl Fn(&str) -> Option<String>) -> Result<Self, DpdkError> {
+    fn of_place(
+        device: Option<&str>,
+        place: Place,
+        get: impl Fn(&str) -> Option<String>,
+    ) -> Result<Vec<Self>, DpdkError> {
         let all = device.map(str::to_owned).or_else(|| get("HIKYAKU_DPDK_DEVICE"));
         let all = all.unwrap_or_default();
-        let own = own(&all, place)?;
-        let mut options = Self::from_variables(Some(own), get)?;
-        options.device = with_role(options.device, place);
-        check(&all, &options.device, place)?;
-        options.address = match options.address {
-            IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits().wrapping_add(place.process)).into(),
-            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits().wrapping_add(place.process.into())).into(),
+        let first = get("HIKYAKU_DPDK_ADDRESS").and_then(|value| addresses(&value));
+        let first = first.unwrap_or_else(|| vec![ADDRESS]);
+        let ports = Device::each(own(&all, place)?).into_iter().zip(0..);
+        let of_port = |(device, port): (&str, u32)| {
+            let mut options = Self::from_variables(Some(device), &get)?;
+            options.device = with_role(options.device, place);
+            check(&all, &options.device, place)?;
+            let named = first
+                .get(port as usize)
+                .or_else(|| first.last())
+                .copied()
+                .unwrap_or(ADDRESS);
+            let beyond = port.saturating_sub(first.len() as u32 - 1);
+            options.address = count_on(named, APART * beyond + place.process);
+            Ok(options)
         };
-        Ok(options)
+        ports.map(of_port).collect()
+    }
+}
+
+/// The address that is so many after another.
+fn count_on(first: IpAddr, by: u32) -> IpAddr {
+    match first {
+        IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits().wrapping_add(by)).into(),
+        IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits().wrapping_add(by.into())).into(),
     }
 }
 
@@ -76,7 +100,7 @@ fn check(all: &str, device: &Device, place: Place) -> Result<(), DpdkError> {
 mod tests {
     use super::*;
 
-    fn of(device: &str, process: u32, processes: u32) -> Result<DpdkOptions, String> {
+    fn of(device: &str, process: u32, processes: u32) -> Result<Vec<DpdkOptions>, String> {
         let options = DpdkOptions::of_place(Some(device), Place { process, processes }, |name| {
             (name == "HIKYAKU_DPDK_ADDRESS").then(|| "10.0.0.250".to_owned())
         });
@@ -84,7 +108,9 @@ mod tests {
     }
 
     fn words(device: &str, process: u32, processes: u32) -> String {
-        let (name, arguments) = of(device, process, processes).unwrap().device.words(0, 1500, 1024, 1);
+        let (name, arguments) = of(device, process, processes).unwrap()[0]
+            .device
+            .words(0, 1500, 1024, 1);
         format!("{name} {arguments}")
     }
 
@@ -96,9 +122,44 @@ mod tests {
         let three = "af_packet:iface=a+af_packet:iface=b+af_packet:iface=c";
         assert_eq!(words(three, 2, 3), "net_af_packet0 iface=c");
         assert_eq!(words("port:0000:03:00.0", 7, 8), "0000:03:00.0 ");
-        assert_eq!(of(three, 0, 3).unwrap().address, Ipv4Addr::new(10, 0, 0, 250));
-        assert_eq!(of("ring", 0, 1).unwrap().address, Ipv4Addr::new(10, 0, 0, 250));
-        assert_eq!(of("net_null0", 6, 8).unwrap().address, Ipv4Addr::new(10, 0, 1, 0));
+        assert_eq!(of(three, 0, 3).unwrap()[0].address, Ipv4Addr::new(10, 0, 0, 250));
+        assert_eq!(of("ring", 0, 1).unwrap()[0].address, Ipv4Addr::new(10, 0, 0, 250));
+        assert_eq!(of("net_null0", 6, 8).unwrap()[0].address, Ipv4Addr::new(10, 0, 1, 0));
+    }
+
+    #[test]
+    fn each_device_is_a_port_with_an_address() {
+        let of_second = |list: &str, first: &str| {
+            let place = Place {
+                process: 1,
+                processes: 2,
+            };
+            let get = |name: &str| (name == "HIKYAKU_DPDK_ADDRESS").then(|| first.to_owned());
+            let ports = DpdkOptions::of_place(Some(list), place, get).unwrap();
+            let ports = ports.iter().map(|port| {
+                let (name, arguments) = port.device.words(0, 1500, 1024, 1);
+                format!("{name} {} {}", arguments.split(',').next().unwrap(), port.address)
+            });
+            ports.collect::<Vec<_>>()
+        };
+        let two = "af_packet:iface=a,af_packet:iface=b+af_packet:iface=c,qpairs=1,af_packet:iface=d";
+        assert_eq!(
+            of_second(two, "10.0.0.1"),
+            ["net_af_packet0 iface=c 10.0.0.2", "net_af_packet0 iface=d 10.0.16.2"]
+        );
+        assert_eq!(
+            of_second(
+                "port:0000:03:00.0,port:0000:03:00.1,net_null7,size=64",
+                "fd00::1, 10.1.0.1"
+            ),
+            [
+                "0000:03:00.0  fd00::2",
+                "0000:03:00.1  10.1.0.2",
+                "net_null7 size=64 10.1.16.2"
+            ]
+        );
+        let roles = of_second("memif:socket=/a,memif:socket=/b", "10.0.0.1");
+        assert_eq!(roles.len(), 2);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::error::DpdkError;
 use crate::environment::Environment;
 
 /// The address of process 0 of a job.
-const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
+pub(super) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 /// MTU of Ethernet.
 const ETHERNET_MTU: u16 = 1500;
 /// Bytes before each frame in virtio's queues.
@@ -142,7 +142,15 @@ impl DpdkOptions {
         get: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, DpdkError> {
         let device = device.map(str::to_owned).or_else(|| get("HIKYAKU_DPDK_DEVICE"));
-        let mut options = Self::new(Device::parse(&device.unwrap_or_default())?);
+        let device = device.unwrap_or_default();
+        if Device::each(&device).len() > 1 {
+            return Err(DpdkError::Setting {
+                name: "DPDK device".to_owned(),
+                value: device,
+                expected: "one device",
+            });
+        }
+        let mut options = Self::new(Device::parse(&device)?);
         let setting = |name: &str, expected, apply: &mut dyn FnMut(&str) -> Option<()>| {
             let Some(value) = get(name) else { return Ok(()) };
             apply(value.trim()).ok_or_else(|| DpdkError::Setting {
@@ -159,10 +167,14 @@ impl DpdkOptions {
                 Some(())
             },
         )?;
-        setting("HIKYAKU_DPDK_ADDRESS", "an IP address", &mut |value| {
-            options.address = value.parse().ok()?;
-            Some(())
-        })?;
+        setting(
+            "HIKYAKU_DPDK_ADDRESS",
+            "IP addresses, separated by commas",
+            &mut |value| {
+                options.address = *addresses(value)?.first()?;
+                Some(())
+            },
+        )?;
         setting("HIKYAKU_DPDK_MEMORY_MB", "a number from 64 to 65536", &mut |value| {
             options.memory_mb = value.parse().ok().filter(|mb| (64..=65_536).contains(mb))?;
             Some(())
@@ -229,6 +241,11 @@ impl DpdkOptions {
     }
 }
 
+/// Reads a list with an address for each port.
+pub(super) fn addresses(list: &str) -> Option<Vec<IpAddr>> {
+    list.split(',').map(|address| address.trim().parse().ok()).collect()
+}
+
 /// Kinds of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -254,6 +271,9 @@ const KINDS: [(&str, &str, Kind); 7] = [
     ("virtio_user", "virtio_user", Kind::VirtioUser),
     ("ring", "net_ring", Kind::Ring),
 ];
+
+/// The beginnings of DPDK's names of drivers.
+const DRIVERS: [&str; 3] = ["net_", "eth_", "virtio_user"];
 
 const EXPECTED: &str = "a device: memif:socket=PATH,role=server (or client), af_packet:iface=NAME, af_xdp:iface=NAME, \
      vhost:iface=PATH, virtio-user:path=PATH, ring, a device in EAL's words (net_null0,size=64), or port:NAME for one that \
@@ -314,10 +334,7 @@ impl Device {
         let short = KINDS.iter().find(|(name, ..)| *name == head);
         let (kind, name) = if let Some(&(_, driver, kind)) = short {
             (kind, driver.to_owned())
-        } else if ["net_", "eth_", "virtio_user"]
-            .iter()
-            .any(|prefix| head.starts_with(prefix))
-        {
+        } else if DRIVERS.iter().any(|prefix| head.starts_with(prefix)) {
             let known = KINDS
                 .iter()
                 .find(|(_, driver, _)| head.trim_end_matches(|c: char| c.is_ascii_digit()) == *driver);
@@ -336,6 +353,27 @@ impl Device {
             Some(value) if !value.is_empty() => Ok(device),
             _ => Err(wrong()),
         }
+    }
+
+    /// The devices in a list: behind a comma there is another device, or an argument of the one before.
+    pub(super) fn each(list: &str) -> Vec<&str> {
+        let mut devices = Vec::new();
+        let mut begin = 0;
+        for (comma, _) in list.match_indices(',') {
+            if Self::begins(&list[comma + 1..]) {
+                devices.push(&list[begin..comma]);
+                begin = comma + 1;
+            }
+        }
+        devices.push(&list[begin..]);
+        devices
+    }
+
+    /// The text begins with the name of a device.
+    fn begins(text: &str) -> bool {
+        let head = text.split([':', ',']).next().unwrap_or_default();
+        let is_driver = || DRIVERS.iter().any(|prefix| head.starts_with(prefix)) && !head.contains('=');
+        head == "port" || KINDS.iter().any(|(name, ..)| *name == head) || is_driver()
     }
 
     /// The same device with one more argument, unless it has that argument already.

@@ -69,7 +69,7 @@ use alloc::{string::String, sync::Arc, task::Wake, vec::Vec};
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use self::rma::drive as window_messages;
-pub(in crate::mpi) use self::spawned::Parents;
+pub(in crate::mpi) use self::spawned::{Parents, Started};
 pub use self::{
     any_request::AnyRequest,
     array::Array,

@@ -27,7 +27,7 @@ use crate::{
         group::Group,
         operation::Predefined,
     },
-    reliability::PeerId,
+    reliability::{Path, PeerId},
 };
 
 const CALL: &str = "MPI_Comm_spawn";
@@ -45,6 +45,15 @@ pub(in crate::mpi) struct Parents {
     /// By which algorithms are chosen, so that both worlds choose the same ones.
     pub(in crate::mpi) model: Model,
     group: Group,
+}
+
+/// The processes that were spawned.
+#[derive(Debug, Default)]
+pub(in crate::mpi) struct Started {
+    /// The number of the first one.
+    pub(in crate::mpi) first: u32,
+    /// The addresses of each, by which it is reached.
+    pub(in crate::mpi) addresses: Vec<Vec<SocketAddr>>,
 }
 
 impl Parents {
@@ -110,7 +119,8 @@ impl Parents {
 
 impl Communicator {
     /// Has other processes started by the rank `root`, whose `start` is given a word for them and says the number of the
-    /// first one and their addresses, and makes the communicator between them and the ranks of this one. Collective.
+    /// first one and the addresses of each, and makes the communicator between them and the ranks of this one. `pair` says
+    /// by which port of this process it reaches which address of another one, beside the first. Collective.
     ///
     /// # Errors
     /// A process is lost, or the communicator is revoked; at `root`, the error of `start`, and at the others one of class
@@ -118,10 +128,11 @@ impl Communicator {
     pub(in crate::mpi) fn spawn_with<E: From<Error>>(
         &self,
         root: Rank,
-        start: impl FnOnce(&str) -> Result<(u32, Vec<SocketAddr>), E>,
+        start: impl FnOnce(&str) -> Result<Started, E>,
+        pair: &dyn Fn(&[SocketAddr]) -> Vec<Path>,
     ) -> Result<Self, E> {
         let span = self.enter(|| Entry::named(CALL).with_peer(root));
-        let made = self.spawn_quietly(root, start);
+        let made = self.spawn_quietly(root, start, pair);
         // The profile knows errors of MPI only.
         let _ = span.make(match &made {
             Ok(made) => Ok(made.clone()),
@@ -133,13 +144,14 @@ impl Communicator {
     fn spawn_quietly<E: From<Error>>(
         &self,
         root: Rank,
-        start: impl FnOnce(&str) -> Result<(u32, Vec<SocketAddr>), E>,
+        start: impl FnOnce(&str) -> Result<Started, E>,
+        pair: &dyn Fn(&[SocketAddr]) -> Vec<Path>,
     ) -> Result<Self, E> {
         if self.group().process(root).is_none() {
             return Err(self.locate(Error::rank(CALL, root, self.size())).into());
         }
         let context = self.new_context(CALL)?;
-        let mut started = Ok((0, Vec::new()));
+        let mut started = Ok(Started::default());
         if self.rank() == root {
             let parents = Parents {
                 context,
@@ -149,21 +161,29 @@ impl Communicator {
             };
             started = start(&parents.to_word());
         }
-        let known = started
-            .as_ref()
-            .map_or((0, &[][..]), |(first, addresses)| (*first, &addresses[..]));
-        let mut head = [i64::from(known.0), known.1.len() as i64];
+        let nobody = Started::default();
+        let known = started.as_ref().unwrap_or(&nobody);
+        let each = known.addresses.iter().map(Vec::len).max().unwrap_or(0);
+        let mut head = [known.first as usize, known.addresses.len(), each].map(|number| number as i64);
         self.agree(CALL, &mut head, Predefined::Sum)?;
-        let [first, count] = head.map(|number| u32::try_from(number).unwrap_or(0));
-        let mut numbers = Vec::from_iter(known.1.iter().flat_map(|address| numbers_of(*address)));
-        numbers.resize(ADDRESS * count as usize, 0);
+        let [first, count, each] = head.map(|number| u32::try_from(number).unwrap_or(0));
+        let mut numbers = Vec::with_capacity(ADDRESS * (count * each) as usize);
+        for of_process in &known.addresses {
+            numbers.extend(of_process.iter().flat_map(|address| numbers_of(*address)));
+            numbers.resize(numbers.len() + ADDRESS * (each as usize - of_process.len()), 0);
+        }
+        numbers.resize(ADDRESS * (count * each) as usize, 0);
         started?;
-        if count == 0 {
+        if count == 0 || each == 0 {
             return Err(self.not_started().into());
         }
         self.agree(CALL, &mut numbers, Predefined::Sum)?;
-        let addresses: Vec<SocketAddr> = numbers.chunks_exact(ADDRESS).map(address_of).collect();
-        let mut refused = [i64::from(!self.engine().admit(first, &addresses))];
+        let addresses = numbers.chunks_exact(ADDRESS * each as usize).map(|of_process| {
+            let addresses = of_process.chunks_exact(ADDRESS).map(address_of);
+            addresses.filter(|address| address.port() != 0).collect()
+        });
+        let addresses: Vec<Vec<SocketAddr>> = addresses.collect();
+        let mut refused = [i64::from(!self.engine().admit(first, &addresses, pair))];
         self.agree(CALL, &mut refused, Predefined::Sum)?;
         if refused[0] > 0 {
             let detail = Detail::Text("a process could not add the others as peers");
@@ -240,12 +260,19 @@ impl Engine {
 
     /// Adds processes of another world as peers; false: that was refused. They may have the addresses of processes that
     /// were spawned before, and have ended.
-    fn admit(&self, first: u32, addresses: &[SocketAddr]) -> bool {
+    fn admit(&self, first: u32, addresses: &[Vec<SocketAddr>], pair: &dyn Fn(&[SocketAddr]) -> Vec<Path>) -> bool {
         let mut all = true;
-        self.fabric.access(&mut |core, messenger, _| {
+        self.fabric.access(&mut |core, messenger, now| {
             let peers: Option<Vec<PeerId>> = (first..)
                 .zip(addresses)
-                .map(|(process, address)| messenger.replace_peer(*address, process).ok())
+                .map(|(process, theirs)| {
+                    let peer = messenger.replace_peer(*theirs.first()?, process).ok()?;
+                    for path in pair(theirs) {
+                        // (Without it, there is one path all the same.)
+                        let _ = messenger.add_rail(now, peer, path);
+                    }
+                    Some(peer)
+                })
                 .collect();
             all = peers.is_some_and(|peers| core.peers.admit(first, peers));
         });

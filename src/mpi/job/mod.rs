@@ -25,7 +25,7 @@ mod watcher;
 use core::time::Duration;
 use std::{
     eprintln,
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     string::{String, ToString},
     sync::Arc,
     vec::Vec,
@@ -36,7 +36,7 @@ use self::{said::Said, watcher::Watcher};
 use super::{
     Rank,
     class::ErrorClass,
-    engine::{self, Communicator, Engine, Parents, Profiler, Unconnected},
+    engine::{self, Communicator, Engine, Parents, Profiler, Started, Unconnected},
     error::Error,
     trace::Tracer,
 };
@@ -50,7 +50,7 @@ use crate::{
     config::Contact,
     environment::Environment,
     events::event,
-    reliability::MAX_RAILS,
+    reliability::{MAX_RAILS, Path},
     transport::{Builder, Transport, environment::print_events},
 };
 
@@ -73,6 +73,41 @@ pub struct Job {
     engine: Arc<Engine>,
     /// Between this world and the processes that have spawned it.
     parent: Option<Communicator>,
+    own: Own,
+}
+
+/// The addresses of this process's ports, as they are paired with those of others.
+#[derive(Debug)]
+struct Own {
+    /// Those of the kernel.
+    chosen: Vec<Chosen>,
+    ports: Vec<SocketAddr>,
+}
+
+impl Own {
+    fn new(chosen: Vec<Chosen>, bound: &Unconnected) -> Self {
+        Self {
+            chosen,
+            ports: bound.ports().collect(),
+        }
+    }
+
+    /// By which port to reach which of the addresses of a process, beside the first by the first.
+    fn further(&self, theirs: &[SocketAddr]) -> Vec<Path> {
+        let pairs = match &self.chosen[..] {
+            // The addresses are not the kernel's: all processes have the same ports, in one order.
+            [] => (0..self.ports.len().min(theirs.len()))
+                .map(|port| (port, port))
+                .collect(),
+            chosen => pairs(
+                chosen,
+                &theirs.iter().map(SocketAddr::ip).collect::<Vec<_>>(),
+                MAX_RAILS,
+            ),
+        };
+        let further = pairs.into_iter().skip(1);
+        further.map(|(port, at)| Path::new(theirs[at], port as u8)).collect()
+    }
 }
 
 impl Job {
@@ -102,7 +137,8 @@ impl Job {
             let name = bound.backend_name();
             return Err(InitError::Backend { name });
         }
-        let (addresses, sharing) = exchange(&mut job, &mut bound, options.check, &chosen)?;
+        let own = Own::new(chosen, &bound);
+        let (addresses, sharing) = exchange(&mut job, &mut bound, options.check, &own)?;
         options.policy.model.sharing = sharing;
         if let Some(parents) = &parents {
             options.policy.model = parents.model;
@@ -111,11 +147,13 @@ impl Job {
             let tracer = Tracer::of_environment(environment, job.rank()).map_err(InitError::Trace)?;
             options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
         }
-        let others = parents.iter().flat_map(Parents::processes);
-        let others: Result<Vec<_>, _> = others
-            .map(|process| Ok((process, address_of(&job, process)?)))
-            .collect();
-        let engine = bound.connect_from(first, &addresses, &others?, options);
+        let mut others = Vec::new();
+        for process in parents.iter().flat_map(Parents::processes) {
+            let theirs = addresses_of(&job, process)?;
+            add_rails(&mut bound, process, own.further(&theirs));
+            others.push((process, theirs[0]));
+        }
+        let engine = bound.connect_from(first, &addresses, &others, options);
         let engine = engine.map_err(InitError::Connect)?;
         let watcher = match job.failures().map_err(InitError::Bootstrap)? {
             Some(failures) => Some(Watcher::start(failures, &engine).map_err(InitError::Watcher)?),
@@ -129,6 +167,7 @@ impl Job {
             launched: job,
             engine,
             parent,
+            own,
         })
     }
 
@@ -147,13 +186,17 @@ impl Job {
     /// [`SpawnError::Launcher`] at `root`, if the processes could not be started; the others then get an error of class
     /// [`ErrorClass::Spawn`]. A rank of `among` is lost, or the communicator is revoked.
     pub fn spawn(&self, among: &Communicator, root: Rank, programs: &[Program]) -> Result<Communicator, SpawnError> {
-        among.spawn_with(root, |by| {
+        let start = |by: &str| {
             let first = self.launched.spawn(programs, by).map_err(SpawnError::Launcher)?;
             let count: u32 = programs.iter().map(|program| program.processes).sum();
-            let addresses = (first..first + count).map(|process| address_of(&self.launched, process));
+            let addresses = (first..first + count).map(|process| addresses_of(&self.launched, process));
             let addresses: Result<Vec<_>, _> = addresses.collect();
-            Ok((first, addresses.map_err(SpawnError::Address)?))
-        })
+            Ok(Started {
+                first,
+                addresses: addresses.map_err(SpawnError::Address)?,
+            })
+        };
+        among.spawn_with(root, start, &|theirs| self.own.further(theirs))
     }
 
     /// The engine of this process.
@@ -283,10 +326,10 @@ fn parents(job: &World) -> Result<Option<Parents>, InitError> {
     word.map(parse).transpose()
 }
 
-/// The address that a process of any world has published.
-fn address_of(job: &World, process: u32) -> Result<SocketAddr, InitError> {
+/// The addresses that a process of any world has published; there is one at least.
+fn addresses_of(job: &World, process: u32) -> Result<Vec<SocketAddr>, InitError> {
     let bytes = job.get_of(process, KEY).map_err(InitError::Bootstrap)?;
-    Ok(understand(process, &bytes)?.address)
+    Ok(understand(process, &bytes)?.addresses())
 }
 
 /// What a process has said about itself.
@@ -301,11 +344,14 @@ fn understand(process: u32, bytes: &[u8]) -> Result<Said, InitError> {
 /// of which has the same address behind its own translation. (Of a process on this host, all addresses are our own, and
 /// then there is no other one to take.)
 fn is_ambiguous(address: SocketAddr, own: &Said, all: &[Said]) -> bool {
-    let is_own = [own.address]
-        .iter()
-        .chain(&own.rails)
-        .any(|other| other.ip() == address.ip());
+    let is_own = own.addresses().iter().any(|other| other.ip() == address.ip());
     is_own || all.iter().filter(|said| said.address == address).nth(1).is_some()
+}
+
+fn add_rails(bound: &mut Unconnected, process: u32, paths: Vec<Path>) {
+    for path in paths {
+        bound.add_rail(process, path.port, path.address);
+    }
 }
 
 /// Publishes the addresses of this process and the number of processes that share a core here. Returns the addresses
@@ -315,7 +361,7 @@ fn exchange(
     job: &mut World,
     bound: &mut Unconnected,
     check: bool,
-    chosen: &[Chosen],
+    ports: &Own,
 ) -> Result<(Vec<SocketAddr>, f64), InitError> {
     let own = Said {
         address: bound.local_addr(),
@@ -341,20 +387,17 @@ fn exchange(
         }
         let mut address = said.address;
         if process != job.rank() {
-            let theirs = [&[address][..], &said.rails].concat();
-            let ips: Vec<IpAddr> = theirs.iter().map(SocketAddr::ip).collect();
-            let paths = pairs(chosen, &ips, MAX_RAILS);
-            if let Some(&(_, at)) = paths.get(1)
+            let theirs = said.addresses();
+            let paths = ports.further(&theirs);
+            if let Some(path) = paths.first()
                 && is_ambiguous(address, &own, &all)
             {
-                address = theirs[at];
+                address = path.address;
             }
             bound
                 .introduce(address, &said.link)
                 .map_err(|source| InitError::Introduce { process, source })?;
-            for (port, at) in paths.into_iter().skip(1) {
-                bound.add_rail(job.first_process() + process, port as u8, theirs[at]);
-            }
+            add_rails(bound, job.first_process() + process, paths);
         }
         addresses.push(address);
         most = most.max(said.sharing);

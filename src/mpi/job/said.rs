@@ -26,6 +26,11 @@ impl fmt::Display for Said {
 }
 
 impl Said {
+    /// All of them.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        [&[self.address][..], &self.rails].concat()
+    }
+
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut words = str::from_utf8(bytes).ok()?.split(' ');
         let address = words.next()?.parse().ok()?;

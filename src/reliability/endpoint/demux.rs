@@ -244,8 +244,7 @@ impl Endpoint {
         if base.sequence != self.flows[flow as usize].expected()
             && let Some(reason) = self.refuse(index, base, arrival.flags)
         {
-            // (What is sent again may come by another path than before.)
-            self.note_reply(peer, base.rail, arrival.source);
+            self.note_reply_of_old(peer, base.rail, arrival.source);
             return Err(reason);
         }
         if base.kind == Kind::Return && !self.note_return(peer, &arrival.packet, base) {

@@ -466,6 +466,8 @@ impl Endpoint {
             }
             self.end_session(ended, PeerError::Closed);
             self.attempts.end(ended);
+            self.peers[ended as usize].end_rails();
+            self.rails.forget(ended);
             self.peers[ended as usize].place = Place::Left;
         }
         let peer = self.add_peer(address, processor)?;

@@ -419,13 +419,14 @@ impl Endpoint {
         }
         rail.challenge = None;
         rail.tries = 0;
+        let is_news = rail.round_trip == 0;
         (rail.answered_at, rail.round_trip) = (now, now - rail.asked_at);
         let rises = rail.state != RailState::Up;
         rail.state = RailState::Up;
         if rises {
             self.raise(peer, number);
         }
-        self.choose_primary(peer);
+        self.choose_primary(peer, rises || is_news);
         true
     }
 
@@ -450,9 +451,10 @@ impl Endpoint {
         self.wake_flows(peer);
     }
 
-    /// Small messages go by the rail with the shortest round trip. One that is not much shorter is not worth a change. A
-    /// rail that owes an answer may be dead, and comes last.
-    fn choose_primary(&mut self, peer: u32) {
+    /// Small messages go by the rail with the shortest round trip; those of different peers by different ones where several
+    /// are about as short. One that is not much shorter is not worth a change, unless a rail is new. A rail that owes an
+    /// answer may be dead, and comes last.
+    fn choose_primary(&mut self, peer: u32, is_news: bool) {
         let trip = |rail: u8| {
             self.rails
                 .get(peer, rail)
@@ -462,10 +464,14 @@ impl Endpoint {
         let best = self.rails.up(peer).min_by_key(|&rail| (owes(rail), trip(rail)));
         let Some(best) = best else { return };
         let primary = self.peers[peer as usize].primary_rail();
-        let stays = self.is_up_rail(peer, primary) && trip(best) > trip(primary) / 4 * 3;
-        if !stays {
-            self.peers[peer as usize].set_primary_rail(best);
+        let is_as_short = |rail: u8| trip(best) > trip(rail) / 4 * 3;
+        if !is_news && self.is_up_rail(peer, primary) && is_as_short(primary) {
+            return;
         }
+        let as_good = |&rail: &u8| owes(rail) == owes(best) && is_as_short(rail);
+        let count = self.rails.up(peer).filter(as_good).count();
+        let own = self.rails.up(peer).filter(as_good).nth(peer as usize % count.max(1));
+        self.peers[peer as usize].set_primary_rail(own.unwrap_or(best));
     }
 
     /// A numbered packet, or a question about numbers, has come from there.
@@ -476,6 +482,18 @@ impl Endpoint {
         }
         let path = self.back_to(peer, source);
         self.rails.make(peer, rail).reply = Some(path);
+    }
+
+    /// The same of one that may be a copy of an earlier packet: it does not prove that the peer is there. What a peer sends
+    /// again may come by another path than before, but by one on which it has sent something new.
+    #[cold]
+    pub(super) fn note_reply_of_old(&mut self, peer: u32, rail: u8, source: SocketAddr) {
+        let address = self.back_to(peer, source).address;
+        let replies = |rail: &Rail| rail.reply.is_some_and(|reply| reply.address == address);
+        let is_known = self.peer_at(address) == Some(peer) || self.rails.all(peer).iter().any(replies);
+        if is_known {
+            self.note_reply(peer, rail, source);
+        }
     }
 
     /// A packet of a session with rails comes the same way as the packet before it on its rail.
@@ -569,7 +587,7 @@ impl Endpoint {
             peer: PeerId(peer),
             rail: number,
         });
-        self.choose_primary(peer);
+        self.choose_primary(peer, false);
         let mut next = self.peers[peer as usize].first_flow;
         while let Some(flow) = self.flows.get(next as usize) {
             let (index, rail) = (flow.active, flow.rail());
@@ -692,10 +710,12 @@ impl Endpoint {
             return;
         };
         let (most, limit) = (room.min(self.limits.max_batch), p.cost_limit);
+        let rails = self.rails.up(peer).count();
         let (packet, largest) = (self.room_of(index), self.config.max_payload.into());
-        let Some(piece) = self.actives[from as usize]
-            .send
-            .cut_off(&mut self.sources, (packet, largest), most, limit)
+        let Some(piece) =
+            self.actives[from as usize]
+                .send
+                .cut_off(&mut self.sources, (packet, largest), (most, rails), limit)
         else {
             return;
         };

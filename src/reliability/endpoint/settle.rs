@@ -153,7 +153,7 @@ impl Endpoint {
         }
         active.deadlines.stop(Timer::Nack);
         active.receive.answer_settle();
-        self.note_reply(peer, base.rail, source);
+        self.note_reply_of_old(peer, base.rail, source);
         self.mark_ready(index);
         Ok(())
     }

@@ -116,13 +116,13 @@ fn no_backend(name: &str) -> Option<String> {
 
 #[cfg(feature = "dpdk")]
 fn dpdk(alone: &Environment) -> Option<String> {
-    use hikyaku::backends::dpdk::DpdkOptions;
+    use hikyaku::backends::{Place, dpdk::DpdkOptions};
 
     // In a list, each process takes its own.
     let devices = alone.get("HIKYAKU_DPDK_DEVICE").unwrap_or("ring");
     devices
         .split('+')
-        .find_map(|device| DpdkOptions::from_environment(alone, Some(device)).err())
+        .find_map(|devices| DpdkOptions::of_process(alone, Some(devices), Place::default()).err())
         .map(|error| error.to_string())
 }
 

@@ -152,10 +152,13 @@ fn settings(args: &RunArgs, memif: &mut Option<PrivateDir>) -> Result<BTreeMap<S
         }
         settings.insert(DEVICE.into(), device.clone());
     }
-    if let Some(device) = settings.get_mut(DEVICE).filter(|device| *device == "memif") {
+    let is_memif = |device: &&mut String| device.split(',').all(|port| port == "memif");
+    if let Some(device) = settings.get_mut(DEVICE).filter(is_memif) {
         // A name without a path (an abstract socket) could be connected to by any process on this host.
         let dir = PrivateDir::new().or_fail("a directory for the socket of the memif")?;
-        *device = format!("memif:socket={}", dir.path().join("memif").display());
+        let socket = |port: usize| dir.path().join(format!("memif{port}"));
+        let ports = (0..device.split(',').count()).map(|port| format!("memif:socket={}", socket(port).display()));
+        *device = ports.collect::<Vec<_>>().join(",");
         *memif = Some(dir);
     }
     Ok(settings)
@@ -207,7 +210,12 @@ mod tests {
         };
         let own = device("-n 2 --backend dpdk --device memif prog").unwrap();
         // In the file system: a name without a path is open to all users of the host.
-        assert!(own.starts_with("memif:socket=/") && own.ends_with("/memif"), "{own}");
+        assert!(own.starts_with("memif:socket=/") && own.ends_with("/memif0"), "{own}");
+        let several = device("-n 2 --backend dpdk --device memif,memif prog").unwrap();
+        assert!(
+            several.contains("/memif0,memif:socket=/") && several.ends_with("/memif1"),
+            "{several}"
+        );
         let two = "af_packet:iface=a+af_packet:iface=b";
         assert_eq!(
             device(&format!("--backend dpdk --device {two} prog")).as_deref(),

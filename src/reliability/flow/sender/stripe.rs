@@ -13,7 +13,7 @@ use super::{
 use crate::reliability::packet_builder::message::Cut;
 
 /// A message of which less is left is not divided, in packets.
-const WORTH: usize = 4;
+const WORTH: usize = 2;
 /// The same, in bytes.
 const LARGE: u32 = 4 << 10;
 /// The end of a message of which no more is left than this is to be acknowledged at once, bytes.
@@ -65,13 +65,14 @@ impl Sender {
         self.window().min(window).saturating_sub(self.bytes_in_flight)
     }
 
-    /// Cuts a piece of `most` bytes at most off the front of the queue: packets with room for `packet` bytes beside the
-    /// fixed part of a header, and `largest` bytes of payload at most. Those that take credit reach up to `limit` at most.
+    /// Cuts a piece of `most` bytes at most off the front of the queue, and of no more than the share of one of so many
+    /// rails in what is left: packets with room for `packet` bytes beside the fixed part of a header, and `largest` bytes
+    /// of payload at most. Those that take credit reach up to `limit` at most.
     pub(crate) fn cut_off(
         &mut self,
         sources: &mut Sources,
         (packet, largest): (usize, usize),
-        most: usize,
+        (most, rails): (usize, usize),
         limit: u64,
     ) -> Option<Moved> {
         if self.queued_to_give() == 0 || self.settling {
@@ -88,7 +89,8 @@ impl Sender {
         } else {
             usize::MAX
         };
-        let packets = most.min(credit).min(left) / each.max(1);
+        let share = left.div_ceil(each.max(1)).div_ceil(rails.max(1));
+        let packets = (most.min(credit).min(left) / each.max(1)).min(share);
         if packets == 0 || left < WORTH * each {
             return None;
         }
