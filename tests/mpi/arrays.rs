@@ -116,6 +116,7 @@ fn arrays_come_into_receives_that_wait() {
         assert_eq!(got, lens);
         // One that is too long is an error, as for any receive.
         let too_short = comm.ireceive_array(5, other, 8).unwrap();
+        comm.barrier().unwrap();
         comm.send_array(&filled(&comm, 6, 0), other, 8).unwrap();
         assert_eq!(too_short.wait().unwrap_err().class(), ErrorClass::Truncate);
         assert_eq!(comm.ireceive_array(5, 2, 8).unwrap_err().class(), ErrorClass::Rank);
