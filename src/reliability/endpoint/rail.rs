@@ -50,7 +50,8 @@ pub(super) struct Rail {
     pub(super) mtu_found: bool,
     /// The number of the probe that is under way.
     pub(super) challenge: Option<u32>,
-    /// When it was sent, and when one was answered last, ns.
+    /// When it was sent first and last, and when one was answered last, ns.
+    pub(super) silent_since: u64,
     pub(super) asked_at: u64,
     pub(super) answered_at: u64,
     /// Round trip of that, ns.

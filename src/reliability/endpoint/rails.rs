@@ -321,9 +321,16 @@ impl Endpoint {
             return;
         }
         // (Sessions are counted by 32 bits, so this is no session's secret.)
-        let challenge = self.key.secret(peer, count | 1 << 63) as u32;
-        (rail.challenge, rail.asked_at) = (Some(challenge), now);
         let is_up = rail.state == RailState::Up;
+        let challenge = match rail.challenge {
+            // An answer to the question before may be under way.
+            Some(challenge) if is_up => challenge,
+            _ => {
+                rail.silent_since = now;
+                self.key.secret(peer, count | 1 << 63) as u32
+            }
+        };
+        (rail.challenge, rail.asked_at) = (Some(challenge), now);
         let most = match rail.state {
             RailState::Unproven => PROBE_UNPROVEN_EVERY,
             _ => PROBE_EVERY,
@@ -420,7 +427,11 @@ impl Endpoint {
         rail.challenge = None;
         rail.tries = 0;
         let is_news = rail.round_trip == 0;
-        (rail.answered_at, rail.round_trip) = (now, now - rail.asked_at);
+        rail.answered_at = now;
+        // (Nobody knows which of several questions an answer is to.)
+        if is_news || rail.silent_since == rail.asked_at {
+            rail.round_trip = now - rail.asked_at;
+        }
         let rises = rail.state != RailState::Up;
         rail.state = RailState::Up;
         if rises {
@@ -554,10 +565,12 @@ impl Endpoint {
         let Some(rail) = self.rails.get(peer, number).filter(|rail| rail.state == RailState::Up) else {
             return;
         };
-        let (asked, silent) = (rail.asked_at, rail.challenge.is_some());
+        let (asked, silent) = (rail.silent_since, rail.challenge.is_some());
         let answers =
             |other: u8| other != number && self.rails.get(peer, other).is_some_and(|rail| rail.answered_at > asked);
-        if timeouts > SUSPICIOUS && silent && self.rails.up(peer).any(answers) {
+        // A queue of the network may be as long as the time-out before any sample of a round trip.
+        let is_over = self.now - asked >= self.times.initial_rto;
+        if timeouts > SUSPICIOUS && silent && is_over && self.rails.up(peer).any(answers) {
             self.fell(peer, number);
             return;
         }

@@ -716,6 +716,26 @@ fn paths_are_added_once() {
     );
 }
 
+/// Packets of others fill the queue of the quickest rail for longer than several time-outs; nothing is lost.
+#[test]
+fn a_rail_behind_a_long_queue_is_not_dead() {
+    let quick = Way { delay: 10_000, ..WAY };
+    let mut net = Net::new(&settings(), &[WAY, quick]);
+    net.open();
+    let mut lens = vec![1];
+    for number in 1..=200 {
+        let until = net.now + if number % 50 == 0 { 6_000_000 } else { 0 };
+        net.ways.iter_mut().for_each(|ways| ways[1].free_at = until);
+        net.send_copied(0, number, 100);
+        lens.push(100);
+        assert!(net.run(100, |net| net.ends[0].all_idle()));
+    }
+    net.assert_got(1, &lens);
+    let stats = net.ends[0].stats();
+    assert!(stats.spurious_timeouts >= 3, "{stats:?}");
+    assert_eq!([0, 1].map(|end| net.ends[end].stats().rails_down), [0, 0]);
+}
+
 /// Rails, messages and mishaps that a seed draws; one rail never dies.
 fn drawn(seed: u64) {
     let mut prng = Prng::new(seed);
