@@ -74,7 +74,7 @@ pub(super) const PARTS: [Part; 34] = [
     part("S2.6", "many rails", WORKS, PACS_CS, NONE),
     part("S2.7", "workloads", WORKS, PACS_CS, NONE),
     part("S2.8", "bandwidth", PARTLY, PACS_CS,
-        ("617 MB/s with arrays, 527 with copies", "1403 MB/s below MPI, about 630 through MPI")),
+        ("695 MB/s with arrays, 558 with copies", "1403 MB/s below MPI, about 630 through MPI")),
     part("S2.9", "measurement of buffer arrays", PARTLY, ARRAYS_COST, NONE),
 
     part("S3.1", "model", WORKS, OPTICAL, NONE),
