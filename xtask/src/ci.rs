@@ -115,7 +115,7 @@ const DPDK: [(&str, &str); 10] = [
     ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),
     (
         "unit tests",
-        "cargo test -p hikyaku --features dpdk --lib -- backends::dpdk poller",
+        "cargo test -p hikyaku --features dpdk --lib -- backends::dpdk poller --test-threads=1",
     ),
     (
         "tests between processes",
