@@ -1,6 +1,10 @@
 //! Processes in network namespaces over veth pairs: the kernel's real path, with an MTU and with loss.
 #![cfg(all(feature = "udp", target_os = "linux"))]
 
+#[path = "support/answers.rs"]
+mod answers;
+#[path = "support/counter.rs"]
+mod counter;
 #[path = "support/exchange.rs"]
 mod exchange;
 #[path = "netns/jobs.rs"]
@@ -16,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use answers::{END, send_back};
 use exchange::{LONG, content, exchange};
 use hikyaku::{
     Config, PeerError, PeerId, SendError,
@@ -102,8 +107,6 @@ fn part() {
 
 /// Of a peer in these tests.
 const DEATH: Duration = Duration::from_secs(4);
-/// Says goodbye to the peers that answer.
-const END: &[u8] = b"this is the end";
 
 fn open(at: &str, processor: u32) -> Transport {
     let death_timeout = env::var("NETNS_DEATH_MS").map_or(DEATH, |ms| Duration::from_millis(ms.parse().unwrap()));
@@ -139,14 +142,7 @@ fn play_answers(at: &str, to: SocketAddr) {
     let peer = transport.add_peer(to, 1).unwrap();
     println!("answers at {at}");
     transport.send(peer, b"here").unwrap();
-    loop {
-        let data = transport.receive(Some(LONG)).unwrap().into_vec();
-        if data == END {
-            break;
-        }
-        transport.send_blocking(peer, &data).unwrap();
-    }
-    transport.close(LONG).unwrap();
+    send_back(transport, peer, LONG, LONG);
 }
 
 fn wait_until_here(transport: &mut Transport, peer: PeerId) {

@@ -225,7 +225,7 @@ pub fn pairs(own: &[Chosen], theirs: &[IpAddr], most: usize) -> Vec<(usize, usiz
         let found = candidates.find(is_free);
         pairs.extend(found.map(|at| (port, at)));
     }
-    // Behind routers, nobody knows which ones reach which.
+    // Behind routers, only probes tell which ones reach which.
     let is_free = |port: usize| pairs.iter().all(|(other, _)| *other != port) && !theirs.contains(&own[port].address);
     let is_free_there = |at: usize| pairs.iter().all(|(_, other)| *other != at) && !is_own(&theirs[at]);
     let mut others = Vec::new();

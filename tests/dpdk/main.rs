@@ -5,6 +5,8 @@
 //! Every part ends by looking whether all packet buffers are back in their pools.
 #![cfg(all(feature = "dpdk", feature = "udp", target_os = "linux"))]
 
+#[path = "../support/answers.rs"]
+mod answers;
 #[path = "../support/exchange.rs"]
 mod exchange;
 mod huge;
@@ -30,6 +32,7 @@ use std::{
     time::Duration,
 };
 
+use answers::{END, send_back};
 use exchange::{LONG, content, exchange};
 use hikyaku::{
     Config, PeerId,
@@ -47,8 +50,6 @@ const PART_LIMIT: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(15);
 /// Of a peer that says nothing.
 const DEATH: Duration = Duration::from_secs(3);
-/// Says goodbye to the peers that answer.
-const END: &[u8] = b"this is the end";
 const EVERY_SIZE: [usize; 12] = [0, 1, 8, 0, 1_400, 1_472, 4_097, 8_972, 65_508, 1 << 20, 3, 4 << 20];
 
 // ---- parts
@@ -113,16 +114,9 @@ fn refused(device: &str, why: &str) {
 
 /// Sends every message back until [`END`], or until the other end is gone.
 fn play_answers() {
-    let (mut transport, peer, pools) = open(2);
+    let (transport, peer, pools) = open(2);
     println!("answers");
-    loop {
-        let data = transport.receive(Some(PART_LIMIT)).unwrap().into_vec();
-        if data == END {
-            break;
-        }
-        transport.send_blocking(peer, &data).unwrap();
-    }
-    transport.close(LONG).unwrap();
+    send_back(transport, peer, PART_LIMIT, LONG);
     end(pools);
 }
 

@@ -20,7 +20,8 @@ use hikyaku::{
 };
 
 use super::{
-    DEATH, END, PART_LIMIT, START_LIMIT, Socket,
+    DEATH, PART_LIMIT, START_LIMIT, Socket,
+    answers::{END, send_back},
     exchange::{LONG, exchange},
     finish,
     netns::{INTERFACE, Namespace, Process, Veth},
@@ -79,16 +80,9 @@ fn open(processor: u32) -> (Transport, PeerId, Taken) {
 
 /// Sends every message back until [`END`].
 pub(super) fn play_answers() {
-    let (mut transport, peer, _) = open(2);
+    let (transport, peer, _) = open(2);
     println!("answers");
-    loop {
-        let data = transport.receive(Some(PART_LIMIT)).unwrap().into_vec();
-        if data == END {
-            break;
-        }
-        transport.send_blocking(peer, &data).unwrap();
-    }
-    transport.close(LONG).unwrap();
+    send_back(transport, peer, PART_LIMIT, LONG);
 }
 
 /// Exchanges until there is such an event.

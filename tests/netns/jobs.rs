@@ -2,7 +2,6 @@
 //!
 //! The ranks meet without a launcher, at the first address of the first namespace. What each has used is in the counters
 //! that it writes at its end (`HIKYAKU_STATS`).
-#![expect(unsafe_code, reason = "the engine works on memory of the caller")]
 
 use std::{
     env, fs,
@@ -15,21 +14,19 @@ use std::{
 use hikyaku::{
     environment::Environment,
     mpi::{
-        datatype::Kind,
-        engine::{Communicator, LockKind, Window},
+        engine::{Communicator, Window},
         job::{Job, LINGER},
-        operation::{Operation, Predefined},
     },
 };
 use serde_json::Value;
 
 use super::{
     PART_LIMIT, START_LIMIT,
+    counter::add,
     netns::{self, Namespace, Process},
     rails::Wires,
 };
 
-const SUM: Operation = Operation::predefined(Predefined::Sum);
 /// The UDP port of each rank that is alone on its host.
 const PORT: &str = "7600";
 
@@ -45,40 +42,23 @@ pub(super) fn play() {
     println!("connected after {} ms", begun.elapsed().as_millis());
     println!("has {} UDP sockets", udp_sockets());
     let window = Window::allocate(&world, 8, 8).unwrap();
-    let add = |value: i64| {
-        let mut was = -1_i64;
-        window.lock(LockKind::Shared, 0).unwrap();
-        // SAFETY: both live until the window is unlocked, which waits for the operation.
-        let begun = unsafe {
-            window.fetch_and_op(
-                (&raw const value).cast(),
-                (&raw mut was).cast(),
-                Kind::I64,
-                (0, 0),
-                &SUM,
-            )
-        };
-        begun.unwrap();
-        window.unlock(0).unwrap();
-        was
-    };
     let count = |name: &str| env::var(name).map_or(0, |count| count.parse().unwrap());
     let all: i64 = count("RAILS_ADDITIONS");
     let mut last = -1;
     for _ in 0..all {
-        let was = add(1);
+        let was = add(&window, 1);
         assert!(was > last, "it was {last} before and {was} after");
         last = was;
     }
     world.barrier().unwrap();
-    let sum = add(0);
+    let sum = add(&window, 0);
     assert_eq!(sum, all * i64::from(world.size()), "each once");
     world.barrier().unwrap();
     if let Ok(end) = env::var("RAILS_UNTIL").map(PathBuf::from)
         && world.rank() == 1
     {
         for next in sum.. {
-            assert_eq!(add(1), next, "each once");
+            assert_eq!(add(&window, 1), next, "each once");
             if next % 100 == 0 {
                 println!("added {next}");
                 if end.exists() {

@@ -11,6 +11,8 @@ mod hugepages;
 mod support;
 
 // The tests of MPI's engine, with processes of one poller.
+#[path = "../support/answers.rs"]
+mod answers;
 #[path = "../mpi/arrays.rs"]
 mod arrays;
 #[path = "../support/exchange.rs"]
@@ -34,6 +36,7 @@ use std::{
     time::Duration,
 };
 
+use answers::{END, send_back};
 use exchange::{LONG, exchange};
 use hikyaku::{
     Config, Contact, DropReason, PeerId,
@@ -49,8 +52,6 @@ const PART_LIMIT: Duration = Duration::from_secs(120);
 const START_LIMIT: Duration = PART_LIMIT;
 /// Of a peer that says nothing.
 const DEATH: Duration = Duration::from_secs(3);
-/// Says goodbye to the peers that answer.
-const END: &[u8] = b"this is the end";
 const EVERY_SIZE: [usize; 14] = [
     0,
     1,
@@ -148,16 +149,9 @@ fn open_with(processor: u32, change: impl FnOnce(&mut Config)) -> (Transport, Pe
 
 /// Sends every message back until [`END`].
 fn play_answers() {
-    let (mut transport, peer) = open(2);
+    let (transport, peer) = open(2);
     println!("answers");
-    loop {
-        let data = transport.receive(Some(PART_LIMIT)).unwrap().into_vec();
-        if data == END {
-            break;
-        }
-        transport.send_blocking(peer, &data).unwrap();
-    }
-    transport.close(LONG).unwrap();
+    send_back(transport, peer, PART_LIMIT, LONG);
 }
 
 fn play_exchange() {

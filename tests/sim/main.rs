@@ -21,6 +21,8 @@ mod arrays;
 mod checks;
 #[path = "../mpi/collectives.rs"]
 mod collectives;
+#[path = "../support/counter.rs"]
+mod counter;
 #[path = "../mpi/groups.rs"]
 mod groups;
 #[path = "../mpi/inter.rs"]

@@ -5,18 +5,18 @@ use std::{sync::Arc, time::Duration};
 use hikyaku::{
     internals::prng::Prng,
     mpi::{
-        datatype::Kind,
-        engine::{Communicator, Engine, LockKind, Mode, Request, Window},
+        engine::{Communicator, Engine, Mode, Request, Window},
         error::{Error, ErrorClass},
-        operation::{Operation, Predefined},
     },
     sim::{Fault, Impairment, Network, Outcome, Simulation},
 };
 
-use super::support::{byte, pattern};
+use super::{
+    counter::add,
+    support::{byte, pattern},
+};
 
 const MS: Duration = Duration::from_millis(1);
-const SUM: Operation = Operation::predefined(Predefined::Sum);
 /// Additions of each rank.
 const ADDITIONS: i64 = 300;
 
@@ -117,28 +117,11 @@ fn count(engine: &Arc<Engine>) -> Vec<i64> {
     let world = Communicator::world(engine);
     let window = Window::allocate(&world, 8, 8).unwrap();
     let mut fetched = Vec::new();
-    let add = |value: i64| {
-        let mut was = -1_i64;
-        window.lock(LockKind::Shared, 0).unwrap();
-        // SAFETY: both live until the window is unlocked, which waits for the operation.
-        let begun = unsafe {
-            window.fetch_and_op(
-                (&raw const value).cast(),
-                (&raw mut was).cast(),
-                Kind::I64,
-                (0, 0),
-                &SUM,
-            )
-        };
-        begun.unwrap();
-        window.unlock(0).unwrap();
-        was
-    };
     for _ in 0..ADDITIONS {
-        fetched.push(add(1));
+        fetched.push(add(&window, 1));
     }
     world.barrier().unwrap();
-    assert_eq!(add(0), ADDITIONS * i64::from(world.size()));
+    assert_eq!(add(&window, 0), ADDITIONS * i64::from(world.size()));
     world.barrier().unwrap();
     window.free().unwrap();
     fetched

@@ -19,8 +19,8 @@
 //! # Grants
 //!
 //! The receiver paces its senders: what is granted and has not landed is at most [`GRANT_BYTES`] for one of them, which its
-//! own wire paces, and [`SHARED_GRANT_BYTES`] in all for several: what these send at once meets in the queue before the
-//! receiver, which must hold it. The oldest messages come first. What does not move for a tenth of a second is not counted
+//! own wire paces, and [`SHARED_GRANT_BYTES`] in all for several, times the rails by which one of them can be reached: what
+//! these send at once meets in the queues before the receiver, which must hold it. The oldest messages come first. What does not move for a tenth of a second is not counted
 //! until it does: its sender has been stopped, or lies.
 //!
 //! A sender that revokes what it has asked for *withdraws* it, so that its receiver does not wait for ever.

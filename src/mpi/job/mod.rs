@@ -306,8 +306,8 @@ fn place(
     Ok((builder.bind_options(options), address, chosen))
 }
 
-/// Nobody has asked for this address, so the job does without it if no socket can be opened there: it has vanished meanwhile,
-/// the kernel still looks for others that have it (IPv6), or the port is taken.
+/// The user has not named this address, so the job does without it if no socket can be opened there: it has vanished
+/// meanwhile, the kernel still looks for others that have it (IPv6), or the port is taken.
 fn is_bindable(chosen: &Chosen, port: u16) -> bool {
     if chosen.why != Why::Further {
         return true;

@@ -428,7 +428,7 @@ impl Endpoint {
         rail.tries = 0;
         let is_news = rail.round_trip == 0;
         rail.answered_at = now;
-        // (Nobody knows which of several questions an answer is to.)
+        // (An answer does not say which of several questions it is to.)
         if is_news || rail.silent_since == rail.asked_at {
             rail.round_trip = now - rail.asked_at;
         }
