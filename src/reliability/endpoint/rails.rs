@@ -44,6 +44,8 @@ const PROBE_UNPROVEN_EVERY: u64 = 8_000_000_000;
 const UNANSWERED: u32 = 8;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
+/// The time after which a silent rail is dead doubles with each time that it was, so often at most.
+const MOST_DOUBLINGS: u64 = 4;
 
 impl Endpoint {
     // ---- getters
@@ -568,8 +570,10 @@ impl Endpoint {
         let (asked, silent) = (rail.silent_since, rail.challenge.is_some());
         let answers =
             |other: u8| other != number && self.rails.get(peer, other).is_some_and(|rail| rail.answered_at > asked);
-        // A queue of the network may be as long as the time-out before any sample of a round trip.
-        let is_over = self.now - asked >= self.times.initial_rto;
+        // A queue of the network may be as long as the time-out before any sample of a round trip, and longer on a rail
+        // that was found dead before and was not.
+        let patience = self.times.initial_rto << rail.failures.min(MOST_DOUBLINGS);
+        let is_over = self.now - asked >= patience;
         if timeouts > SUSPICIOUS && silent && is_over && self.rails.up(peer).any(answers) {
             self.fell(peer, number);
             return;
