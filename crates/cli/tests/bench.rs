@@ -289,21 +289,45 @@ fn incast_has_a_row_for_each_number_of_senders() {
     }
 }
 
+/// The transports of `bench dse`.
+const DSE: [&str; 5] = ["hikyaku/udp/dse", "hikyaku/udp", "tcp/plain", "tcp", "tcp/batched"];
+
 #[test]
 fn dse_counts_sockets() {
-    let document = json("bench dse --sizes 16 --iterations 100 --rounds 1 --format json --wait adaptive");
-    let mesh = rows(&document, "tcp full mesh");
-    assert_eq!(mesh[0]["sockets"], 3540, "{document}");
+    let document = json("bench dse --only sockets --format json");
+    assert_eq!(rows(&document, "tcp full mesh")[0]["sockets"], 3540, "{document}");
     for (ours, sockets) in [("hikyaku/udp", 60), ("hikyaku/udp, two ports each", 120)] {
-        let counted = rows(&document, ours)
-            .into_iter()
-            .find(|row| row["pattern"] == "sockets")
-            .expect("a count");
-        assert_eq!(counted["sockets"], sockets, "{document}");
+        assert_eq!(rows(&document, ours)[0]["sockets"], sockets, "{document}");
     }
-    for transport in ["hikyaku/udp/dse", "tcp/plain", "tcp", "tcp/batched"] {
-        assert_eq!(rows(&document, transport).len(), 4, "{document}");
+}
+
+#[test]
+fn dse_has_single_sizes_and_a_mix() {
+    let line = "bench dse --only sizes,mix --sizes 16 --iterations 1000 --rounds 1 --wait adaptive";
+    let document = json(&format!("{line} --seed 3 --format json"));
+    for transport in DSE {
+        let rows = rows(&document, transport);
+        assert_eq!(rows.len(), 8, "{document}");
+        let (mixed, single): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|row| row["seed"] == 3);
+        assert_eq!(mixed.len(), 4, "{document}");
+        assert!(single.iter().all(|row| row["size"] == 16 && row["seed"].is_null()));
+        for row in mixed {
+            assert!(row["size"].is_null() && row["wall_ms"].as_f64().unwrap() > 0.0, "{row}");
+            let shares = row["shares"].as_array().expect("shares");
+            let up_to = |class: usize| shares[..=class].iter().filter_map(Value::as_f64).sum::<f64>();
+            // The paper's table 1; a thousand draws are within four standard deviations of it.
+            assert!((up_to(0) - 60.0).abs() < 6.2 && (up_to(1) - 80.0).abs() < 5.1, "{row}");
+            assert!(
+                (up_to(2) - 98.0).abs() < 1.8 && (up_to(4) - 100.0).abs() < 1e-9,
+                "{row}"
+            );
+        }
     }
+    let text = String::from_utf8(run(line).stdout).expect("UTF-8");
+    assert!(
+        text.contains("# mix: sizes drawn with seed 1: ") && text.contains("  mix | "),
+        "{text}"
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Changes whenever the messages below change their meaning.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 /// Longest line that is accepted: a report of 100,000 samples fits many times.
 const MAX_LINE: u64 = 64 << 20;
 

@@ -246,6 +246,7 @@ impl Session {
     /// Does one round over transport `link`.
     pub(crate) fn run(&mut self, link: usize, job: &Job) -> Result<Outcome, Failure> {
         not_interrupted()?;
+        let sizes = job.sizes();
         let workers = &mut self.workers[..job.spokes];
         let connections = workers.iter().map(|worker| worker.channel.stream());
         let watch = Watch::new(connections, true).or_fail("control connection")?;
@@ -255,7 +256,7 @@ impl Session {
         let (kind, hub) = &mut self.hubs[link];
         let waited = busy::waited();
         let (start, cpu) = (clock::now(), clock::cpu_time(self.threads));
-        let served = link::serve(hub.as_mut(), job);
+        let served = link::serve(hub.as_mut(), job, &sizes);
         let hub_cpu = clock::cpu_time(self.threads) - cpu;
         let mut outcome = Outcome {
             reports: Vec::new(),

@@ -8,9 +8,10 @@ use crate::{
     machine::{busy, clock, pin},
     ranks::rank::{Lonely, Rank},
     transports::{
-        link::{Spoke, pattern},
+        link::Spoke,
         open::open_spoke,
         settings::{Job, Operation, Report},
+        sizes::Messages,
         timeout::Watch,
     },
 };
@@ -96,9 +97,9 @@ fn measure(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report>
 }
 
 fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> {
-    let message = pattern(job.size);
-    for _ in 0..job.warmup {
-        operate(link, job, &message, true)?;
+    let messages = Messages::new(job.sizes());
+    for index in 0..job.warmup {
+        operate(link, job, &messages, index, true)?;
     }
     let mut report = Report {
         samples: Vec::with_capacity(job.count),
@@ -107,8 +108,8 @@ fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> 
     let cpu = clock::cpu_time(threads);
     let start = clock::now();
     let mut before = start;
-    for _ in 0..job.count {
-        operate(link, job, &message, false)?;
+    for index in job.warmup..job.operations() {
+        operate(link, job, &messages, index, false)?;
         if job.whole {
             continue;
         }
@@ -126,11 +127,11 @@ fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> 
 }
 
 #[inline]
-fn operate(link: &mut dyn Spoke, job: &Job, message: &[u8], check: bool) -> io::Result<()> {
+fn operate(link: &mut dyn Spoke, job: &Job, messages: &Messages, index: usize, check: bool) -> io::Result<()> {
     match job.operation {
-        Operation::Stream => link.stream(message, job.window, job.spokes),
+        Operation::Stream => link.stream(messages, job.window, job.spokes),
         Operation::PingPong => {
-            let mut right = true;
+            let (message, mut right) = (messages.at(index), true);
             link.ping(message, &mut |echo| right = !check || echo == message)?;
             if !right {
                 let error = format!("the echo of {} B differs from what was sent", message.len());

@@ -20,6 +20,12 @@ pub(crate) struct Row {
     /// Bytes of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<usize>,
+    /// Seed of the sizes, where they are drawn from a mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Percent of them in each class of the mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares: Option<[f64; 5]>,
     /// Ranks of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub np: Option<usize>,

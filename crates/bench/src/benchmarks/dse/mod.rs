@@ -1,7 +1,9 @@
 //! `bench dse`: the experiments of the DSE paper, section 4.1, on today's sockets (`docs/papers.md`).
 //!
-//! One-way bursts and ping-pongs of 10,000 messages, one and two senders to one receiver; and the sockets that a job of
-//! 60 processors needs, counted.
+//! One-way bursts and ping-pongs of 10,000 messages, one and two senders to one receiver, of single sizes and of the sizes
+//! that the paper's applications have; and the sockets that a job of 60 processors needs, counted.
+
+use clap::{Args, ValueEnum};
 
 use crate::{
     benchmarks::{
@@ -14,8 +16,11 @@ use crate::{
         setup::{Setup, check, dse_kinds},
     },
     options::Common,
-    report::{Document, Row, Running, Table, number, size},
-    transports::settings::{Job, Operation},
+    report::{Document, Row, Running, Table, emit, number, size},
+    transports::{
+        settings::{Job, Operation},
+        sizes::{CLASSES, LARGEST, draw, shares},
+    },
 };
 
 /// The end of `--help`.
@@ -23,11 +28,47 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench dse                                     one-way messages and ping-pongs
   hikyaku bench dse --sizes 16,1024 --iterations 2000
+  hikyaku bench dse --only mix --seed 7                 messages of mixed sizes
 
 The experiments of the DSE paper (docs/papers.md), on today's sockets: its protocol (`dse`), hikyaku's defaults and \
 TCP, with wall time and the CPU time of each side; and the sockets that 60 processors need. `tcp/plain` is TCP as the \
 paper's programs used it: one write a message, two receive calls, no TCP_NODELAY; `tcp` has TCP_NODELAY, and \
-`tcp/batched` collects a burst's messages into writes of 64 KB (its ping-pongs are those of `tcp`).";
+`tcp/batched` collects a burst's messages into writes of 64 KB (its ping-pongs are those of `tcp`).
+
+`mix` has the sizes of the paper's table 1, measured in five applications: 60 % up to 16 bytes, 20 % up to 32, 18 % up \
+to 128, 0.3 % up to 1,024, and 1.7 % larger ones (here up to 4,096). They are drawn with a seed, so that all transports \
+and rounds have the same ones in the same order.";
+
+/// Options of `bench dse`.
+#[derive(Debug, Args)]
+pub(crate) struct DseArgs {
+    /// Only these parts [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    only: Vec<Part>,
+    /// Seed of the sizes of `mix`
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// The rest.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+impl DseArgs {
+    fn has(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+}
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Messages of one size, for each of several (--sizes).
+    Sizes,
+    /// Messages of mixed sizes.
+    Mix,
+    /// Sockets of 60 processors.
+    Sockets,
+}
 
 /// Messages of an experiment.
 const MESSAGES: usize = 10_000;
@@ -37,7 +78,8 @@ const SIZES: [usize; 5] = [16, 32, 128, 1024, 4096];
 const ROUNDS: u32 = 5;
 
 /// Measures and prints.
-pub(crate) fn run(common: &Common) -> Result<(), Failure> {
+pub(crate) fn run(options: &DseArgs) -> Result<(), Failure> {
+    let common = &options.common;
     check(common, None)?;
     if common.np.is_some() {
         return Err(Failure::usage("--np: bench dse has 2 and 3 processes"));
@@ -51,25 +93,36 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
         rounds: common.rounds.or(Some(ROUNDS)),
         ..common.clone()
     };
+    if options.only == [Part::Sockets] {
+        let (table, rows) = counted()?;
+        let mut document = Document::new("dse", None);
+        document.rows = rows;
+        return emit(&common.output, &document, &[table], None);
+    }
     let most = if common.connect.is_some() { 1 } else { 2 };
     let mut setup = Setup::new(common, &dse_kinds(common), most)?;
-    let sizes = if common.sizes.is_empty() {
-        SIZES.to_vec()
-    } else {
-        common.sizes.clone()
+    let sizes = match &common.sizes[..] {
+        _ if !options.has(Part::Sizes) => &[],
+        [] => &SIZES[..],
+        sizes => sizes,
     };
+    let mix = options.has(Part::Mix).then_some(options.seed);
     let messages = common.iterations.map_or(MESSAGES, |count| count as usize);
     let mut jobs = Vec::new();
     for operation in [Operation::Stream, Operation::PingPong] {
         for spokes in 1..=most {
             jobs.extend(sizes.iter().map(|&size| job(operation, size, messages, spokes)));
+            jobs.extend(mix.map(|seed| Job {
+                mix: Some(seed),
+                ..job(operation, LARGEST, messages, spokes)
+            }));
         }
     }
     let document = Document::new("dse", Some(setup.environment.clone()));
     let mut running = Running::new(
         &common.output,
         setup.steps(jobs.len()),
-        table(&setup, messages),
+        table(&setup, messages, mix),
         document,
     )?;
     let show = |_: &[Entry], job: &Job, all: &[Series]| {
@@ -77,19 +130,23 @@ pub(crate) fn run(common: &Common) -> Result<(), Failure> {
         (cells(job, all), rows)
     };
     let (_, mut outcome) = setup.measure(&jobs, &mut running, |_, _| true, show);
-    if outcome.is_ok() {
-        outcome = sockets::count_all().and_then(|counts| {
-            let rows = counts.iter().map(|count| Row {
-                transport: count.name.into(),
-                pattern: Some("sockets"),
-                processors: Some(sockets::PROCESSORS),
-                sockets: Some(count.sockets),
-                ..Row::default()
-            });
-            running.append(&sockets::table(&counts), rows)
-        });
+    if outcome.is_ok() && options.has(Part::Sockets) {
+        outcome = counted().and_then(|(table, rows)| running.append(&table, rows));
     }
     running.finish(outcome, setup.contention(), None)
+}
+
+/// The sockets of a large job.
+fn counted() -> Result<(Table, Vec<Row>), Failure> {
+    let counts = sockets::count_all()?;
+    let rows = counts.iter().map(|count| Row {
+        transport: count.name.into(),
+        pattern: Some("sockets"),
+        processors: Some(sockets::PROCESSORS),
+        sockets: Some(count.sockets),
+        ..Row::default()
+    });
+    Ok((sockets::table(&counts), rows.collect()))
 }
 
 /// One burst of all messages, or as many ping-pongs.
@@ -98,6 +155,7 @@ const fn job(operation: Operation, size: usize, messages: usize, spokes: usize) 
         Operation::Stream => Job {
             operation,
             size,
+            mix: None,
             warmup: 0,
             count: 1,
             window: messages,
@@ -107,6 +165,7 @@ const fn job(operation: Operation, size: usize, messages: usize, spokes: usize) 
         Operation::PingPong => Job {
             operation,
             size,
+            mix: None,
             warmup: 0,
             count: messages,
             window: 1,
@@ -135,12 +194,26 @@ fn receiver(series: &Series) -> Option<f64> {
     series.median(|round| round.hub_cpu / 1000.0)
 }
 
+/// Percent of the drawn sizes in each class.
+fn drawn(seed: u64, messages: usize) -> [f64; CLASSES.len()] {
+    shares(&draw(seed, messages))
+}
+
 fn row(series: &Series, all: &[Series]) -> Option<Row> {
+    let Job {
+        size,
+        mix,
+        count,
+        window,
+        ..
+    } = series.job;
     Some(Row {
         transport: series.name.clone(),
         level: Some("transport"),
         pattern: Some(pattern_name(series.job.operation)),
-        size: Some(series.job.size),
+        size: mix.is_none().then_some(size),
+        seed: mix,
+        shares: mix.map(|seed| drawn(seed, count * window)),
         senders: Some(series.job.spokes),
         wall_ms: Some(wall(series)?),
         messages_per_s: rate(series),
@@ -152,7 +225,7 @@ fn row(series: &Series, all: &[Series]) -> Option<Row> {
     })
 }
 
-fn table(setup: &Setup, messages: usize) -> Table {
+fn table(setup: &Setup, messages: usize, mix: Option<u64>) -> Table {
     let mut comments = vec![format!(
         "hikyaku dse: {messages} messages of each sender, as one burst one way, and as ping-pongs"
     )];
@@ -162,6 +235,13 @@ fn table(setup: &Setup, messages: usize) -> Table {
          receiver, µs",
         setup.rounds
     ));
+    if let Some(seed) = mix {
+        let [tiny, small, medium, large, more] = drawn(seed, messages).map(|share| number(Some(share)));
+        comments.push(format!(
+            "mix: sizes drawn with seed {seed}: {tiny} % up to 16 B, {small} % up to 32 B, {medium} % up to 128 B, \
+             {large} % up to 1024 B, {more} % up to 4096 B"
+        ));
+    }
     let (entries, columns) = (setup.entries.iter(), ["wall", "snd", "rcv"]);
     let mut table = Table::new(
         comments,
@@ -176,7 +256,7 @@ fn cells(job: &Job, all: &[Series]) -> Vec<String> {
     let mut cells = vec![
         pattern_name(job.operation).to_owned(),
         job.spokes.to_string(),
-        size::text(job.size),
+        job.mix.map_or_else(|| size::text(job.size), |_| "mix".into()),
     ];
     for series in all {
         cells.extend([number(wall(series)), number(sender(series)), number(receiver(series))]);
