@@ -331,6 +331,47 @@ fn dse_has_single_sizes_and_a_mix() {
 }
 
 #[test]
+fn dse_has_the_weak_points_of_its_protocol() {
+    let document = json("bench dse --only hot-spot,priority --iterations 210 --rounds 1 --wait adaptive --format json");
+    for transport in DSE {
+        let rows = rows(&document, transport);
+        assert_eq!(rows.len(), 6 + 8, "{document}");
+        assert!(
+            rows.iter()
+                .all(|row| row["wall_ms"].as_f64().is_some_and(|wall| wall > 0.0)
+                    && row["sender_cpu_us_per_message"].is_f64()
+                    && row["receiver_cpu_us_per_message"].is_f64()),
+            "{document}"
+        );
+        for pattern in ["burst", "ping-pong"] {
+            let of = |part: &str, field: &str| -> Vec<Value> {
+                let rows = rows
+                    .iter()
+                    .filter(|row| row["part"] == part && row["pattern"] == pattern);
+                rows.map(|row| row[field].clone()).collect()
+            };
+            assert_eq!(of("hot-spot", "senders"), [1, 3, 7], "{document}");
+            assert_eq!(of("priority", "senders"), [1; 4], "{document}");
+            assert_eq!(of("priority", "priority"), ["alone", "higher", "equal", "lower"]);
+            let nice = of("priority", "nice");
+            assert!(nice[0].is_null(), "{document}");
+            let values = nice[1..]
+                .iter()
+                .map(|pair| (pair[0].as_i64().unwrap(), pair[1].as_i64().unwrap()));
+            let [higher, equal, lower] = values.collect::<Vec<_>>()[..] else {
+                panic!("{document}")
+            };
+            // Whoever runs this may have a high nice value already, and there is an end to them.
+            assert!(
+                higher.0 <= higher.1 && equal.0 == equal.1 && lower.0 >= lower.1,
+                "{document}"
+            );
+            assert!(lower.0 > lower.1 || lower.0 == 19, "{document}");
+        }
+    }
+}
+
+#[test]
 fn core_has_its_variants() {
     let document = json("bench core --sizes 64,8K --iterations 100 --rounds 2 --format json");
     for transport in ["hikyaku/core", "hikyaku/core+checksum", "hikyaku/core+copy"] {

@@ -119,6 +119,15 @@ pub(crate) enum Command {
         /// The command to run.
         work: Work,
     },
+    /// Run with another priority.
+    Nice {
+        /// So much is added to the nice value.
+        by: i32,
+    },
+    /// Compute until the next command; this is answered before it begins.
+    Compute,
+    /// Stop that.
+    Rest,
     /// The end.
     Bye,
 }
@@ -131,6 +140,11 @@ pub(crate) enum Answer {
     Pinned {
         /// Number of the CPU.
         cpu: Option<usize>,
+    },
+    /// The nice value is this now.
+    Nice {
+        /// The value.
+        nice: i32,
     },
     /// The spoke's addresses.
     Opened {

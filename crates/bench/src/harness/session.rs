@@ -76,7 +76,8 @@ impl Drop for Guard {
     }
 }
 
-struct Worker {
+/// A worker as the driver sees it.
+pub(super) struct Worker {
     // Field order is drop order: the channel closes first, which sends the process away.
     channel: Channel,
     hello: Hello,
@@ -85,12 +86,14 @@ struct Worker {
 }
 
 impl Worker {
-    fn ask(&mut self, command: &Command) -> Result<(), Failure> {
+    /// Sends a command.
+    pub(super) fn ask(&mut self, command: &Command) -> Result<(), Failure> {
         let result = self.channel.send(command);
         result.map_err(|error| self.died(&error))
     }
 
-    fn answer(&mut self) -> Result<Answer, Failure> {
+    /// Waits for the answer to one.
+    pub(super) fn answer(&mut self) -> Result<Answer, Failure> {
         match self.channel.receive::<Answer>() {
             Ok(Answer::Failed { message }) => Err(Failure::run(format!("worker {}: {message}", self.hello.process))),
             Ok(answer) => Ok(answer),
@@ -369,7 +372,8 @@ fn not_interrupted() -> Result<(), Failure> {
     }
 }
 
-fn confused() -> Failure {
+/// The failure for an answer to another question.
+pub(super) fn confused() -> Failure {
     Failure::run("the worker gave an answer that does not fit the question")
 }
 
@@ -397,7 +401,7 @@ fn connect(addresses: &[SocketAddr]) -> Result<Worker, Failure> {
 }
 
 /// Starts workers on this machine and waits until all have reported.
-fn start_local(count: usize, threads: bool) -> Result<Vec<Worker>, Failure> {
+pub(super) fn start_local(count: usize, threads: bool) -> Result<Vec<Worker>, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).or_fail("control socket")?;
     listener.set_nonblocking(true).or_fail("control socket")?;
     let address = listener.local_addr().or_fail("control socket")?;

@@ -4,7 +4,10 @@ use std::{io, net::TcpStream};
 
 use crate::{
     failure::{Failure, While},
-    harness::control::{Answer, Channel, Command},
+    harness::{
+        compute::{change_nice, compute},
+        control::{Answer, Channel, Command},
+    },
     machine::{busy, clock, pin},
     ranks::rank::{Lonely, Rank},
     transports::{
@@ -25,6 +28,7 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
     let mut links: Vec<(Box<dyn Spoke>, bool)> = Vec::new();
     let (mut lonely, mut rank) = (None, None);
     loop {
+        let mut computes = false;
         let command = match channel.receive::<Command>() {
             Ok(Command::Bye) => return Ok(()),
             Ok(command) => command,
@@ -46,6 +50,12 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
                 links.push((link, settings.threads));
                 Ok(Answer::Opened { offer })
             }),
+            Command::Nice { by } => change_nice(by).map(|nice| Answer::Nice { nice }),
+            Command::Compute => {
+                computes = true;
+                Ok(Answer::Ok)
+            }
+            Command::Rest => Ok(Answer::Ok),
             Command::Ready { link } => links[link].0.ready().map(|()| Answer::Ok),
             Command::Drain { link } => links[link].0.drain().map(|()| Answer::Ok),
             Command::Rank { rank, place } => Lonely::open(&place, local, rank).map(|mut opened| {
@@ -70,6 +80,9 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
             message: error.to_string(),
         });
         channel.send(&answer).or_fail("control connection")?;
+        if computes {
+            compute(channel.stream());
+        }
     }
 }
 

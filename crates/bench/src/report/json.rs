@@ -14,6 +14,9 @@ pub(crate) struct Row {
     /// `transport`, later `mpi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<&'static str>,
+    /// The part of the benchmark, where it has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<&'static str>,
     /// The operation, where a benchmark has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<&'static str>,
@@ -56,6 +59,12 @@ pub(crate) struct Row {
     /// Sending processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub senders: Option<usize>,
+    /// Priority of the receiver, as against that of a process that computes on its CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<&'static str>,
+    /// Nice values of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nice: Option<[i32; 2]>,
     /// Median one-way time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,

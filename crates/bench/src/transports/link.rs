@@ -76,10 +76,3 @@ pub(crate) fn serve(hub: &mut dyn Hub, job: &Job, sizes: &Sizes) -> io::Result<(
         Operation::Stream => hub.sink(sizes, job.window, operations * job.window, job.spokes),
     }
 }
-
-/// Fills a message with bytes that differ from place to place.
-pub(crate) fn pattern(size: usize) -> Vec<u8> {
-    (0..size)
-        .map(|at| (at as u8).wrapping_mul(31) ^ ((at >> 8) as u8))
-        .collect()
-}

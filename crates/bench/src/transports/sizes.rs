@@ -4,8 +4,6 @@ use std::io;
 
 use hikyaku::internals::prng::Prng;
 
-use crate::transports::link::pattern;
-
 /// Message sizes in the five applications of the DSE paper (its table 1): up to so many bytes, and more than the class
 /// before; and how many of 1,000 messages. The paper gives the last class no end, and no sizes inside a class: these are
 /// ours.
@@ -38,6 +36,13 @@ pub(crate) fn shares(sizes: &[usize]) -> [f64; CLASSES.len()] {
         counts[class.unwrap_or(CLASSES.len() - 1)] += 1;
     }
     counts.map(|count| 100.0 * count as f64 / sizes.len().max(1) as f64)
+}
+
+/// Fills a message with bytes that differ from place to place.
+pub(crate) fn pattern(size: usize) -> Vec<u8> {
+    (0..size)
+        .map(|at| (at as u8).wrapping_mul(31) ^ ((at >> 8) as u8))
+        .collect()
 }
 
 /// Lengths of the messages of each spoke, in order.
