@@ -49,6 +49,7 @@ const PACS_CS: &str = "hikyaku sim pacs-cs --grids 3x3x3,8x8x8";
 const OPTICAL: &str = "hikyaku sim optical";
 const DSE: &str = "hikyaku sim dse";
 const DSE_TESTS: &str = "cargo test -p hikyaku --test simulation dse";
+const MEMORY: &str = "cargo test -p hikyaku-mpi -p hikyaku-cli -- shared_memory";
 const WEAK: &str = "hikyaku bench dse --only hot-spot,priority --rounds 3";
 
 /// Every part, in order.
@@ -93,7 +94,7 @@ pub(super) const PARTS: [Part; 34] = [
     part("S4.5", "ports", WORKS, "hikyaku bench dse --only sockets", ("120 and 3,540", "120 and 3,540")),
     part("S4.6", "message sizes", WORKS, "hikyaku bench dse --only mix --rounds 3",
         ("60.15, 20.15, 17.79, 0.22 and 1.69 %", "60, 20, 18, 0.3 and 1.7 %")),
-    part("S4.7", "distributed shared memory", PARTLY, "cargo run --release --example dsm", NONE),
+    part("S4.7", "distributed shared memory", WORKS, MEMORY, NONE),
     part("S4.8", "experiments", PARTLY, DSE,
         ("full, ring, torus, protocol, chain, tree", "full, protocol, ring, torus, tree, chain")),
     part("S4.9", "weak points", WORKS, WEAK, NONE),
