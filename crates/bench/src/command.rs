@@ -11,7 +11,8 @@ use crate::{
     benchmarks::{
         bandwidth, cache_line,
         collective::{self, CollectiveArgs},
-        connect_ahead, copy, core, dse,
+        connect_ahead, copy, core,
+        dse::{self, DseArgs},
         idle_peers::{self, PeersArgs},
         incast::{self, IncastArgs},
         latency,
@@ -95,7 +96,7 @@ enum Bench {
     Core(Common),
     /// The experiments of the DSE paper
     #[command(after_help = dse::EXAMPLES)]
-    Dse(Common),
+    Dse(DseArgs),
     /// The programs of the DSE paper in network namespaces: its protocol, and TCP over meshes with relays
     #[cfg(feature = "sim")]
     #[command(after_help = meshes::EXAMPLES)]
@@ -150,7 +151,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
         Bench::Rate(common) => rate::run(common),
         Bench::ConnectAhead(world) => connect_ahead::run(world),
         Bench::Incast(incast) => incast::run(incast),
-        Bench::Dse(common) => dse::run(common),
+        Bench::Dse(dse) => dse::run(dse),
         Bench::Core(common) => core::run(common),
         #[cfg(feature = "sim")]
         Bench::Meshes(options) => meshes::run(options),
@@ -206,7 +207,8 @@ const fn common(benchmark: &Bench) -> Option<&Common> {
         Bench::Latency(common) | Bench::Figure11(common) | Bench::Bandwidth(common) | Bench::Rate(common) => {
             Some(common)
         }
-        Bench::Core(common) | Bench::Dse(common) => Some(common),
+        Bench::Core(common) => Some(common),
+        Bench::Dse(dse) => Some(&dse.common),
         Bench::Incast(incast) => Some(&incast.common),
         Bench::Peers(peers) => Some(&peers.common),
         _ => None,

@@ -289,20 +289,85 @@ fn incast_has_a_row_for_each_number_of_senders() {
     }
 }
 
+/// The transports of `bench dse`.
+const DSE: [&str; 5] = ["hikyaku/udp/dse", "hikyaku/udp", "tcp/plain", "tcp", "tcp/batched"];
+
 #[test]
 fn dse_counts_sockets() {
-    let document = json("bench dse --sizes 16 --iterations 100 --rounds 1 --format json --wait adaptive");
-    let mesh = rows(&document, "tcp full mesh");
-    assert_eq!(mesh[0]["sockets"], 3540, "{document}");
+    let document = json("bench dse --only sockets --format json");
+    assert_eq!(rows(&document, "tcp full mesh")[0]["sockets"], 3540, "{document}");
     for (ours, sockets) in [("hikyaku/udp", 60), ("hikyaku/udp, two ports each", 120)] {
-        let counted = rows(&document, ours)
-            .into_iter()
-            .find(|row| row["pattern"] == "sockets")
-            .expect("a count");
-        assert_eq!(counted["sockets"], sockets, "{document}");
+        assert_eq!(rows(&document, ours)[0]["sockets"], sockets, "{document}");
     }
-    for transport in ["hikyaku/udp/dse", "tcp/plain", "tcp", "tcp/batched"] {
-        assert_eq!(rows(&document, transport).len(), 4, "{document}");
+}
+
+#[test]
+fn dse_has_single_sizes_and_a_mix() {
+    let line = "bench dse --only sizes,mix --sizes 16 --iterations 1000 --rounds 1 --wait adaptive";
+    let document = json(&format!("{line} --seed 3 --format json"));
+    for transport in DSE {
+        let rows = rows(&document, transport);
+        assert_eq!(rows.len(), 8, "{document}");
+        let (mixed, single): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|row| row["seed"] == 3);
+        assert_eq!(mixed.len(), 4, "{document}");
+        assert!(single.iter().all(|row| row["size"] == 16 && row["seed"].is_null()));
+        for row in mixed {
+            assert!(row["size"].is_null() && row["wall_ms"].as_f64().unwrap() > 0.0, "{row}");
+            let shares = row["shares"].as_array().expect("shares");
+            let up_to = |class: usize| shares[..=class].iter().filter_map(Value::as_f64).sum::<f64>();
+            // The paper's table 1; a thousand draws are within four standard deviations of it.
+            assert!((up_to(0) - 60.0).abs() < 6.2 && (up_to(1) - 80.0).abs() < 5.1, "{row}");
+            assert!(
+                (up_to(2) - 98.0).abs() < 1.8 && (up_to(4) - 100.0).abs() < 1e-9,
+                "{row}"
+            );
+        }
+    }
+    let text = String::from_utf8(run(line).stdout).expect("UTF-8");
+    assert!(
+        text.contains("# mix: sizes drawn with seed 1: ") && text.contains("  mix | "),
+        "{text}"
+    );
+}
+
+#[test]
+fn dse_has_the_weak_points_of_its_protocol() {
+    let document = json("bench dse --only hot-spot,priority --iterations 210 --rounds 1 --wait adaptive --format json");
+    for transport in DSE {
+        let rows = rows(&document, transport);
+        assert_eq!(rows.len(), 6 + 8, "{document}");
+        assert!(
+            rows.iter()
+                .all(|row| row["wall_ms"].as_f64().is_some_and(|wall| wall > 0.0)
+                    && row["sender_cpu_us_per_message"].is_f64()
+                    && row["receiver_cpu_us_per_message"].is_f64()),
+            "{document}"
+        );
+        for pattern in ["burst", "ping-pong"] {
+            let of = |part: &str, field: &str| -> Vec<Value> {
+                let rows = rows
+                    .iter()
+                    .filter(|row| row["part"] == part && row["pattern"] == pattern);
+                rows.map(|row| row[field].clone()).collect()
+            };
+            assert_eq!(of("hot-spot", "senders"), [1, 3, 7], "{document}");
+            assert_eq!(of("priority", "senders"), [1; 4], "{document}");
+            assert_eq!(of("priority", "priority"), ["alone", "higher", "equal", "lower"]);
+            let nice = of("priority", "nice");
+            assert!(nice[0].is_null(), "{document}");
+            let values = nice[1..]
+                .iter()
+                .map(|pair| (pair[0].as_i64().unwrap(), pair[1].as_i64().unwrap()));
+            let [higher, equal, lower] = values.collect::<Vec<_>>()[..] else {
+                panic!("{document}")
+            };
+            // Whoever runs this may have a high nice value already, and there is an end to them.
+            assert!(
+                higher.0 <= higher.1 && equal.0 == equal.1 && lower.0 >= lower.1,
+                "{document}"
+            );
+            assert!(lower.0 > lower.1 || lower.0 == 19, "{document}");
+        }
     }
 }
 

@@ -88,6 +88,7 @@ examples! {
     buffered
     cartesian
     complex_datatype
+    dse ["2", "16"]
     duplicate
     ft ["16"]
     futures

@@ -17,13 +17,18 @@ fn spawn(run: &[&str], arguments: &[&str]) -> (Output, String) {
 
 /// The same, by a command that runs another.
 fn spawn_within(outer: &[&str], run: &[&str], arguments: &[&str]) -> (Output, String) {
+    start("spawn", outer, run, arguments)
+}
+
+/// The same for any example.
+fn start(name: &str, outer: &[&str], run: &[&str], arguments: &[&str]) -> (Output, String) {
     let mut words: Vec<OsString> = outer.iter().map(OsString::from).collect();
     words.push(launcher().into());
     let output = Command::new(&words[0])
         .args(&words[1..])
         .args(["run", "-n", "2"])
         .args(run)
-        .arg(example("spawn"))
+        .arg(example(name))
         .args(arguments)
         .stdin(Stdio::null())
         .output()
@@ -39,6 +44,19 @@ fn spawned_processes_are_numbered_through_the_job() {
     assert!(output.status.success(), "{text}");
     assert!(text.contains("3 processes of 2 say that pi is 3.141593"), "{text}");
     for rank in 0..5 {
+        assert!(text.contains(&format!("rank {rank} (pid ")), "{text}");
+    }
+}
+
+/// Seven times, for seven pieces of work; the memory lies at all processes, old and new.
+#[test]
+fn a_shared_memory_creates_its_processes() {
+    let (output, text) = start("dse", &[], &["--tag-output", "--report-bindings"], &["3", "20"]);
+    assert!(output.status.success(), "{text}");
+    let results = "20x20 matrices, multiplied by 5 processes: as by one; 1728 knight's tours of 5x5 squares; \
+                   21 processes were created, 3 at a time";
+    assert!(text.contains(results), "{text}");
+    for rank in 0..2 + 21 {
         assert!(text.contains(&format!("rank {rank} (pid ")), "{text}");
     }
 }

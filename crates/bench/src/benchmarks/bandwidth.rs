@@ -45,6 +45,7 @@ fn job(common: &Common, size: usize) -> Job {
     Job {
         operation: Operation::Stream,
         size,
+        mix: None,
         warmup: (count / 10).max(1),
         count,
         window,

@@ -12,7 +12,7 @@ use hikyaku::{
     wire::{Packet, Seq},
 };
 
-use crate::{failure::Failure, machine::clock, transports::link::pattern};
+use crate::{failure::Failure, machine::clock, transports::sizes::pattern};
 
 /// Messages, and packets, in flight at most.
 const WINDOW: u16 = 16;

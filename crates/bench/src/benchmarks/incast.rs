@@ -86,6 +86,7 @@ fn job(common: &Common, size: usize, senders: usize) -> Job {
     Job {
         operation: Operation::Stream,
         size,
+        mix: None,
         warmup: (count / 10).max(2),
         count,
         window: 1,

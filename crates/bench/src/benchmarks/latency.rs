@@ -116,6 +116,7 @@ fn job(common: &Common, size: usize) -> Job {
     Job {
         operation: Operation::PingPong,
         size,
+        mix: None,
         warmup: (count / 10).max(5),
         count,
         window: 1,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Changes whenever the messages below change their meaning.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 /// Longest line that is accepted: a report of 100,000 samples fits many times.
 const MAX_LINE: u64 = 64 << 20;
 
@@ -119,6 +119,15 @@ pub(crate) enum Command {
         /// The command to run.
         work: Work,
     },
+    /// Run with another priority.
+    Nice {
+        /// So much is added to the nice value.
+        by: i32,
+    },
+    /// Compute until the next command; this is answered before it begins.
+    Compute,
+    /// Stop that.
+    Rest,
     /// The end.
     Bye,
 }
@@ -131,6 +140,11 @@ pub(crate) enum Answer {
     Pinned {
         /// Number of the CPU.
         cpu: Option<usize>,
+    },
+    /// The nice value is this now.
+    Nice {
+        /// The value.
+        nice: i32,
     },
     /// The spoke's addresses.
     Opened {

@@ -220,6 +220,7 @@ mod tests {
         let job = Job {
             operation: Operation::PingPong,
             size: 8,
+            mix: None,
             warmup: 3,
             count: 3,
             window: 1,
@@ -239,6 +240,7 @@ mod tests {
         let job = Job {
             operation: Operation::PingPong,
             size: 8,
+            mix: None,
             warmup: 0,
             count: 3,
             window: 1,

@@ -76,7 +76,8 @@ impl Drop for Guard {
     }
 }
 
-struct Worker {
+/// A worker as the driver sees it.
+pub(super) struct Worker {
     // Field order is drop order: the channel closes first, which sends the process away.
     channel: Channel,
     hello: Hello,
@@ -85,12 +86,14 @@ struct Worker {
 }
 
 impl Worker {
-    fn ask(&mut self, command: &Command) -> Result<(), Failure> {
+    /// Sends a command.
+    pub(super) fn ask(&mut self, command: &Command) -> Result<(), Failure> {
         let result = self.channel.send(command);
         result.map_err(|error| self.died(&error))
     }
 
-    fn answer(&mut self) -> Result<Answer, Failure> {
+    /// Waits for the answer to one.
+    pub(super) fn answer(&mut self) -> Result<Answer, Failure> {
         match self.channel.receive::<Answer>() {
             Ok(Answer::Failed { message }) => Err(Failure::run(format!("worker {}: {message}", self.hello.process))),
             Ok(answer) => Ok(answer),
@@ -246,6 +249,7 @@ impl Session {
     /// Does one round over transport `link`.
     pub(crate) fn run(&mut self, link: usize, job: &Job) -> Result<Outcome, Failure> {
         not_interrupted()?;
+        let sizes = job.sizes();
         let workers = &mut self.workers[..job.spokes];
         let connections = workers.iter().map(|worker| worker.channel.stream());
         let watch = Watch::new(connections, true).or_fail("control connection")?;
@@ -255,7 +259,7 @@ impl Session {
         let (kind, hub) = &mut self.hubs[link];
         let waited = busy::waited();
         let (start, cpu) = (clock::now(), clock::cpu_time(self.threads));
-        let served = link::serve(hub.as_mut(), job);
+        let served = link::serve(hub.as_mut(), job, &sizes);
         let hub_cpu = clock::cpu_time(self.threads) - cpu;
         let mut outcome = Outcome {
             reports: Vec::new(),
@@ -368,7 +372,8 @@ fn not_interrupted() -> Result<(), Failure> {
     }
 }
 
-fn confused() -> Failure {
+/// The failure for an answer to another question.
+pub(super) fn confused() -> Failure {
     Failure::run("the worker gave an answer that does not fit the question")
 }
 
@@ -396,7 +401,7 @@ fn connect(addresses: &[SocketAddr]) -> Result<Worker, Failure> {
 }
 
 /// Starts workers on this machine and waits until all have reported.
-fn start_local(count: usize, threads: bool) -> Result<Vec<Worker>, Failure> {
+pub(super) fn start_local(count: usize, threads: bool) -> Result<Vec<Worker>, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).or_fail("control socket")?;
     listener.set_nonblocking(true).or_fail("control socket")?;
     let address = listener.local_addr().or_fail("control socket")?;

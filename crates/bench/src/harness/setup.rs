@@ -241,6 +241,7 @@ fn touch(session: &mut Session, entries: &[Entry]) -> Result<(), Failure> {
     let job = Job {
         operation: Operation::PingPong,
         size: 1 << 20,
+        mix: None,
         warmup: 0,
         count: 40,
         window: 1,

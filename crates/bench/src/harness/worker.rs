@@ -4,13 +4,17 @@ use std::{io, net::TcpStream};
 
 use crate::{
     failure::{Failure, While},
-    harness::control::{Answer, Channel, Command},
+    harness::{
+        compute::{change_nice, compute},
+        control::{Answer, Channel, Command},
+    },
     machine::{busy, clock, pin},
     ranks::rank::{Lonely, Rank},
     transports::{
-        link::{Spoke, pattern},
+        link::Spoke,
         open::open_spoke,
         settings::{Job, Operation, Report},
+        sizes::Messages,
         timeout::Watch,
     },
 };
@@ -24,6 +28,7 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
     let mut links: Vec<(Box<dyn Spoke>, bool)> = Vec::new();
     let (mut lonely, mut rank) = (None, None);
     loop {
+        let mut computes = false;
         let command = match channel.receive::<Command>() {
             Ok(Command::Bye) => return Ok(()),
             Ok(command) => command,
@@ -45,6 +50,12 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
                 links.push((link, settings.threads));
                 Ok(Answer::Opened { offer })
             }),
+            Command::Nice { by } => change_nice(by).map(|nice| Answer::Nice { nice }),
+            Command::Compute => {
+                computes = true;
+                Ok(Answer::Ok)
+            }
+            Command::Rest => Ok(Answer::Ok),
             Command::Ready { link } => links[link].0.ready().map(|()| Answer::Ok),
             Command::Drain { link } => links[link].0.drain().map(|()| Answer::Ok),
             Command::Rank { rank, place } => Lonely::open(&place, local, rank).map(|mut opened| {
@@ -69,6 +80,9 @@ pub(crate) fn run(stream: TcpStream, key: &str) -> Result<(), Failure> {
             message: error.to_string(),
         });
         channel.send(&answer).or_fail("control connection")?;
+        if computes {
+            compute(channel.stream());
+        }
     }
 }
 
@@ -96,9 +110,9 @@ fn measure(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report>
 }
 
 fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> {
-    let message = pattern(job.size);
-    for _ in 0..job.warmup {
-        operate(link, job, &message, true)?;
+    let messages = Messages::new(job.sizes());
+    for index in 0..job.warmup {
+        operate(link, job, &messages, index, true)?;
     }
     let mut report = Report {
         samples: Vec::with_capacity(job.count),
@@ -107,8 +121,8 @@ fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> 
     let cpu = clock::cpu_time(threads);
     let start = clock::now();
     let mut before = start;
-    for _ in 0..job.count {
-        operate(link, job, &message, false)?;
+    for index in job.warmup..job.operations() {
+        operate(link, job, &messages, index, false)?;
         if job.whole {
             continue;
         }
@@ -126,11 +140,11 @@ fn rounds(link: &mut dyn Spoke, job: &Job, threads: bool) -> io::Result<Report> 
 }
 
 #[inline]
-fn operate(link: &mut dyn Spoke, job: &Job, message: &[u8], check: bool) -> io::Result<()> {
+fn operate(link: &mut dyn Spoke, job: &Job, messages: &Messages, index: usize, check: bool) -> io::Result<()> {
     match job.operation {
-        Operation::Stream => link.stream(message, job.window, job.spokes),
+        Operation::Stream => link.stream(messages, job.window, job.spokes),
         Operation::PingPong => {
-            let mut right = true;
+            let (message, mut right) = (messages.at(index), true);
             link.ping(message, &mut |echo| right = !check || echo == message)?;
             if !right {
                 let error = format!("the echo of {} B differs from what was sent", message.len());

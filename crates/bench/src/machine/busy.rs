@@ -39,6 +39,12 @@ impl Contention {
         self.wall += wall;
     }
 
+    /// Adds what another one has seen.
+    pub(crate) const fn join(&mut self, other: Self) {
+        self.waited += other.waited;
+        self.wall += other.wall;
+    }
+
     /// The part of the time without a CPU, from 0 to 1, if it is so much that figures cannot be relied on.
     pub fn busy(&self) -> Option<f64> {
         let part = self.waited as f64 / self.wall.max(1) as f64;

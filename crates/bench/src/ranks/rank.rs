@@ -33,8 +33,8 @@ use crate::{
         work::{MEMORY, Place, Task, Work},
     },
     transports::{
-        link::pattern,
         settings::{Offer, Report},
+        sizes::pattern,
     },
 };
 

@@ -215,6 +215,7 @@ impl Job {
         let job = settings::Job {
             operation,
             size: work.size,
+            mix: None,
             warmup: work.warmup,
             count: work.count,
             window: work.window,

@@ -14,12 +14,21 @@ pub(crate) struct Row {
     /// `transport`, later `mpi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<&'static str>,
+    /// The part of the benchmark, where it has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<&'static str>,
     /// The operation, where a benchmark has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<&'static str>,
     /// Bytes of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<usize>,
+    /// Seed of the sizes, where they are drawn from a mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Percent of them in each class of the mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares: Option<[f64; 5]>,
     /// Ranks of the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub np: Option<usize>,
@@ -50,6 +59,12 @@ pub(crate) struct Row {
     /// Sending processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub senders: Option<usize>,
+    /// Priority of the receiver, as against that of a process that computes on its CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<&'static str>,
+    /// Nice values of both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nice: Option<[i32; 2]>,
     /// Median one-way time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,

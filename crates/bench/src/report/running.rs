@@ -43,6 +43,16 @@ impl<'a> Running<'a> {
         }
     }
 
+    /// Ends the table; rows that follow are another one's.
+    pub(crate) fn go_on(&mut self, mut table: Table) -> Result<(), Failure> {
+        let head = table.begin();
+        self.table = table;
+        match self.output.format {
+            Format::Text => self.progress.aside(|| write(&format!("\n{head}"))),
+            Format::Json => Ok(()),
+        }
+    }
+
     /// Adds another table, after all rows of the first.
     pub(crate) fn append(&mut self, table: &Table, rows: impl IntoIterator<Item = Row>) -> Result<(), Failure> {
         self.document.rows.extend(rows);

@@ -21,6 +21,7 @@ use crate::{
         device,
         link::{Hub, Spoke},
         settings::{Offer, Preset, Settings},
+        sizes::{Messages, Sizes},
         timeout::{LIMIT, TIMEOUT, timed_out, until_timeout},
     },
 };
@@ -217,15 +218,17 @@ impl Hub for HikyakuHub {
         Ok(())
     }
 
-    fn echo(&mut self, size: usize, count: usize, _spokes: usize) -> io::Result<()> {
+    fn echo(&mut self, sizes: &Sizes, count: usize, _spokes: usize) -> io::Result<()> {
         self.scratch.clear();
+        let small = sizes.largest() <= COPY;
         for _ in 0..count {
-            if size <= COPY {
+            if small {
                 let scratch = &mut self.scratch;
                 let peer = self.end.receive(|message| {
-                    // All are alike, and the answer is the first of them: what comes is looked at where it lies.
+                    // All of a length are alike, and the answer is the first of them: what comes is looked at where it lies.
                     if scratch.len() != message.data().len() {
-                        *scratch = message.data().to_vec();
+                        scratch.clear();
+                        scratch.extend_from_slice(message.data());
                     }
                     message.peer()
                 })?;
@@ -240,16 +243,10 @@ impl Hub for HikyakuHub {
         Ok(())
     }
 
-    fn sink(&mut self, size: usize, window: usize, count: usize, _spokes: usize) -> io::Result<()> {
+    fn sink(&mut self, sizes: &Sizes, window: usize, count: usize, _spokes: usize) -> io::Result<()> {
         let mut runs = vec![0; self.peers.len()];
         for _ in 0..count {
             let (peer, len) = self.end.receive(|message| (message.peer(), message.data().len()))?;
-            if len != size {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "a message has the wrong size",
-                ));
-            }
             let Some(run) = self
                 .peers
                 .iter()
@@ -258,6 +255,12 @@ impl Hub for HikyakuHub {
             else {
                 continue;
             };
+            if len != sizes.at(*run) {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a message has the wrong size",
+                ));
+            }
             *run += 1;
             if *run == window {
                 *run = 0;
@@ -306,9 +309,10 @@ impl Spoke for HikyakuSpoke {
         self.end.receive(|echo| seen(echo.data()))
     }
 
-    fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
-        self.end.load(message);
-        for _ in 0..window {
+    fn stream(&mut self, messages: &Messages, window: usize, _spokes: usize) -> io::Result<()> {
+        for index in 0..window {
+            let message = messages.at(index);
+            self.end.load(message);
             self.end.send(self.hub, message)?;
         }
         self.end.receive(|_| ())?;

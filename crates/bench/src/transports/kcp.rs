@@ -20,6 +20,7 @@ use crate::{
         link::{Hub, Spoke},
         segments::{MAX_BATCH, open_socket},
         settings::{Offer, Settings, Wait},
+        sizes::{Messages, Sizes},
         wait::Attempt,
     },
 };
@@ -264,7 +265,8 @@ impl Hub for KcpHub {
         Ok(())
     }
 
-    fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()> {
+    fn echo(&mut self, sizes: &Sizes, count: usize, spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         self.answer(size, count, spokes, |lane, complete| {
             for _ in 0..complete {
                 let message = std::mem::take(&mut lane.message);
@@ -275,7 +277,8 @@ impl Hub for KcpHub {
         })
     }
 
-    fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()> {
+    fn sink(&mut self, sizes: &Sizes, window: usize, count: usize, spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         self.answer(size, count, spokes, |lane, complete| {
             lane.run += complete;
             if lane.run >= window {
@@ -335,7 +338,8 @@ impl Spoke for KcpSpoke {
         Ok(())
     }
 
-    fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
+    fn stream(&mut self, messages: &Messages, window: usize, _spokes: usize) -> io::Result<()> {
+        let message = messages.same()?;
         let lane = &mut self.lanes[0];
         for _ in 0..window {
             lane.queue(message)?;

@@ -5,7 +5,10 @@
 
 use std::io;
 
-use super::settings::{Job, Offer, Operation};
+use super::{
+    settings::{Job, Offer, Operation},
+    sizes::{Messages, Sizes},
+};
 
 /// The end that answers.
 pub(crate) trait Hub {
@@ -20,13 +23,12 @@ pub(crate) trait Hub {
         Ok(())
     }
 
-    /// Sends back `count` messages of `size` bytes to their senders, the first `spokes` spokes being
-    /// the senders.
-    fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()>;
+    /// Sends back `count` messages of these sizes to their senders, the first `spokes` spokes being the senders.
+    fn echo(&mut self, sizes: &Sizes, count: usize, spokes: usize) -> io::Result<()>;
 
-    /// Receives `count` messages of `size` bytes in all, each put together in its place, and gives every spoke a small
+    /// Receives `count` messages of these sizes in all, each put together in its place, and gives every spoke a small
     /// reply after each `window` of its messages.
-    fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()>;
+    fn sink(&mut self, sizes: &Sizes, window: usize, count: usize, spokes: usize) -> io::Result<()>;
 
     /// The hub's part of a round is over and no clock runs here: brings to an end what is still under way.
     fn settle(&mut self) -> io::Result<()> {
@@ -52,8 +54,8 @@ pub(crate) trait Spoke {
     /// Sends one message, waits for its echo, and shows that to `seen` where it lies.
     fn ping(&mut self, message: &[u8], seen: &mut dyn FnMut(&[u8])) -> io::Result<()>;
 
-    /// Sends one message `window` times and waits for the reply. `spokes` spokes do so at the same time.
-    fn stream(&mut self, message: &[u8], window: usize, spokes: usize) -> io::Result<()>;
+    /// Sends the first `window` messages and waits for the reply. `spokes` spokes do so at the same time.
+    fn stream(&mut self, messages: &Messages, window: usize, spokes: usize) -> io::Result<()>;
 
     /// The round is over and no clock runs: brings to an end what is still under way.
     fn settle(&mut self) -> io::Result<()> {
@@ -67,17 +69,10 @@ pub(crate) trait Spoke {
 }
 
 /// The hub's part of one round.
-pub(crate) fn serve(hub: &mut dyn Hub, job: &Job) -> io::Result<()> {
+pub(crate) fn serve(hub: &mut dyn Hub, job: &Job, sizes: &Sizes) -> io::Result<()> {
     let operations = job.operations() * job.spokes;
     match job.operation {
-        Operation::PingPong => hub.echo(job.size, operations, job.spokes),
-        Operation::Stream => hub.sink(job.size, job.window, operations * job.window, job.spokes),
+        Operation::PingPong => hub.echo(sizes, operations, job.spokes),
+        Operation::Stream => hub.sink(sizes, job.window, operations * job.window, job.spokes),
     }
-}
-
-/// Fills a message with bytes that differ from place to place.
-pub(crate) fn pattern(size: usize) -> Vec<u8> {
-    (0..size)
-        .map(|at| (at as u8).wrapping_mul(31) ^ ((at >> 8) as u8))
-        .collect()
 }

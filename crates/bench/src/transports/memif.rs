@@ -17,6 +17,7 @@ use crate::{
         device,
         link::{Hub, Spoke},
         settings::{Offer, Settings},
+        sizes::{Messages, Sizes},
         timeout::{TIMEOUT, timed_out},
     },
 };
@@ -169,7 +170,8 @@ impl Hub for Memif {
         self.0.wait()
     }
 
-    fn echo(&mut self, size: usize, count: usize, _spokes: usize) -> io::Result<()> {
+    fn echo(&mut self, sizes: &Sizes, count: usize, _spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         for _ in 0..count {
             self.0.receive(size)?;
             self.0.send(&self.0.place[..size])?;
@@ -177,7 +179,8 @@ impl Hub for Memif {
         Ok(())
     }
 
-    fn sink(&mut self, size: usize, window: usize, count: usize, _spokes: usize) -> io::Result<()> {
+    fn sink(&mut self, sizes: &Sizes, window: usize, count: usize, _spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         for _ in 0..count / window {
             for _ in 0..window {
                 self.0.receive(size)?;
@@ -206,7 +209,8 @@ impl Spoke for Memif {
         Ok(())
     }
 
-    fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
+    fn stream(&mut self, messages: &Messages, window: usize, _spokes: usize) -> io::Result<()> {
+        let message = messages.same()?;
         for _ in 0..window {
             self.0.send(message)?;
         }

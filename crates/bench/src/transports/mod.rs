@@ -13,6 +13,7 @@ pub(crate) mod open;
 mod quinn;
 pub(crate) mod segments;
 pub(crate) mod settings;
+pub(crate) mod sizes;
 mod tcp;
 pub(crate) mod timeout;
 mod udp;

@@ -22,6 +22,7 @@ use crate::{
     transports::{
         link::{Hub, Spoke},
         settings::{Offer, Settings, Wait, Way},
+        sizes::{Messages, Sizes},
     },
 };
 
@@ -177,7 +178,8 @@ impl Hub for MpiHub {
         Ok(())
     }
 
-    fn echo(&mut self, size: usize, count: usize, _spokes: usize) -> io::Result<()> {
+    fn echo(&mut self, sizes: &Sizes, count: usize, _spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         let rank = self.rank()?;
         for _ in 0..count {
             rank.receive(size, HUB + 1)?;
@@ -186,7 +188,8 @@ impl Hub for MpiHub {
         Ok(())
     }
 
-    fn sink(&mut self, size: usize, window: usize, count: usize, _spokes: usize) -> io::Result<()> {
+    fn sink(&mut self, sizes: &Sizes, window: usize, count: usize, _spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         let rank = self.rank()?;
         for _ in 0..count / window {
             rank.receive_many(size, window, HUB + 1)?;
@@ -234,7 +237,8 @@ impl Spoke for MpiSpoke {
         Ok(())
     }
 
-    fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
+    fn stream(&mut self, messages: &Messages, window: usize, _spokes: usize) -> io::Result<()> {
+        let message = messages.same()?;
         let (start, len) = (message.as_ptr(), message.len() as u64);
         let world = &self.rank.world;
         let requests: Result<Vec<Request>, Error> = (0..window)

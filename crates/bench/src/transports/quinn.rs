@@ -24,6 +24,7 @@ use tokio::{
 use crate::transports::{
     link::{Hub, Spoke},
     settings::Offer,
+    sizes::{Messages, Sizes},
     timeout::{LIMIT, timed_out},
 };
 
@@ -189,7 +190,8 @@ impl Hub for QuinnHub {
         self.settle()
     }
 
-    fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()> {
+    fn echo(&mut self, sizes: &Sizes, count: usize, spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         let each = count / spokes;
         self.together(spokes, move |mut pair| async move {
             until_timeout(pair.echo(size, each)).await?;
@@ -197,7 +199,8 @@ impl Hub for QuinnHub {
         })
     }
 
-    fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()> {
+    fn sink(&mut self, sizes: &Sizes, window: usize, count: usize, spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         let each = count / spokes;
         self.together(spokes, move |mut pair| async move {
             until_timeout(pair.sink(size, window, each)).await?;
@@ -278,7 +281,8 @@ impl Spoke for QuinnSpoke {
         Ok(())
     }
 
-    fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
+    fn stream(&mut self, messages: &Messages, window: usize, _spokes: usize) -> io::Result<()> {
+        let message = messages.same()?;
         let pair = self.pair.as_mut().ok_or_else(|| other("not connected"))?;
         self.runtime.block_on(until_timeout(async {
             for _ in 0..window {

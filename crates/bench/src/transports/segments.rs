@@ -193,7 +193,7 @@ impl Assembly {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transports::link::pattern;
+    use crate::transports::sizes::pattern;
 
     /// Bytes that a sender would put on the wire for datagram `index`.
     fn datagram(layout: &Layout, message: &[u8], index: usize, messages: usize) -> Vec<u8> {

@@ -6,6 +6,8 @@ use clap::ValueEnum;
 use hikyaku::{mpi::engine::Options, transport::WaitPolicy};
 use serde::{Deserialize, Serialize};
 
+use crate::transports::sizes::{self, Sizes};
+
 /// How an end waits for data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -211,8 +213,11 @@ pub(crate) enum Operation {
 pub(crate) struct Job {
     /// The kind of exchange.
     pub operation: Operation,
-    /// Bytes of a message.
+    /// Bytes of a message; of the longest, where they are drawn.
     pub size: usize,
+    /// Sizes are drawn from the mix of the DSE paper, with this seed.
+    #[serde(default)]
+    pub mix: Option<u64>,
     /// Operations before the clock starts.
     pub warmup: usize,
     /// Operations measured.
@@ -229,6 +234,20 @@ impl Job {
     /// Operations of one spoke, warm-up included.
     pub(crate) const fn operations(&self) -> usize {
         self.warmup + self.count
+    }
+
+    /// Sizes of the messages of each spoke: of a stream, of each window.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let Some(seed) = self.mix else {
+            return Sizes::Same(self.size);
+        };
+        Sizes::Each(sizes::draw(
+            seed,
+            match self.operation {
+                Operation::PingPong => self.operations(),
+                Operation::Stream => self.window,
+            },
+        ))
     }
 }
 

@@ -15,6 +15,7 @@ use rustix::{
 use crate::transports::{
     link::{Hub, Spoke},
     settings::{Offer, Settings, Wait},
+    sizes::{Messages, Sizes},
     timeout::{TIMEOUT, timed_out, until_timeout},
     wait::{Attempt, limit_stream},
 };
@@ -86,11 +87,22 @@ fn receive_all(wait: Wait, stream: &TcpStream, buffer: &mut [u8]) -> io::Result<
 /// One connection as the hub sees it.
 struct Lane {
     stream: TcpStream,
-    /// The message that is being put together, and how much of it is there.
+    /// The message that is being put together, how much of it is there, and how many have been before.
     message: Vec<u8>,
     filled: usize,
+    complete: usize,
     /// Messages since the last reply.
     run: usize,
+}
+
+impl Lane {
+    /// A message is complete: makes room for the next one, whose length is known.
+    #[inline]
+    fn next(&mut self, sizes: &Sizes) {
+        self.filled = 0;
+        self.complete += 1;
+        self.message.resize(sizes.at(self.complete), 0);
+    }
 }
 
 /// The answering end.
@@ -115,10 +127,10 @@ impl TcpHub {
         })
     }
 
-    fn prepare(&mut self, size: usize, spokes: usize) {
+    fn prepare(&mut self, sizes: &Sizes, spokes: usize) {
         for lane in &mut self.lanes[..spokes] {
-            lane.message.resize(size, 0);
-            (lane.filled, lane.run) = (0, 0);
+            lane.message.resize(sizes.at(0), 0);
+            (lane.filled, lane.complete, lane.run) = (0, 0, 0);
         }
     }
 
@@ -149,30 +161,29 @@ impl TcpHub {
     }
 
     /// Receives whatever is there from one connection; gives the number of messages that this completed.
-    fn receive(&mut self, index: usize) -> io::Result<usize> {
+    fn receive(&mut self, index: usize, sizes: &Sizes) -> io::Result<usize> {
         let (lane, wait) = (&mut self.lanes[index], self.wait);
         if self.plain {
             receive_framed(wait, &lane.stream, &mut lane.message)?;
             return Ok(1);
         }
-        let size = lane.message.len();
-        if size >= BATCH {
+        if lane.message.len() >= BATCH {
             lane.filled += receive_some(wait, &lane.stream, &mut lane.message[lane.filled..])?;
-            if lane.filled < size {
+            if lane.filled < lane.message.len() {
                 return Ok(0);
             }
-            lane.filled = 0;
+            lane.next(sizes);
             return Ok(1);
         }
         let got = receive_some(wait, &lane.stream, &mut self.batch)?;
         let (mut rest, mut complete) = (&self.batch[..got], 0);
         while !rest.is_empty() {
-            let part = rest.len().min(size - lane.filled);
+            let part = rest.len().min(lane.message.len() - lane.filled);
             lane.message[lane.filled..lane.filled + part].copy_from_slice(&rest[..part]);
             lane.filled += part;
             rest = &rest[part..];
-            if lane.filled == size {
-                lane.filled = 0;
+            if lane.filled == lane.message.len() {
+                lane.next(sizes);
                 complete += 1;
             }
         }
@@ -199,6 +210,7 @@ impl Hub for TcpHub {
                     stream,
                     message: Vec::new(),
                     filled: 0,
+                    complete: 0,
                     run: 0,
                 });
                 return Ok(());
@@ -206,8 +218,8 @@ impl Hub for TcpHub {
         }
     }
 
-    fn echo(&mut self, size: usize, count: usize, spokes: usize) -> io::Result<()> {
-        self.prepare(size, spokes);
+    fn echo(&mut self, sizes: &Sizes, count: usize, spokes: usize) -> io::Result<()> {
+        self.prepare(sizes, spokes);
         let mut last = 0;
         for _ in 0..count {
             if spokes > 1 {
@@ -222,18 +234,19 @@ impl Hub for TcpHub {
             }
             receive_all(self.wait, &lane.stream, &mut lane.message)?;
             send_all(self.wait, &lane.stream, &lane.message)?;
+            lane.next(sizes);
         }
         Ok(())
     }
 
-    fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()> {
-        self.prepare(size, spokes);
+    fn sink(&mut self, sizes: &Sizes, window: usize, count: usize, spokes: usize) -> io::Result<()> {
+        self.prepare(sizes, spokes);
         let (mut received, mut last) = (0, 0);
         while received < count {
             if spokes > 1 {
                 last = self.next_ready(spokes, last + 1)?;
             }
-            let complete = self.receive(last)?;
+            let complete = self.receive(last, sizes)?;
             received += complete;
             let lane = &mut self.lanes[last];
             lane.run += complete;
@@ -298,9 +311,10 @@ impl Spoke for TcpSpoke {
         Ok(())
     }
 
-    fn stream(&mut self, message: &[u8], window: usize, _spokes: usize) -> io::Result<()> {
-        if self.form == Form::Batched && message.len() < BATCH {
-            for _ in 0..window {
+    fn stream(&mut self, messages: &Messages, window: usize, _spokes: usize) -> io::Result<()> {
+        if self.form == Form::Batched && messages.largest() < BATCH {
+            for index in 0..window {
+                let message = messages.at(index);
                 if self.batch.len() + message.len() > BATCH {
                     send_all(self.wait, &self.stream, &self.batch)?;
                     self.batch.clear();
@@ -310,16 +324,15 @@ impl Spoke for TcpSpoke {
             send_all(self.wait, &self.stream, &self.batch)?;
             self.batch.clear();
         } else {
-            let mut framed = Vec::new();
-            let whole = match self.form {
-                Form::Plain => {
-                    frame(&mut framed, message);
-                    &framed
+            for index in 0..window {
+                let message = messages.at(index);
+                match self.form {
+                    Form::Plain => {
+                        frame(&mut self.batch, message);
+                        send_all(self.wait, &self.stream, &self.batch)?;
+                    }
+                    Form::Single | Form::Batched => send_all(self.wait, &self.stream, message)?,
                 }
-                Form::Single | Form::Batched => message,
-            };
-            for _ in 0..window {
-                send_all(self.wait, &self.stream, whole)?;
             }
         }
         receive_all(self.wait, &self.stream, &mut [0])

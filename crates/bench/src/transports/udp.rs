@@ -14,6 +14,7 @@ use crate::transports::{
     link::{Hub, Spoke},
     segments::{Assembly, HEADER, Layout, MAX_BATCH, Sender, header, open_socket, parse_header},
     settings::{Offer, Settings, Wait},
+    sizes::{Messages, Sizes},
     timeout::timed_out,
     wait::Attempt,
 };
@@ -198,7 +199,8 @@ impl Hub for UdpHub {
         Ok(())
     }
 
-    fn echo(&mut self, size: usize, count: usize, _spokes: usize) -> io::Result<()> {
+    fn echo(&mut self, sizes: &Sizes, count: usize, _spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         if size > self.sockets.plain_limit {
             return self.echo_segments(size, count);
         }
@@ -213,7 +215,8 @@ impl Hub for UdpHub {
         Ok(())
     }
 
-    fn sink(&mut self, size: usize, window: usize, count: usize, spokes: usize) -> io::Result<()> {
+    fn sink(&mut self, sizes: &Sizes, window: usize, count: usize, spokes: usize) -> io::Result<()> {
+        let size = sizes.same()?;
         let layout = self.sockets.layout(size);
         let (whole, quota) = (layout.datagrams(window), budget(&layout, spokes) / 2);
         self.prepare(&layout);
@@ -328,7 +331,8 @@ impl Spoke for UdpSpoke {
         Ok(())
     }
 
-    fn stream(&mut self, message: &[u8], window: usize, spokes: usize) -> io::Result<()> {
+    fn stream(&mut self, messages: &Messages, window: usize, spokes: usize) -> io::Result<()> {
+        let message = messages.same()?;
         self.run = self.run.wrapping_add(1);
         let layout = self.sockets.layout(message.len());
         let (total, limit) = (layout.datagrams(window), budget(&layout, spokes));
