@@ -724,6 +724,46 @@ fn a_goodbye_takes_a_living_path() {
     net.assert_got(1, &[1, 1]);
 }
 
+/// The receiver says goodbye when it has all, by a rail that is quicker than that of the last acknowledgements.
+#[test]
+fn a_goodbye_leaves_nothing_unacknowledged() {
+    for seed in 0..100 {
+        let mut prng = Prng::new(seed);
+        let mut way = || Way {
+            rate: [125, 1_250][prng.below(2) as usize],
+            delay: prng.range(10_000..4_000_000),
+            ..WAY
+        };
+        let ways = [way(), way(), way()];
+        let mut net = Net::new(&settings(), &ways);
+        net.open();
+        net.run(100, |_| false);
+        let lens = [1, 300_000, 1 << 20, 1 << 20, 70_000, 1 << 20];
+        for (number, len) in (1..).zip(&lens[1..]) {
+            net.send(0, number, *len);
+        }
+        assert!(
+            net.run(1_000, |net| net.got[1].messages.len() == lens.len()),
+            "seed {seed}"
+        );
+        net.ends[1].close(Instant::from_nanos(net.now), PEER);
+        let is_over = |net: &Net| net.ends.iter().all(|end| end.down(PEER) == Some(PeerError::Closed));
+        assert!(net.run(1_000, is_over), "seed {seed}");
+        net.run(1, |_| true);
+        let count = |wanted: fn(&Event) -> bool| net.events[0].iter().filter(|event| wanted(event)).count();
+        assert_eq!(
+            count(|event| matches!(event, Event::Sent { .. })),
+            lens.len(),
+            "seed {seed}"
+        );
+        assert_eq!(
+            count(|event| matches!(event, Event::Down { lost: true, .. })),
+            0,
+            "seed {seed}"
+        );
+    }
+}
+
 #[test]
 fn paths_are_added_once() {
     let mut net = Net::new(&settings(), &[WAY, WAY]);
