@@ -32,8 +32,7 @@ pub(super) enum Control {
     ProbeAck { peer: u32, to: Path, rail: u8, number: u32 },
     /// "Do you hear me on this rail?"
     RailProbe { peer: u32, rail: u8, number: u32 },
-    /// What has arrived in a flow, by a path of its own: the peer's goodbye, when the session is gone already; or all before
-    /// our goodbye.
+    /// The goodbye has arrived; the session is gone already.
     LastAck {
         to: Path,
         session: Token,

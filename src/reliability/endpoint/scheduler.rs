@@ -1,6 +1,6 @@
 //! Output: bursts of one flow's packets, separate acknowledgements, and control packets.
 
-use super::{Endpoint, control::Control};
+use super::Endpoint;
 use crate::{
     config::Recovery,
     reliability::{
@@ -410,33 +410,19 @@ impl Endpoint {
 
     /// Acknowledges the packets of the peer's other flows, which must reach it before the goodbye: when that has come, what
     /// is not acknowledged counts as lost. On a rail of its own an acknowledgement may be slower, or come to a port that is
-    /// looked at later, so it goes by the goodbye's path, too, even if it has been sent before.
+    /// looked at later; so those of all rails go by the goodbye's path, also if they have been sent before.
     fn acknowledge_beside(&mut self, peer: u32, goes: u32) {
-        let to = self.path_of(self.actives[goes as usize].flow);
-        let (session, checksum) = {
-            let p = &self.peers[peer as usize];
-            (p.remote_token(), p.checksums())
-        };
         let has_rails = self.peers[peer as usize].has_rails() && self.rails.are_several(peer);
+        if has_rails {
+            self.rails
+                .reply_by(peer, self.path_of(self.actives[goes as usize].flow));
+        }
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get(flow as usize) {
             let (index, next) = (state.active, state.next);
-            let last = Control::LastAck {
-                to,
-                session,
-                key: state.key(),
-                sequence: state.send_next(),
-                acknowledgement: state.expected(),
-                checksum,
-            };
-            if let Some(active) = self.actives.get(index as usize).filter(|_| index != goes) {
-                let owes = active.receive.has_unacknowledged();
-                if has_rails {
-                    self.push_control(last);
-                }
-                if owes {
-                    self.acknowledge_now(index);
-                }
+            let owes = |active: &Active| has_rails || active.receive.has_unacknowledged();
+            if index != goes && self.actives.get(index as usize).is_some_and(owes) {
+                self.acknowledge_now(index);
             }
             flow = next;
         }
