@@ -132,8 +132,8 @@ fn worlds_on_two_hosts_use_all_ways_between_them() {
     // Processes 0 and 1 have started 2 and 3, one of each on each host.
     for (of, to) in [(0, 3), (3, 0), (1, 2), (2, 1)] {
         let between: Vec<_> = all.iter().filter(|rail| (rail.of, rail.to) == (of, to)).collect();
-        let addresses: Vec<_> = between.iter().map(|rail| rail.address.as_str()).collect();
-        let at = [0, 1].map(|rail| format!("10.7{rail}.0.{}", 1 + to % 2));
+        let addresses: Vec<_> = between.iter().map(|rail| (rail.number, rail.address.clone())).collect();
+        let at = [0, 1].map(|rail| (rail, format!("10.7{rail}.0.{}", 1 + to % 2)));
         assert_eq!(addresses, at, "from {of} to {to}: {text}");
         let are_used = { between.iter() }.all(|rail| rail.is_proven && rail.bytes_sent > 2 << 20);
         assert!(are_used, "from {of} to {to}: {between:?}\n{text}");
