@@ -8,10 +8,10 @@
 //!   …
 //! ```
 
-use std::{env, io::IoSlice, net::SocketAddr, process::Command, time::Duration};
+use std::{env, io::IoSlice, net::SocketAddr, ops::Range, process::Command, time::Duration};
 
 use hikyaku::{
-    PeerId,
+    PeerError, PeerId,
     backends::{
         Backend, BindOptions, Sent, Transmit,
         udp::{UdpBackend, UdpOptions},
@@ -101,6 +101,8 @@ pub(super) fn play(role: &str) {
         "rails-choice" => play_choice(),
         "rails-send" => play_send(),
         "rails-receive" => play_receive(),
+        "rails-send-again" => play_send_again(),
+        "rails-receive-again" => play_receive_again(),
         other => panic!("unknown part {other}"),
     }
 }
@@ -300,33 +302,97 @@ fn print_rails(transport: &Transport, peer: PeerId, processor: u32) {
     }
 }
 
-/// Sends `RAILS_COUNT` messages, and says what happens to rails. With `RAILS_STAY`, until the receiver's second rail to its
-/// first peer is up, too.
-fn play_send() {
-    let own = env::var("RAILS_PROCESSOR").map_or(1, |number| number.parse().unwrap());
-    let mut transport = open(own);
-    let peer = add(&mut transport, RECEIVER, "RAILS_TO");
-    let count: u64 = env::var("RAILS_COUNT").unwrap().parse().unwrap();
-    let (mut sent, mut acknowledged) = (0, 0);
-    println!("sends");
-    while acknowledged < count {
-        while sent < count && sent < acknowledged + WINDOW as u64 {
-            transport.send_bytes(peer, message(sent).into()).unwrap();
-            sent += 1;
+/// Sends these messages, as many at once as the window says, and says what happens to rails. An error: the peer is lost.
+fn send_all(transport: &mut Transport, peer: PeerId, numbers: Range<u64>) -> Result<(), PeerError> {
+    let (mut next, mut acknowledged) = (numbers.start, 0);
+    while numbers.start + acknowledged < numbers.end {
+        while next < numbers.end && next < numbers.start + acknowledged + WINDOW as u64 {
+            transport.send_bytes(peer, message(next).into()).unwrap();
+            next += 1;
         }
         match transport.wait_event(Some(PART_LIMIT)).unwrap() {
             Event::Sent { .. } => acknowledged += 1,
             Event::RailUp { rail, .. } => println!("rail {rail} is up after {acknowledged}"),
             Event::RailDown { rail, .. } => println!("rail {rail} is down after {acknowledged}"),
-            Event::PeerDown { error, .. } => panic!("the peer is lost: {error}"),
+            Event::PeerDown { error, .. } => return Err(error),
             _ => {}
         }
     }
+    Ok(())
+}
+
+/// `RAILS_COUNT`.
+fn count() -> u64 {
+    env::var("RAILS_COUNT").unwrap().parse().unwrap()
+}
+
+/// Sends `RAILS_COUNT` messages. With `RAILS_STAY`, until the receiver's second rail to its first peer is up, too; with
+/// `RAILS_FIRST`, from that number on.
+fn play_send() {
+    let own = env::var("RAILS_PROCESSOR").map_or(1, |number| number.parse().unwrap());
+    let mut transport = open(own);
+    let peer = add(&mut transport, RECEIVER, "RAILS_TO");
+    println!("sends");
+    let first = first();
+    let sent = send_all(&mut transport, peer, first..first + count());
+    sent.unwrap_or_else(|error| panic!("the peer is lost: {error}"));
     if env::var("RAILS_STAY").is_ok() {
         assert!(transport.receive(Some(PART_LIMIT)).unwrap().data().is_empty());
     }
     print_rails(&transport, peer, RECEIVER);
     transport.close(Some(PART_LIMIT)).unwrap();
+}
+
+/// `RAILS_FIRST`: number of the first message.
+fn first() -> u64 {
+    env::var("RAILS_FIRST").map_or(0, |number| number.parse().unwrap())
+}
+
+/// Sends until the receiver is lost, and then `RAILS_COUNT` messages to the process in its place.
+fn play_send_again() {
+    let mut transport = open(1);
+    let peer = add(&mut transport, RECEIVER, "RAILS_TO");
+    let error = send_all(&mut transport, peer, first()..u64::MAX).unwrap_err();
+    println!("lost: {error}");
+    print_rails(&transport, peer, RECEIVER);
+    // What was lost with it.
+    while let Some(event) = transport.next_event() {
+        assert!(!matches!(event, Event::PeerDown { .. }), "{event:?}");
+    }
+    transport.reconnect(peer);
+    println!("again");
+    send_all(&mut transport, peer, 0..count()).unwrap();
+    print_rails(&transport, peer, RECEIVER);
+    transport.close(Some(PART_LIMIT)).unwrap();
+}
+
+/// Receives what a sender sends until it is lost, and then `RAILS_COUNT` messages of the process in its place.
+fn play_receive_again() {
+    let mut transport = open(RECEIVER);
+    let peer = add(&mut transport, 1, "RAILS_TO");
+    println!("listens");
+    let (mut old, mut new, mut lost) = (first(), 0, None);
+    while new < count() {
+        let data = transport.receive(Some(PART_LIMIT)).unwrap().into_vec();
+        while let Some(event) = transport.next_event() {
+            if let Event::PeerDown { error, .. } = event {
+                assert_eq!(lost, None, "{error:?}");
+                println!("lost: {error} after {old}");
+                lost = Some(error);
+            }
+        }
+        if new == 0 && data == message(old) {
+            old += 1;
+            println!("got {old}");
+        } else {
+            assert!(lost.is_some() && data == message(new), "message {new} is another one");
+            new += 1;
+        }
+    }
+    transport.flush(Some(PART_LIMIT)).unwrap();
+    print_rails(&transport, peer, 1);
+    transport.close(Some(PART_LIMIT)).unwrap();
+    println!("got all");
 }
 
 /// Receives those of one sender, or of the two at `RAILS_TO` and `RAILS_TO_OTHER`: each once and in its order.
@@ -336,8 +402,8 @@ fn play_receive() {
     if env::var("RAILS_TO_OTHER").is_ok() {
         peers.push(add(&mut transport, 2, "RAILS_TO_OTHER"));
     }
-    let count: u64 = env::var("RAILS_COUNT").unwrap().parse().unwrap();
-    let mut next = vec![0; peers.len()];
+    let count = count();
+    let mut next = vec![first(); peers.len()];
     println!("listens");
     for total in 1..=count * peers.len() as u64 {
         let received = transport.receive(Some(PART_LIMIT)).unwrap();
@@ -594,6 +660,84 @@ fn a_stream_survives_the_loss_of_one_direction() {
         let end = wires.ends()[end];
         is_survived(&wires, || end.loss_on("veth1", 100), || end.loss_on("veth1", 0));
     }
+}
+
+/// Numbers of messages of the old session begin here.
+const OLD: &str = "1000000";
+/// Messages that nobody waits for.
+const ENDLESS: u64 = 1 << 20;
+
+/// Three rails, of which packets wait on the last for long.
+fn uneven() -> Option<Wires> {
+    let wires = Wires::new(3, 9000)?;
+    for (rail, mbit) in [(0, 400), (1, 200), (2, 20)] {
+        wires.shape_one(rail, mbit);
+    }
+    Some(wires)
+}
+
+/// The loss of the old session is reported, and why, as it is with one path.
+fn says_why(said: &str) -> bool {
+    let known = [PeerError::Reset, PeerError::Restarted, PeerError::Refused];
+    known.iter().any(|error| said.contains(&format!("lost: {error}")))
+}
+
+/// All rails have come up again, and have carried.
+fn are_used_again(said: &str, of: u32, before: &str) {
+    for number in 0..3 {
+        let (state, _, bytes) = rail(said, of, number);
+        let (_, _, others) = rail(before, of, number);
+        assert!(state == "Up" && bytes > others + (100 << 10), "rail {number}: {said}");
+    }
+}
+
+/// The receiver is killed while messages are under way on all rails, and another process takes its place.
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn a_receiver_that_is_killed_in_mid_stripe_begins_anew() {
+    let Some(wires) = uneven() else { return };
+    let [a, b] = wires.ends();
+    let [at_a, at_b] = [a, b].map(|end| wires.addresses(end));
+    let old = [("RAILS_FIRST", OLD)];
+    let mut receiver = stream_part(b, "rails-receive", [&at_b, &at_a], ENDLESS, &old);
+    receiver.wait_for("listens", START_LIMIT);
+    let count = 160;
+    let mut sender = stream_part(a, "rails-send-again", [&at_a, &at_b], count, &old);
+    receiver.wait_for("got 64", PART_LIMIT);
+    receiver.kill();
+    let receiver = stream_part(b, "rails-receive", [&at_b, &at_a], count, &[]);
+    sender.wait_for("lost: ", PART_LIMIT);
+    let said = finish(sender);
+    let (before, after) = said.split_once("again\n").expect(&said);
+    assert!(says_why(before), "{said}");
+    are_used_again(after, RECEIVER, before);
+    finish(receiver);
+}
+
+/// The same of the sender.
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn a_sender_that_is_killed_in_mid_stripe_begins_anew() {
+    let Some(wires) = uneven() else { return };
+    let [a, b] = wires.ends();
+    let [at_a, at_b] = [a, b].map(|end| wires.addresses(end));
+    let old = [("RAILS_FIRST", OLD)];
+    let count = 160;
+    let mut receiver = stream_part(b, "rails-receive-again", [&at_b, &at_a], count, &old);
+    receiver.wait_for("listens", START_LIMIT);
+    let sender = stream_part(a, "rails-send", [&at_a, &at_b], ENDLESS, &old);
+    receiver.wait_for("got 1000064", PART_LIMIT);
+    sender.kill();
+    let sender = stream_part(a, "rails-send", [&at_a, &at_b], count, &[]);
+    let said = finish(sender);
+    are_used_again(
+        &said,
+        RECEIVER,
+        "of 100 rail 0: Up 0 0\nof 100 rail 1: Up 0 0\nof 100 rail 2: Up 0 0\n",
+    );
+    let said = finish(receiver);
+    assert!(says_why(&said), "{said}");
+    (0..3).for_each(|number| assert_eq!(rail(&said, 1, number).0, "Up", "{said}"));
 }
 
 /// An address goes, and its interface with it, and both come back.

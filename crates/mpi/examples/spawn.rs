@@ -2,7 +2,8 @@
 //!
 //! `hikyaku run -n 2 spawn`. Without a launcher that can start processes, it says so and ends. `spawn PROGRAM ARGUMENT…`
 //! starts two processes of another program; with `spawn apart`, rank 0 starts a process of which the others know
-//! nothing; with `spawn in-turn`, all start a process after the other has ended, and so on.
+//! nothing; with `spawn in-turn`, all start a process after the other has ended, and so on; with `spawn swap`, as many
+//! as there are swap large messages with those that have started them.
 
 use std::{
     env,
@@ -13,6 +14,7 @@ use mpi::{
     ErrorClass,
     collective::SystemOperation,
     environment::Universe,
+    point_to_point as p2p,
     topology::{InterCommunicator, MergeOrder, SimpleCommunicator},
     traits::*,
 };
@@ -24,6 +26,10 @@ const APART: &str = "apart";
 const IN_TURN: &str = "in-turn";
 /// Processes that are started one after another.
 const TURNS: usize = 30;
+const SWAP: &str = "swap";
+/// Words of each message that is swapped, and messages to each process.
+const WORDS: usize = 1 << 17;
+const SWAPS: usize = 16;
 
 pub(crate) fn main() -> ExitCode {
     let mut universe = mpi::initialize().unwrap();
@@ -31,6 +37,7 @@ pub(crate) fn main() -> ExitCode {
     let worked = match universe.world().parent() {
         parent if is_asked(APART) => stay_apart(&universe, parent),
         parent if is_asked(IN_TURN) => start_in_turn(&universe, parent),
+        parent if is_asked(SWAP) => swap(&universe, parent),
         Some(parent) => work(&mut universe, &parent),
         None if env::args().len() > 1 => start_another(&universe),
         None => lead(&universe),
@@ -95,6 +102,36 @@ fn start_in_turn(universe: &Universe, parent: Option<InterCommunicator>) -> Resu
         println!("{TURNS} processes, one after another");
     }
     Ok(())
+}
+
+/// As many processes are started as there are, and each of them swaps messages with each of those that have started it.
+fn swap(universe: &Universe, parent: Option<InterCommunicator>) -> Result<(), Box<dyn std::error::Error>> {
+    let world = universe.world();
+    let (rank, size, is_parent) = (world.rank(), world.size(), parent.is_none());
+    let between = if let Some(parent) = parent {
+        parent
+    } else {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg(SWAP);
+        world.process_at_rank(0).spawn(&command, size)?
+    };
+    let content = |of_parent: bool, rank: i32, turn: usize| {
+        let first = (u64::from(of_parent) << 32 | rank as u64) << 24 | turn as u64;
+        (0..WORDS as u64)
+            .map(|word| (first << 20 | word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect::<Vec<u64>>()
+    };
+    let mut room = vec![0; WORDS];
+    for turn in 0..SWAPS {
+        for step in 0..size {
+            let other = (step + size - rank) % size;
+            let partner = between.process_at_rank(other);
+            p2p::send_receive_into(&content(is_parent, rank, turn), &partner, &mut room, &partner)?;
+            assert!(room == content(!is_parent, other, turn), "message {turn} of {other}");
+        }
+    }
+    println!("rank {rank} has swapped");
+    Ok(between.disconnect()?)
 }
 
 /// Starts two processes of the program that the command line names.

@@ -2,6 +2,8 @@
 
 #[path = "support/built.rs"]
 mod built;
+#[path = "support/rails.rs"]
+mod rails;
 
 use std::process::{Command, Output, Stdio};
 
@@ -50,6 +52,38 @@ fn two_ranks_that_share_memory() {
     // All kinds of messages, also those that are asked for.
     for name in ["sizes", "immediate", "window", "all_to_all", "intercommunicator"] {
         succeeds(&run("memif", 2, &[name]));
+    }
+}
+
+/// The counters of all ranks are written at the end.
+fn counted(mut command: Command) -> Command {
+    command.env("HIKYAKU_STATS", "-");
+    command
+}
+
+/// Each of the two ranks has sent megabytes by each of its two devices.
+fn has_used_both(output: &Output) {
+    succeeds(output);
+    let text = said(output);
+    let mut all = rails::rails(&text);
+    all.sort_by_key(|rail| (rail.of, rail.number));
+    let rails: Vec<_> = all.iter().map(|rail| (rail.of, rail.to, rail.number)).collect();
+    assert_eq!(rails, [(0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)], "{text}");
+    for rail in &all {
+        assert!(rail.is_proven && rail.bytes_sent > 1 << 20, "{rail:?}\n{text}");
+        assert_eq!(rail.address, format!("198.18.{}.{}", 16 * rail.number, 1 + rail.to));
+    }
+}
+
+#[test]
+fn two_devices_of_each_rank_are_two_rails() {
+    let command = counted(Command::new(launcher()));
+    has_used_both(&job(command, "memif,memif", 2, &["ft", "S"]));
+    let mut command = counted(Command::new(launcher()));
+    command.env("HIKYAKU_EAGER_LIMIT", "0");
+    has_used_both(&job(command, "memif,memif", 2, &["ft", "S"]));
+    for name in ["sizes", "immediate", "window", "all_to_all", "intercommunicator"] {
+        succeeds(&run("memif,memif", 2, &[name]));
     }
 }
 
@@ -110,4 +144,25 @@ fn ranks_on_a_network_of_packet_sockets() {
         assert!(said(&output).contains(RIGHT), "{}", said(&output));
         succeeds(&job(on_a_bridge(ranks), &devices.join("+"), ranks, &["all_to_all"]));
     }
+}
+
+/// Named by a variable; each rank has two interfaces on the bridge.
+#[test]
+fn two_packet_sockets_of_each_rank_are_two_rails() {
+    if !can_make_networks() {
+        println!("skipped: network namespaces need root, unshare and iproute2");
+        return;
+    }
+    let devices = ["r0,af_packet:iface=r1", "r2,af_packet:iface=r3"].map(|own| format!("af_packet:iface={own}"));
+    let output = counted(on_a_bridge(4))
+        .args(["run", "--timeout", "60", "-n", "2"])
+        .arg(example("ft"))
+        .arg("S")
+        .env("HIKYAKU_BACKEND", "dpdk")
+        .env("HIKYAKU_DPDK_DEVICE", devices.join("+"))
+        .env("HIKYAKU_ROUTES", "network")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    has_used_both(&output);
 }

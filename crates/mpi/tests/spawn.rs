@@ -2,9 +2,14 @@
 
 #[path = "support/built.rs"]
 mod built;
+#[path = "support/rails.rs"]
+mod rails;
 
 use std::{
     ffi::OsString,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
     process::{Command, Output, Stdio},
 };
 
@@ -88,6 +93,69 @@ fn a_process_that_only_one_rank_knows_is_in_no_communicator_of_all() {
     let (output, text) = spawn(&[], &["apart"]);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("the spawned process: MPI_Intercomm_create"), "{text}");
+}
+
+/// Two hosts with two networks in common, each of 400 Mbit/s, until the command has ended.
+const TWO_HOSTS: &str = r#"
+set -e
+mount -t tmpfs tmpfs /run
+ip netns add a
+ip netns add b
+for rail in 0 1; do
+  ip link add veth$rail netns a type veth peer name veth$rail netns b
+  ip -n a address add 10.7$rail.0.1/24 dev veth$rail
+  ip -n b address add 10.7$rail.0.2/24 dev veth$rail
+  for host in a b; do
+    ip -n $host link set lo up
+    ip -n $host link set veth$rail up
+    tc -n $host qdisc add dev veth$rail root tbf rate 400mbit burst 256kb limit 16mb
+  done
+done
+for rail in 0 1; do
+  for host in a b; do
+    until ip -n $host link show veth$rail | grep -q "state UP"; do sleep 0.01; done
+  done
+done
+exec "$@"
+"#;
+
+/// What takes the place of ssh: runs the command on the host with that address.
+const REACH: &str = r#"#!/bin/sh
+case $1 in
+  10.70.0.1) exec ip netns exec a sh -c "$2" ;;
+  10.70.0.2) exec ip netns exec b sh -c "$2" ;;
+esac
+"#;
+
+#[test]
+fn worlds_on_two_hosts_use_all_ways_between_them() {
+    let outer = "unshare --user --map-root-user --net --mount --pid --fork --kill-child sh -c";
+    let outer: Vec<&str> = outer.split(' ').chain([TWO_HOSTS, "sh"]).collect();
+    let tried = Command::new(outer[0]).args(&outer[1..]).arg("true").output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        println!("skipped: no network namespaces here");
+        return;
+    }
+    let reach = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("reach-{}", std::process::id()));
+    fs::write(&reach, REACH).unwrap();
+    fs::set_permissions(&reach, fs::Permissions::from_mode(0o700)).unwrap();
+    let outer = [&outer[..], &["env", "HIKYAKU_STATS=-"]].concat();
+    let ssh = reach.to_str().unwrap();
+    let run = ["--timeout", "60", "--host", "10.70.0.1,10.70.0.2", "--ssh", ssh];
+    let (output, text) = spawn_within(&outer, &run, &["swap"]);
+    fs::remove_file(&reach).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.matches("has swapped").count(), 4, "{text}");
+    let all = rails::rails(&text);
+    // Processes 0 and 1 have started 2 and 3, one of each on each host.
+    for (of, to) in [(0, 3), (3, 0), (1, 2), (2, 1)] {
+        let between: Vec<_> = all.iter().filter(|rail| (rail.of, rail.to) == (of, to)).collect();
+        let addresses: Vec<_> = between.iter().map(|rail| (rail.number, rail.address.clone())).collect();
+        let at = [0, 1].map(|rail| (rail, format!("10.7{rail}.0.{}", 1 + to % 2)));
+        assert_eq!(addresses, at, "from {of} to {to}: {text}");
+        let are_used = { between.iter() }.all(|rail| rail.is_proven && rail.bytes_sent > 2 << 20);
+        assert!(are_used, "from {of} to {to}: {between:?}\n{text}");
+    }
 }
 
 /// Each of the processes that ends with success may be the first one.

@@ -107,6 +107,19 @@ impl Rails {
         self.get(peer, rail)?.reply
     }
 
+    /// From now on, the way back is this one for packets of all the peer's rails.
+    #[cold]
+    pub(super) fn reply_by(&mut self, peer: u32, path: Path) {
+        let rails = self
+            .of
+            .get_mut(&peer)
+            .into_iter()
+            .flat_map(|several| &mut several.rails);
+        for reply in rails.filter_map(|rail| rail.reply.as_mut()) {
+            *reply = path;
+        }
+    }
+
     /// There are more than the first, on one side at least.
     pub(super) fn are_several(&self, peer: u32) -> bool {
         self.all(peer).len() > 1

@@ -322,16 +322,13 @@ impl Endpoint {
         if number != 0 && rail.path.is_none() {
             return;
         }
-        // (Sessions are counted by 32 bits, so this is no session's secret.)
         let is_up = rail.state == RailState::Up;
-        let challenge = match rail.challenge {
-            // An answer to the question before may be under way.
-            Some(challenge) if is_up => challenge,
-            _ => {
-                rail.silent_since = now;
-                self.key.secret(peer, count | 1 << 63) as u32
-            }
-        };
+        // An answer to the question before may be under way: the number stays until there is one.
+        let challenge = rail.challenge.unwrap_or_else(|| {
+            rail.silent_since = now;
+            // (Sessions are counted by 32 bits, so this is no session's secret.)
+            self.key.secret(peer, count | 1 << 63) as u32
+        });
         (rail.challenge, rail.asked_at) = (Some(challenge), now);
         let most = match rail.state {
             RailState::Unproven => PROBE_UNPROVEN_EVERY,
@@ -430,14 +427,19 @@ impl Endpoint {
         rail.tries = 0;
         let is_news = rail.round_trip == 0;
         rail.answered_at = now;
-        // (An answer does not say which of several questions it is to.)
-        if is_news || rail.silent_since == rail.asked_at {
+        // An answer does not say which of several questions it is to.
+        let is_exact = rail.silent_since == rail.asked_at;
+        if is_news || is_exact {
             rail.round_trip = now - rail.asked_at;
         }
         let rises = rail.state != RailState::Up;
         rail.state = RailState::Up;
         if rises {
             self.raise(peer, number);
+        }
+        if !is_exact && (rises || is_news) {
+            // So the round trip is measured by one more.
+            self.prove(peer, number);
         }
         self.choose_primary(peer, rises || is_news);
         true

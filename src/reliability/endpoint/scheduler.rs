@@ -408,12 +408,19 @@ impl Endpoint {
         self.write_plain(&header, checksum, None, usize::from(size), burst);
     }
 
-    /// Acknowledges the packets of the peer's other flows, which must reach it before the goodbye.
+    /// Acknowledges the packets of the peer's other flows, which must reach it before the goodbye: when that has come, what
+    /// is not acknowledged counts as lost. On a rail of its own an acknowledgement may be slower, or come to a port that is
+    /// looked at later; so those of all rails go by the goodbye's path, also if they have been sent before.
     fn acknowledge_beside(&mut self, peer: u32, goes: u32) {
+        let has_rails = self.peers[peer as usize].has_rails() && self.rails.are_several(peer);
+        if has_rails {
+            self.rails
+                .reply_by(peer, self.path_of(self.actives[goes as usize].flow));
+        }
         let mut flow = self.peers[peer as usize].first_flow;
         while let Some(state) = self.flows.get(flow as usize) {
             let (index, next) = (state.active, state.next);
-            let owes = |active: &Active| active.receive.has_unacknowledged();
+            let owes = |active: &Active| has_rails || active.receive.has_unacknowledged();
             if index != goes && self.actives.get(index as usize).is_some_and(owes) {
                 self.acknowledge_now(index);
             }

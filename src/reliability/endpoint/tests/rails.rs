@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
+mod restart;
 mod short;
 mod strangers;
 
@@ -76,12 +77,24 @@ struct Net {
     /// What arrives is taken in by a twin, too, which predicts nothing; counts what was predicted.
     twins: bool,
     predicted: usize,
+    /// Until then, no process is at that end, ns; and its host says so.
+    away: [u64; 2],
+    refuses: bool,
 }
 
 const PEER: PeerId = PeerId(0);
 
 fn address(end: usize, port: u8) -> SocketAddr {
     SocketAddr::from(([10, port, 0, end as u8 + 1], 4_800))
+}
+
+/// An endpoint gets to know the other end, which has so many addresses.
+fn meet(endpoint: &mut Endpoint, other: usize, rails: usize) {
+    endpoint.add_peer(address(other, 0), other as u32).unwrap();
+    for port in 1..rails as u8 {
+        let path = Path::new(address(other, port), port);
+        assert_eq!(endpoint.add_rail(Instant::ZERO, PEER, path), Ok(port));
+    }
 }
 
 impl Net {
@@ -91,22 +104,15 @@ impl Net {
 
     /// Whose packets may be sealed.
     fn with(config: &Config, rails: &[Way], sealed: bool) -> Self {
-        let mut ends = [(11, 1), (22, 2)].map(|(epoch, key)| {
+        let ends = [(11, 1), (22, 2)].map(|(epoch, key)| {
             let end = Endpoint::new(config.clone(), LIMITS, epoch, key).unwrap();
-            if sealed {
-                end.with_sealer(Box::new(strangers::Sum))
-            } else {
-                end
-            }
+            let mut end = match sealed {
+                true => end.with_sealer(Box::new(strangers::Sum)),
+                false => end,
+            };
+            meet(&mut end, 2 - key as usize, rails.len());
+            end
         });
-        for (end, endpoint) in ends.iter_mut().enumerate() {
-            let other = 1 - end;
-            endpoint.add_peer(address(other, 0), other as u32).unwrap();
-            for port in 1..rails.len() as u8 {
-                let path = Path::new(address(other, port), port);
-                assert_eq!(endpoint.add_rail(Instant::ZERO, PEER, path), Ok(port));
-            }
-        }
         Self {
             now: 0,
             ends,
@@ -118,6 +124,8 @@ impl Net {
             recorded: None,
             twins: false,
             predicted: 0,
+            away: [0; 2],
+            refuses: false,
         }
     }
 
@@ -177,7 +185,8 @@ impl Net {
         way.free_at = way.free_at.max(self.now) + datagram.len() as u64 * 1_000 / way.rate;
         self.sent += 1;
         let (mut to, mut source, mut at) = (to, address(1 - to, port), way.free_at + way.delay);
-        if way.refuses {
+        let refuses = way.refuses || self.refuses && at < self.away[to];
+        if refuses {
             if way.refused >= 6 && at < way.refused_at + 1_000_000_000 {
                 return;
             }
@@ -189,7 +198,7 @@ impl Net {
             rail: port,
             source,
             bytes: datagram.to_vec(),
-            refusal: way.refuses,
+            refusal: refuses,
         };
         self.wire.insert((at, self.sent), datagram);
     }
@@ -218,6 +227,9 @@ impl Net {
                 let mut datagram = entry.remove();
                 let (len, path) = (datagram.bytes.len(), Path::new(datagram.source, datagram.rail));
                 let to = datagram.to;
+                if self.now < self.away[to] {
+                    continue;
+                }
                 if datagram.refusal {
                     let quoted = &datagram.bytes[..len.min(256)];
                     self.ends[to].handle_unreachable(now, datagram.source, quoted);
@@ -313,7 +325,6 @@ fn rails_are_proven_by_probes() {
         && net.state(1, 2) == RailState::Up));
 }
 
-/// Time to send 14 messages of 4 MB (what the credit allows), ns.
 /// It may be a network that leads nowhere, and there may be thousands of peers.
 #[test]
 fn a_rail_that_never_answers_is_asked_seldom() {
@@ -335,6 +346,24 @@ fn a_rail_that_never_answers_is_asked_seldom() {
     assert!(net.run(10, |net| [0, 1].map(|end| net.state(end, 1)) == [RailState::Up; 2]));
 }
 
+/// Both sides ask again before an answer can be there; it counts all the same, and the round trip is the right one.
+#[test]
+fn a_rail_with_a_long_round_trip_is_proven() {
+    for far in [8_000_000, 80_000_000, 700_000_000] {
+        let mut net = Net::new(&settings(), &[WAY, Way { delay: far, ..WAY }]);
+        net.open();
+        net.run(10_000, |_| false);
+        for end in 0..2 {
+            let stats = net.ends[end].rail_stats(PEER, 1).unwrap();
+            assert_eq!(stats.state, RailState::Up, "{far}");
+            let trip = stats.round_trip.as_nanos() as u64;
+            assert!((2 * far..2 * far + 10_000_000).contains(&trip), "{far}: {stats:?}");
+            assert_eq!(net.ends[end].primary_rail(PEER), 0);
+        }
+    }
+}
+
+/// Time to send 14 messages of 4 MB (what the credit allows), ns.
 fn time_over(rails: &[Way]) -> u64 {
     let mut net = Net::new(&settings(), rails);
     net.open();
@@ -693,6 +722,46 @@ fn a_goodbye_takes_a_living_path() {
     assert!(net.run(500, |net| net.state(0, 1) == RailState::Up
         && net.state(1, 1) == RailState::Up));
     net.assert_got(1, &[1, 1]);
+}
+
+/// The receiver says goodbye when it has all, by a rail that is quicker than that of the last acknowledgements.
+#[test]
+fn a_goodbye_leaves_nothing_unacknowledged() {
+    for seed in 0..100 {
+        let mut prng = Prng::new(seed);
+        let mut way = || Way {
+            rate: [125, 1_250][prng.below(2) as usize],
+            delay: prng.range(10_000..4_000_000),
+            ..WAY
+        };
+        let ways = [way(), way(), way()];
+        let mut net = Net::new(&settings(), &ways);
+        net.open();
+        net.run(100, |_| false);
+        let lens = [1, 300_000, 1 << 20, 1 << 20, 70_000, 1 << 20];
+        for (number, len) in (1..).zip(&lens[1..]) {
+            net.send(0, number, *len);
+        }
+        assert!(
+            net.run(1_000, |net| net.got[1].messages.len() == lens.len()),
+            "seed {seed}"
+        );
+        net.ends[1].close(Instant::from_nanos(net.now), PEER);
+        let is_over = |net: &Net| net.ends.iter().all(|end| end.down(PEER) == Some(PeerError::Closed));
+        assert!(net.run(1_000, is_over), "seed {seed}");
+        net.run(1, |_| true);
+        let count = |wanted: fn(&Event) -> bool| net.events[0].iter().filter(|event| wanted(event)).count();
+        assert_eq!(
+            count(|event| matches!(event, Event::Sent { .. })),
+            lens.len(),
+            "seed {seed}"
+        );
+        assert_eq!(
+            count(|event| matches!(event, Event::Down { lost: true, .. })),
+            0,
+            "seed {seed}"
+        );
+    }
 }
 
 #[test]
