@@ -48,11 +48,10 @@ pub(super) struct Rail {
     pub(super) state: RailState,
     pub(super) mtu: u16,
     pub(super) mtu_found: bool,
-    /// The number of the probe that is under way.
-    pub(super) challenge: Option<u32>,
-    /// When it was sent first and last, and when one was answered last, ns.
+    /// The probes that are under way, or were last.
+    question: Option<Question>,
+    /// When the first of them was sent, and when one was answered last, ns.
     pub(super) silent_since: u64,
-    pub(super) asked_at: u64,
     pub(super) answered_at: u64,
     /// Round trip of that, ns.
     pub(super) round_trip: u64,
@@ -60,6 +59,91 @@ pub(super) struct Rail {
     pub(super) tries: u32,
     pub(super) bytes_sent: u64,
     pub(super) failures: u64,
+}
+
+/// Probes that can be told from each other by their answers. With the back-off between two, an answer comes sooner than so
+/// many.
+const PROBES: u32 = 16;
+
+/// What a rail is asked until it answers, by one probe after the other.
+#[derive(Debug)]
+#[cfg_attr(test, derive(Clone, PartialEq))]
+struct Question {
+    /// The number of the first probe, a multiple of [`PROBES`]. That of each is larger by its place in `asked`.
+    secret: u32,
+    /// When the probes were sent, ns.
+    asked: [u64; PROBES as usize],
+    last: u8,
+    answered: bool,
+}
+
+/// What an answer to a probe is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// To no probe of this rail.
+    Foreign,
+    /// The rail works.
+    First,
+    /// One more, after the first: a measurement.
+    Further,
+}
+
+impl Rail {
+    /// The peer has been asked, and has not answered.
+    pub(super) fn owes(&self) -> bool {
+        self.question.as_ref().is_some_and(|question| !question.answered)
+    }
+
+    /// When it was asked last, ns.
+    pub(super) fn asked_at(&self) -> Option<u64> {
+        { self.question.as_ref() }.map(|question| question.asked[usize::from(question.last)])
+    }
+
+    /// The number of a probe that is sent now. `secret`: for a new question.
+    pub(super) fn ask(&mut self, now: u64, secret: u32) -> u32 {
+        let question = match &mut self.question {
+            Some(question) if !question.answered => {
+                question.last = (question.last + 1) % PROBES as u8;
+                question
+            }
+            known => {
+                self.silent_since = now;
+                known.insert(Question {
+                    secret: secret / PROBES * PROBES,
+                    asked: [now; PROBES as usize],
+                    last: 0,
+                    answered: false,
+                })
+            }
+        };
+        question.asked[usize::from(question.last)] = now;
+        question.secret + u32::from(question.last)
+    }
+
+    /// A probe is answered. The round trip is the shortest of a question: of the first ones, an answer may have waited long.
+    pub(super) fn answer(&mut self, now: u64, number: u32) -> Answer {
+        let matches = |question: &&mut Question| question.secret == number / PROBES * PROBES;
+        let Some(question) = self.question.as_mut().filter(matches) else {
+            return Answer::Foreign;
+        };
+        let trip = now - question.asked[(number % PROBES) as usize];
+        self.answered_at = now;
+        if core::mem::replace(&mut question.answered, true) {
+            self.round_trip = self.round_trip.min(trip);
+            return Answer::Further;
+        }
+        self.tries = 0;
+        let is_only = question.asked[usize::from(question.last)] == self.silent_since;
+        if self.round_trip == 0 || is_only {
+            self.round_trip = trip;
+        }
+        Answer::First
+    }
+
+    /// Another session begins, in which nothing is under way.
+    pub(super) fn begin(&mut self) {
+        (self.reply, self.question, self.tries) = (None, None, 0);
+    }
 }
 
 /// The rails of one peer.

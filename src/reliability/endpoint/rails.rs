@@ -19,7 +19,7 @@ use core::{net::SocketAddr, time::Duration};
 use super::{
     Endpoint,
     control::Control,
-    rail::{Rail, RailState, RailStats},
+    rail::{Answer, Rail, RailState, RailStats},
 };
 use crate::{
     error::AddRailError,
@@ -323,13 +323,8 @@ impl Endpoint {
             return;
         }
         let is_up = rail.state == RailState::Up;
-        // An answer to the question before may be under way: the number stays until there is one.
-        let challenge = rail.challenge.unwrap_or_else(|| {
-            rail.silent_since = now;
-            // (Sessions are counted by 32 bits, so this is no session's secret.)
-            self.key.secret(peer, count | 1 << 63) as u32
-        });
-        (rail.challenge, rail.asked_at) = (Some(challenge), now);
+        // (Sessions are counted by 32 bits, so this is no session's secret.)
+        let probe = rail.ask(now, self.key.secret(peer, count | 1 << 63) as u32);
         let most = match rail.state {
             RailState::Unproven => PROBE_UNPROVEN_EVERY,
             _ => PROBE_EVERY,
@@ -344,7 +339,7 @@ impl Endpoint {
         self.push_control(Control::RailProbe {
             peer,
             rail: number,
-            number: challenge,
+            number: probe,
         });
         if !is_up {
             let flow = self.flow_for(peer, FlowKey::new(number, 0));
@@ -394,7 +389,8 @@ impl Endpoint {
         let p = &self.peers[peer as usize];
         if p.has_rails() && p.uses_rails() && p.is_confirmed() {
             let number = self.rails.find(peer, back, self.first_path(peer));
-            let is_due = |rail: &Rail| rail.state != RailState::Up && self.now - rail.asked_at > self.times.initial_rto;
+            let is_old = |asked: u64| self.now - asked > self.times.initial_rto;
+            let is_due = |rail: &Rail| rail.state != RailState::Up && rail.asked_at().is_none_or(is_old);
             if let Some(number) = number.filter(|&number| self.rails.get(peer, number).is_some_and(is_due)) {
                 self.prove(peer, number);
             }
@@ -415,31 +411,24 @@ impl Endpoint {
 
     /// A probe is answered. `false`: it is none of a rail.
     #[cold]
-    pub(super) fn handle_rail_answer(&mut self, peer: u32, number: u8, challenge: u32) -> bool {
+    pub(super) fn handle_rail_answer(&mut self, peer: u32, number: u8, probe: u32) -> bool {
         let now = self.now;
         let Some(rail) = self.rails.get_mut(peer, number) else {
             return false;
         };
-        if rail.challenge != Some(challenge) {
-            return false;
-        }
-        rail.challenge = None;
-        rail.tries = 0;
         let is_news = rail.round_trip == 0;
-        rail.answered_at = now;
-        // An answer does not say which of several questions it is to.
-        let is_exact = rail.silent_since == rail.asked_at;
-        if is_news || is_exact {
-            rail.round_trip = now - rail.asked_at;
+        match rail.answer(now, probe) {
+            Answer::Foreign => return false,
+            Answer::Further => {
+                self.choose_primary(peer, false);
+                return true;
+            }
+            Answer::First => {}
         }
         let rises = rail.state != RailState::Up;
         rail.state = RailState::Up;
         if rises {
             self.raise(peer, number);
-        }
-        if !is_exact && (rises || is_news) {
-            // So the round trip is measured by one more.
-            self.prove(peer, number);
         }
         self.choose_primary(peer, rises || is_news);
         true
@@ -475,7 +464,7 @@ impl Endpoint {
                 .get(peer, rail)
                 .map_or(u64::MAX, |rail| rail.round_trip.max(1))
         };
-        let owes = |rail: u8| self.rails.get(peer, rail).is_none_or(|rail| rail.challenge.is_some());
+        let owes = |rail: u8| self.rails.get(peer, rail).is_none_or(Rail::owes);
         let best = self.rails.up(peer).min_by_key(|&rail| (owes(rail), trip(rail)));
         let Some(best) = best else { return };
         let primary = self.peers[peer as usize].primary_rail();
@@ -532,8 +521,8 @@ impl Endpoint {
         let (now, primary) = (self.now, self.peers[peer as usize].primary_rail());
         let asks = |&number: &u8| {
             self.rails.get(peer, number).is_some_and(|rail| {
-                let is_over = number != primary && now - rail.asked_at >= 2 * rail.round_trip;
-                rail.challenge.is_none() || is_over
+                let is_over = |asked: u64| number != primary && now - asked >= 2 * rail.round_trip;
+                !rail.owes() || rail.asked_at().is_none_or(is_over)
             })
         };
         let asked: Vec<u8> = self.rails.up(peer).filter(asks).collect();
@@ -569,7 +558,7 @@ impl Endpoint {
         let Some(rail) = self.rails.get(peer, number).filter(|rail| rail.state == RailState::Up) else {
             return;
         };
-        let (asked, silent) = (rail.silent_since, rail.challenge.is_some());
+        let (asked, silent) = (rail.silent_since, rail.owes());
         let answers =
             |other: u8| other != number && self.rails.get(peer, other).is_some_and(|rail| rail.answered_at > asked);
         // A queue of the network may be as long as the time-out before any sample of a round trip, and longer on a rail
@@ -688,7 +677,7 @@ impl Endpoint {
             } else {
                 RailState::Unproven
             };
-            (rail.reply, rail.challenge, rail.tries) = (None, None, 0);
+            rail.begin();
         }
         if several.port == 0 && several.rails.iter().all(|rail| rail.path.is_none()) {
             p.end_rails();
