@@ -127,12 +127,12 @@ impl Rail {
             return Answer::Foreign;
         };
         let trip = now - question.asked[(number % PROBES) as usize];
-        self.answered_at = now;
         if core::mem::replace(&mut question.answered, true) {
+            // It may be a copy, which shows nothing of now.
             self.round_trip = self.round_trip.min(trip);
             return Answer::Further;
         }
-        self.tries = 0;
+        (self.answered_at, self.tries) = (now, 0);
         let is_only = question.asked[usize::from(question.last)] == self.silent_since;
         if self.round_trip == 0 || is_only {
             self.round_trip = trip;

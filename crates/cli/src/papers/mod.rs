@@ -29,8 +29,8 @@ S1 is the DPDK paper, S2 the PACS-CS paper, S3 the optics paper, S4 the DSE pape
 `partly`, with what is missing in docs/papers.md; `needs the hardware`.
 
 --run runs each command once, though several parts may name it. Those that begin with `cargo` need a checkout of the \
-project (--checkout), those with `dpdk` a build with that feature, and `bench rails` needs root; what cannot run here is skipped, with the reason. A \
-simulation gives the same figures everywhere; measurements are of this machine.";
+project (--checkout), those with `dpdk` a build with that feature, and `bench rails` needs root; what cannot run here \
+is skipped, with the reason. A simulation gives the same figures everywhere; measurements are of this machine.";
 
 /// Options of `hikyaku papers`.
 #[derive(Clone, Debug, Args)]

@@ -139,7 +139,10 @@ impl Net {
     fn view(&self) -> impl PartialEq + core::fmt::Debug + use<> {
         let end = &self.ends[0];
         let rails = [0, 1, 2].map(|rail| end.rail_stats(PEER, rail).map(|rail| (rail.path, rail.state)));
-        (rails, end.address(PEER), end.rails.all(0).len())
+        let answered = { end.rails.all(0).iter() }
+            .map(|rail| rail.answered_at)
+            .collect::<Vec<u64>>();
+        (rails, end.address(PEER), answered)
     }
 
     fn cut(&mut self, rail: usize, cut: bool) {
