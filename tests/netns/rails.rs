@@ -664,7 +664,7 @@ fn a_stream_survives_the_loss_of_one_direction() {
 
 /// Numbers of messages of the old session begin here.
 const OLD: &str = "1000000";
-/// Messages that nobody waits for.
+/// More messages than are received.
 const ENDLESS: u64 = 1 << 20;
 
 /// Three rails, of which packets wait on the last for long.

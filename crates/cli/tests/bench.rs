@@ -361,7 +361,7 @@ fn dse_has_the_weak_points_of_its_protocol() {
             let [higher, equal, lower] = values.collect::<Vec<_>>()[..] else {
                 panic!("{document}")
             };
-            // Whoever runs this may have a high nice value already, and there is an end to them.
+            // The test itself may run at a high nice value, and there is an end to them.
             assert!(
                 higher.0 <= higher.1 && equal.0 == equal.1 && lower.0 >= lower.1,
                 "{document}"

@@ -231,7 +231,7 @@ fn help(universe: &mut Universe, parent: &InterCommunicator, words: &[String]) -
 
 const PRODUCT: &str = "product";
 
-/// C = A B. Who is free takes the next row of C: it reads a row of A, and once all of B.
+/// C = A B. A process that is free takes the next row of C: it reads a row of A, and once all of B.
 struct Product {
     side: usize,
 }
@@ -308,7 +308,8 @@ const TOURS: i64 = 1728;
 /// Squares of a tour that make a task.
 const BEGUN: u32 = 6;
 
-/// All tours of a knight from one square: it visits each square once. Who is free takes the next beginning of a tour.
+/// All tours of a knight from one square: it visits each square once. A process that is free takes
+/// the next beginning of a tour.
 struct Tour {
     square: u32,
 }

@@ -1,4 +1,4 @@
-//! Processes that compute beside a measurement: whoever shares a CPU with them has to be scheduled to go on.
+//! Processes that compute beside a measurement: a process that shares a CPU with them has to be scheduled to go on.
 
 use crate::{
     failure::Failure,

@@ -31,7 +31,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// Nobody else is there, and nothing is said about it.
+    /// No other process is there, and nothing is said about it.
     pub(super) const NONE: Self = Self {
         about: About { name: None, nice: None },
         beside: None,
