@@ -3,6 +3,7 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{net::SocketAddr, time::Duration};
 
+use super::pace::Pace;
 use crate::reliability::{
     Path,
     flow::{BASE_DATAGRAM, NONE},
@@ -59,6 +60,7 @@ pub(super) struct Rail {
     pub(super) tries: u32,
     pub(super) bytes_sent: u64,
     pub(super) failures: u64,
+    pub(super) pace: Pace,
 }
 
 /// Probes that can be told from each other by their answers. With the back-off between two, an answer comes sooner than so
@@ -143,6 +145,7 @@ impl Rail {
     /// Another session begins, in which nothing is under way.
     pub(super) fn begin(&mut self) {
         (self.reply, self.question, self.tries) = (None, None, 0);
+        self.pace.stop();
     }
 }
 

@@ -26,7 +26,6 @@ use crate::{
     events::event,
     reliability::{
         Event, MAX_RAILS, Path, PeerId,
-        burst::Burst,
         flow::{Flow, FlowKey},
         peer::Phase,
         timers::Timer,
@@ -44,6 +43,8 @@ const PROBE_UNPROVEN_EVERY: u64 = 8_000_000_000;
 const UNANSWERED: u32 = 8;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
+/// A rail that takes so many times as long for a byte as another is not the one on which large messages begin.
+const SLOW: u64 = 4;
 /// The time after which a silent rail is dead doubles with each time that it was, so often at most.
 const MOST_DOUBLINGS: u64 = 4;
 
@@ -198,7 +199,7 @@ impl Endpoint {
         self.peers[peer as usize].has_rails() && self.rails.up(peer).nth(1).is_some()
     }
 
-    fn is_up_rail(&self, peer: u32, rail: u8) -> bool {
+    pub(super) fn is_up_rail(&self, peer: u32, rail: u8) -> bool {
         self.rails
             .get(peer, rail)
             .is_some_and(|rail| rail.state == RailState::Up)
@@ -448,6 +449,10 @@ impl Endpoint {
         self.actives[index as usize].deadlines.stop(Timer::Mtu);
         self.set_mtu((peer, number), self.initial_mtu(path.address.is_ipv6()), false);
         self.search_mtu(index);
+        let now = self.now;
+        if let Some(rail) = self.rails.get_mut(peer, number) {
+            rail.pace.rise(now);
+        }
         // The first rail was not asked if this one was added later.
         if self.rails.get(peer, 0).is_some_and(|first| first.round_trip == 0) {
             self.prove(peer, 0);
@@ -456,9 +461,9 @@ impl Endpoint {
     }
 
     /// Small messages go by the rail with the shortest round trip; those of different peers by different ones where several
-    /// are about as short. One that is not much shorter is not worth a change, unless a rail is new. A rail that owes an
-    /// answer may be dead, and comes last.
-    fn choose_primary(&mut self, peer: u32, is_news: bool) {
+    /// are about as short. One that is not much shorter is not worth a change, unless a rail is new. Of those, none that is
+    /// known to be slow with large messages: these begin there. A rail that owes an answer may be dead, and comes last.
+    pub(super) fn choose_primary(&mut self, peer: u32, is_news: bool) {
         let trip = |rail: u8| {
             self.rails
                 .get(peer, rail)
@@ -469,10 +474,14 @@ impl Endpoint {
         let Some(best) = best else { return };
         let primary = self.peers[peer as usize].primary_rail();
         let is_as_short = |rail: u8| trip(best) > trip(rail) / 4 * 3;
-        if !is_news && self.is_up_rail(peer, primary) && is_as_short(primary) {
+        let cost = |rail: u8| self.rails.get(peer, rail).map_or(0, |rail| rail.pace.measured());
+        let short = self.rails.up(peer).filter(|&rail| is_as_short(rail));
+        let least = short.map(cost).filter(|&cost| cost > 0).min().unwrap_or(u64::MAX);
+        let is_as_good = |rail: u8| is_as_short(rail) && cost(rail) / SLOW <= least;
+        if !is_news && self.is_up_rail(peer, primary) && is_as_good(primary) {
             return;
         }
-        let as_good = |&rail: &u8| owes(rail) == owes(best) && is_as_short(rail);
+        let as_good = |&rail: &u8| owes(rail) == owes(best) && is_as_good(rail);
         let count = self.rails.up(peer).filter(as_good).count();
         let own = self.rails.up(peer).filter(as_good).nth(peer as usize % count.max(1));
         self.peers[peer as usize].set_primary_rail(own.unwrap_or(best));
@@ -653,7 +662,7 @@ impl Endpoint {
     }
 
     /// The source goes by several flows.
-    fn stripe(&mut self, source: u32) {
+    pub(super) fn stripe(&mut self, source: u32) {
         if let Some(owner) = self.sources.stripe(source) {
             let index = self.flows[owner as usize].active;
             if let Some(active) = self.actives.get_mut(index as usize) {
@@ -682,117 +691,6 @@ impl Endpoint {
         if several.port == 0 && several.rails.iter().all(|rail| rail.path.is_none()) {
             p.end_rails();
             self.rails.forget(peer);
-        }
-    }
-
-    // ---- striping
-
-    /// [`serve`](Self::serve) for a peer with several rails: the flow may draw from others, and others from it.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn serve_by_rail(&mut self, index: u32, burst: &mut Burst) -> bool {
-        let path = self.path_of(self.actives[index as usize].flow);
-        burst.begin(path);
-        if self.ports.wait(path.port, index) {
-            return false;
-        }
-        self.draw(index);
-        let more = self.fill_any(index, burst);
-        self.spread(index, burst);
-        self.reschedule(index);
-        more && !burst.is_empty()
-    }
-
-    /// A flow with nothing of its own to send takes the next piece of a large message that waits on another rail, if its
-    /// windows have room for it.
-    fn draw(&mut self, index: u32) {
-        let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let (peer, key) = (flow.peer, flow.key());
-        let p = &self.peers[peer as usize];
-        let send = &self.actives[index as usize].send;
-        let room = send.room_to_draw(p.window, self.config.window_packets.into(), flow) as usize;
-        if room == 0 || !p.uses_rails() || !self.is_up_rail(peer, key.rail()) {
-            return;
-        }
-        let Some(from) = self.richest(peer, key).filter(|&from| !self.comes_late(index, from)) else {
-            return;
-        };
-        let (most, limit) = (room.min(self.limits.max_batch), p.cost_limit);
-        let rails = self.rails.up(peer).count();
-        let (packet, largest) = (self.room_of(index), self.config.max_payload.into());
-        let Some(piece) =
-            self.actives[from as usize]
-                .send
-                .cut_off(&mut self.sources, (packet, largest), (most, rails), limit)
-        else {
-            return;
-        };
-        let sources: Vec<u32> = piece.sources().collect();
-        let (to, from) = (self.actives[index as usize].flow, self.actives[from as usize].flow);
-        self.actives[index as usize].send.put_before(piece);
-        self.update_busy(to);
-        for source in sources {
-            self.stripe(source);
-        }
-        self.update_busy(from);
-    }
-
-    /// The flow of the same channel on another rail that has most to give.
-    fn richest(&self, peer: u32, key: FlowKey) -> Option<u32> {
-        let others = self.flows_of(peer).filter(|&flow| {
-            let flow = &self.flows[flow as usize];
-            flow.channel() == key.channel() && flow.rail() != key.rail()
-        });
-        let queued = |index: u32| {
-            self.actives
-                .get(index as usize)
-                .map_or(0, |active| active.send.queued_to_give())
-        };
-        let indices = others.map(|flow| self.flows[flow as usize].active);
-        indices
-            .max_by_key(|&index| queued(index))
-            .filter(|&index| queued(index) > 0)
-    }
-
-    /// A piece that flow `index` takes now would arrive after all that waits in flow `from` has arrived from there.
-    fn comes_late(&self, index: u32, from: u32) -> bool {
-        let trip = |index: u32| u64::from(self.flows[self.actives[index as usize].flow as usize].rtt().smoothed);
-        let send = &self.actives[from as usize].send;
-        let windows = u64::from(send.queued_bytes()) / u64::from(send.window()).max(1);
-        let (here, there) = (trip(index), trip(from));
-        there != 0 && here > there.saturating_mul(windows + 1)
-    }
-
-    /// A flow has sent something: flows of other rails may have room for what waits behind that.
-    fn spread(&mut self, index: u32, burst: &Burst) {
-        if burst.is_empty() {
-            return;
-        }
-        let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let (peer, channel, rail) = (flow.peer, flow.channel(), flow.rail());
-        if let Some(rail) = self.rails.get_mut(peer, rail) {
-            rail.bytes_sent += burst.len() as u64;
-        }
-        let gives = |flow: u32| {
-            let active = self.actives.get(self.flows[flow as usize].active as usize);
-            self.flows[flow as usize].channel() == channel
-                && active.is_some_and(|active| active.send.queued_to_give() > 0)
-        };
-        if !self.peers[peer as usize].uses_rails() || !{ self.flows_of(peer) }.any(gives) {
-            return;
-        }
-        for rail in 0..MAX_RAILS as u8 {
-            if !self.is_up_rail(peer, rail) {
-                continue;
-            }
-            let flow = self.flow_for(peer, FlowKey::new(rail, channel));
-            let index = self.activate(flow);
-            let window = self.peers[peer as usize].window;
-            let send = &self.actives[index as usize].send;
-            let packets = self.config.window_packets.into();
-            if send.room_to_draw(window, packets, &self.flows[flow as usize]) > 0 {
-                self.mark_ready(index);
-            }
         }
     }
 }

@@ -118,7 +118,7 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         if !active.bulk {
             active.bulk = true;
-            if active.turn > 0 {
+            if (1..TURN).contains(&active.turn) {
                 self.bulk.push_front(index);
             } else {
                 active.turn = TURN;

@@ -127,7 +127,11 @@ impl Endpoint {
         if active.send.is_quiet(flow) {
             return true;
         }
-        let timeouts = active.send.count_timeout();
+        if let Some(at) = self.awaits_bulk(index) {
+            self.actives[index as usize].deadlines.set(Timer::Rto, at);
+            return true;
+        }
+        let timeouts = self.actives[index as usize].send.count_timeout();
         if self.give_up(index) {
             return false;
         }

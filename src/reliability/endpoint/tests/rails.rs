@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
+mod rates;
 mod restart;
 mod short;
 mod strangers;
@@ -364,42 +365,6 @@ fn a_rail_with_a_long_round_trip_is_proven() {
             assert_eq!(net.ends[end].primary_rail(PEER), 0);
         }
     }
-}
-
-/// Time to send 14 messages of 4 MB (what the credit allows), ns.
-fn time_over(rails: &[Way]) -> u64 {
-    let mut net = Net::new(&settings(), rails);
-    net.open();
-    let before = net.now;
-    let mut lens = vec![1];
-    for number in 1..=14 {
-        net.send(0, number, 4 << 20);
-        lens.push(4 << 20);
-        assert!(net.run(10_000, |net| net.got[1].messages.len() >= lens.len() - 2));
-    }
-    assert!(net.run(10_000, |net| net.ends[0].all_idle()));
-    net.assert_got(1, &lens);
-    assert_eq!(net.ends[0].stats().rails_down, 0);
-    net.now - before
-}
-
-#[test]
-fn bulk_data_is_striped_in_proportion_to_rates() {
-    let slow = |rate| Way { rate, ..WAY };
-    let one = time_over(&[slow(125)]);
-    let two = time_over(&[slow(125), slow(125)]);
-    assert!(two * 100 < one * 52, "two rails: {two} ns, one: {one} ns");
-    let unequal = time_over(&[slow(1_250), slow(125)]);
-    let quick = time_over(&[slow(1_250)]);
-    assert!(
-        unequal * 110 < quick * 105,
-        "with a slow one beside: {unequal} ns, alone: {quick} ns"
-    );
-    let turned = time_over(&[slow(125), slow(1_250)]);
-    assert!(
-        turned * 110 < quick * 105,
-        "the first one is the slow one: {turned} ns, alone: {quick} ns"
-    );
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! Rails of different rates.
+
+use super::*;
+
+/// Time to send 14 messages of 4 MB (what the credit allows), ns.
+fn time_over(rails: &[Way]) -> u64 {
+    let mut net = Net::new(&settings(), rails);
+    net.open();
+    let before = net.now;
+    let mut lens = vec![1];
+    for number in 1..=14 {
+        net.send(0, number, 4 << 20);
+        lens.push(4 << 20);
+        assert!(net.run(10_000, |net| net.got[1].messages.len() >= lens.len() - 2));
+    }
+    assert!(net.run(10_000, |net| net.ends[0].all_idle()));
+    net.assert_got(1, &lens);
+    assert_eq!(net.ends[0].stats().rails_down, 0);
+    net.now - before
+}
+
+#[test]
+fn bulk_data_is_striped_in_proportion_to_rates() {
+    let slow = |rate| Way { rate, ..WAY };
+    let one = time_over(&[slow(125)]);
+    let two = time_over(&[slow(125), slow(125)]);
+    assert!(two * 100 < one * 52, "two rails: {two} ns, one: {one} ns");
+    let unequal = time_over(&[slow(1_250), slow(125)]);
+    let quick = time_over(&[slow(1_250)]);
+    assert!(
+        unequal * 110 < quick * 105,
+        "with a slow one beside: {unequal} ns, alone: {quick} ns"
+    );
+    let turned = time_over(&[slow(125), slow(1_250)]);
+    assert!(
+        turned * 110 < quick * 105,
+        "the first one is the slow one: {turned} ns, alone: {quick} ns"
+    );
+}
+
+/// Time of 400 messages of 64 KiB, four under way, ns.
+fn time_of_many(rails: &[Way]) -> u64 {
+    let mut net = Net::new(&settings(), rails);
+    net.open();
+    let before = net.now;
+    for number in 1..=400 {
+        net.send(0, number, 64 << 10);
+        assert!(net.run(1_000, |net| net.got[1].messages.len() + 4 > number as usize));
+    }
+    assert!(net.run(1_000, |net| net.got[1].messages.len() == 401));
+    net.now - before
+}
+
+/// A piece of a message on a slow rail must not be what the others wait for.
+#[test]
+fn a_slow_rail_takes_no_more_than_it_carries_in_time() {
+    for (quick, slow, most) in [(1_250, 125, 115), (125, 12, 115), (125, 2, 130)] {
+        let [quick, slow] = [quick, slow].map(|rate| Way {
+            rate,
+            mtu: 8_972,
+            ..WAY
+        });
+        let alone = time_of_many(&[quick]);
+        for both in [[quick, slow], [slow, quick]] {
+            let beside = time_of_many(&both);
+            assert!(
+                beside * 100 < alone * most,
+                "{} beside {}: {beside} ns, alone: {alone} ns",
+                slow.rate,
+                quick.rate
+            );
+        }
+    }
+}
