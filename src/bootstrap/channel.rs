@@ -52,7 +52,10 @@ impl Channel {
     }
 
     pub(super) fn send(&mut self, version: Version, message: &Message, deadline: Deadline) -> Result<(), Cause> {
-        let text = message.encode(version);
+        self.send_text(&message.encode(version), deadline)
+    }
+
+    pub(super) fn send_text(&mut self, text: &str, deadline: Deadline) -> Result<(), Cause> {
         if text.len() > MAX_MESSAGE {
             return Err(Cause::Argument(format!(
                 "a message of {} bytes is too long",

@@ -1,6 +1,8 @@
 //! The store of a job, through which its processes find each other.
 
-use super::{error::BootstrapError, news::News};
+use std::net::IpAddr;
+
+use super::{JobKey, error::BootstrapError, news::News};
 
 /// Longest key, in characters.
 pub const MAX_KEY: usize = 32;
@@ -22,6 +24,10 @@ pub(super) trait Exchange: Send {
     fn finalize(&mut self) -> Result<(), BootstrapError>;
     /// How processes are spawned, if the launcher can.
     fn spawner(&mut self) -> Option<&mut dyn Spawner> {
+        None
+    }
+    /// How this world was spawned, if the launcher does not say it by variables.
+    fn origin(&self) -> Option<Origin> {
         None
     }
     /// Where names are published, if the launcher has such a place.
@@ -52,11 +58,36 @@ pub(super) trait Names {
     fn unpublish(&mut self, name: &str) -> Result<(), BootstrapError>;
 }
 
+/// What a world knows of itself that spawns another.
+pub(super) struct Home {
+    /// Where the new processes reach this one.
+    pub(super) address: IpAddr,
+    pub(super) job_key: JobKey,
+    pub(super) on_one_host: bool,
+}
+
+/// How a world was spawned.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// The number of its first process in the job.
+    pub(super) first: u32,
+    /// What it is told by those that have spawned it.
+    pub(super) by: String,
+    /// Those are reached by loopback.
+    pub(super) on_one_host: bool,
+}
+
+/// A launcher that starts more processes, as a world of which nobody knows anything but a word.
+pub(super) trait Starter: Exchange {
+    /// Starts `programs`; each process is told `contact`.
+    fn start(&mut self, programs: &[Program], contact: &str) -> Result<(), BootstrapError>;
+}
+
 /// A launcher that can start more processes in the middle of a job.
 pub(super) trait Spawner {
     /// Starts `programs` as a world of its own, and gives the number of its first process in the job when they have met
     /// in a fence. They are told `by`, a word.
-    fn spawn(&mut self, programs: &[Program], by: &str) -> Result<u32, BootstrapError>;
+    fn spawn(&mut self, programs: &[Program], by: &str, home: &Home) -> Result<u32, BootstrapError>;
     /// The value that a process of any world has put.
     fn get_of(&mut self, process: u32, key: &str) -> Result<Vec<u8>, BootstrapError>;
 }

@@ -44,6 +44,7 @@ pub(crate) mod environment;
 mod error;
 mod exchange;
 mod failures;
+mod family;
 mod identity;
 pub(crate) mod interfaces;
 mod key;
@@ -70,6 +71,7 @@ pub use world::World;
 
 use environment::names;
 use exchange::Exchange;
+use family::Family;
 use identity::Identity;
 use message::Version;
 
@@ -147,11 +149,16 @@ pub fn discover(environment: &Environment) -> Result<World, BootstrapError> {
             } else {
                 Version::Two
             };
-            let (pmi, identity) = pmi::Pmi::join(environment, version, timeout)?;
-            let local = pmi::local(environment);
-            (Box::new(pmi), Identity { local, ..identity })
+            let (mut pmi, mut identity) = pmi::Pmi::join(environment, version, timeout)?;
+            identity.local = pmi::local(environment);
+            let contact = pmi.contact(environment, &mut identity)?;
+            Family::join(launcher, Box::new(pmi), identity, contact.as_deref(), timeout)?
         }
-        Launcher::Pmix => pmix::join(environment, timeout)?,
+        Launcher::Pmix => {
+            let (pmix, identity) = pmix::join(environment, timeout)?;
+            let contact = environment.get(names::CONTACT);
+            Family::join(launcher, pmix, identity, contact, timeout)?
+        }
         Launcher::Slurm | Launcher::Torch | Launcher::Rendezvous => rendezvous::join(launcher, environment, timeout)?,
         Launcher::Alone => alone::join(),
     };

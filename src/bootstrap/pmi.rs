@@ -10,7 +10,7 @@ use super::{
     descriptor,
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    exchange::{Names, Program, Spawner},
+    exchange::{Home, Names, Program, Spawner, Starter},
     message::{Message, NOTHING, Version, from_hex, key_of, to_hex},
     news::News,
 };
@@ -261,6 +261,10 @@ impl Pmi {
     /// Sends a request and waits for its answer, whose `rc` must be 0 if there is one.
     fn ask(&mut self, doing: &str, request: &Message, expected: &str) -> Result<Message, BootstrapError> {
         let answer = self.exchange(doing, request, expected)?;
+        self.accept(doing, answer)
+    }
+
+    fn accept(&self, doing: &str, answer: Message) -> Result<Message, BootstrapError> {
         match answer.get("rc") {
             None | Some("0") => Ok(answer),
             Some(_) => {
@@ -410,8 +414,138 @@ impl Exchange for Pmi {
     }
 }
 
+/// The client of the server of [`Family`](super::family::Family).
+impl Pmi {
+    /// Reserves the numbers of so many processes that are to be spawned; gives the first.
+    pub(super) fn reserve(&mut self, count: u32, by: &str) -> Result<u32, BootstrapError> {
+        let doing = "numbering the processes that are spawned";
+        let request = Message::new("reserve").with("count", count).with("by", by);
+        let answer = self.ask(doing, &request, "reserve_result")?;
+        answer
+            .number("first")
+            .ok_or_else(|| self.unexpected(doing, "the number of a process".into(), &answer))
+    }
+
+    /// Waits until they have met.
+    pub(super) fn await_spawned(&mut self, first: u32) -> Result<u32, BootstrapError> {
+        let doing = "waiting for the processes that are spawned";
+        let answer = self.answer(doing, "spawn_result")?;
+        self.accept(doing, answer).map(|_| first)
+    }
+
+    /// They do not come, or too late.
+    pub(super) fn give_up(&mut self, first: u32) -> Result<(), BootstrapError> {
+        let doing = "giving processes up";
+        let request = Message::new("give_up").with("first", first);
+        match self.exchange(doing, &request, "give_up_result") {
+            // What was waited for has come meanwhile.
+            Err(error) if matches!(error.cause(), Cause::Unexpected { text, .. } if text.contains("spawn_result")) => {
+                self.answer(doing, "give_up_result").map(drop)
+            }
+            other => other.map(drop),
+        }
+    }
+}
+
+/// The key of what hydra and Slurm put for the processes that they spawn.
+const CONTACT: &str = "hikyaku-contact";
+
+impl Pmi {
+    /// Learns what those tell this process that have spawned it, if it was spawned.
+    pub(super) fn contact(
+        &mut self,
+        environment: &Environment,
+        identity: &mut Identity,
+    ) -> Result<Option<String>, BootstrapError> {
+        if environment.get("PMI_SPAWNED").is_none_or(|spawned| spawned == "0") {
+            return Ok(None);
+        }
+        if self.version == Version::One {
+            // (Version 2 has told it before.)
+            let answer = self.ask(
+                "asking for the number of the program",
+                &Message::new("get_appnum"),
+                "appnum",
+            )?;
+            identity.app = answer.number("appnum").unwrap_or(0);
+        }
+        let doing = "asking for the processes that have spawned this one";
+        let [request, answer] = self.vocabulary().get;
+        let request = Message::new(request).with(self.vocabulary().space, &self.space);
+        let answer = self.exchange(doing, &request.with("key", CONTACT), answer)?;
+        let found = answer.number("rc").unwrap_or(0) == 0 && answer.get("found") != Some("FALSE");
+        // (A program of another MPI may have spawned this one.)
+        let contact = answer.get("value").filter(|_| found).map(str::to_owned);
+        Ok(contact)
+    }
+}
+
+impl Starter for Pmi {
+    fn start(&mut self, programs: &[Program], contact: &str) -> Result<(), BootstrapError> {
+        let doing = "spawning processes";
+        let mut words = programs.iter().flat_map(|program| &program.command);
+        if let Some(word) = words.find(|word| word.contains(char::is_control)) {
+            let cause = Cause::Argument(format!("PMI cannot pass on '{}'", word.escape_debug()));
+            return Err(BootstrapError::new(self.launcher, doing, cause));
+        }
+        let answer = match self.version {
+            Version::One => {
+                let deadline = Deadline::after(self.timeout);
+                self.channel
+                    .send_text(&commands(programs, contact), deadline)
+                    .map_err(|cause| BootstrapError::new(self.launcher, doing, cause))?;
+                self.receive(doing, "spawn_result", deadline)?
+            }
+            Version::Two => self.exchange(doing, &command(programs, contact), "spawn-response")?,
+        };
+        self.accept(doing, answer).map(drop)
+    }
+}
+
+/// Version 1 has a command of many lines for each program.
+fn commands(programs: &[Program], contact: &str) -> String {
+    let mut text = String::new();
+    for (index, program) in programs.iter().enumerate() {
+        let (total, so_far) = (programs.len(), index + 1);
+        let (name, arguments) = program.command.split_first().unzip();
+        let (name, arguments) = (name.map_or("", String::as_str), arguments.unwrap_or_default());
+        let processes = program.processes;
+        text += &format!(
+            "mcmd=spawn\nnprocs={processes}\nexecname={name}\ntotspawns={total}\nspawnssofar={so_far}\nargcnt={}\n",
+            arguments.len()
+        );
+        for (number, argument) in (1..).zip(arguments) {
+            text += &format!("arg{number}={argument}\n");
+        }
+        text += &format!("preput_num=1\npreput_key_0={CONTACT}\npreput_val_0={contact}\ninfo_num=0\nendcmd\n");
+    }
+    text
+}
+
+/// Version 2 has one for all.
+fn command(programs: &[Program], contact: &str) -> Message {
+    let mut request = Message::new("spawn")
+        .with("ncmds", programs.len())
+        .with("preputcount", 1)
+        .with("ppkey0", CONTACT)
+        .with("ppval0", contact);
+    for program in programs {
+        let (name, arguments) = program.command.split_first().unzip();
+        let arguments = arguments.unwrap_or_default();
+        request = request
+            .with("subcmd", name.map_or("", String::as_str))
+            .with("maxprocs", program.processes)
+            .with("argc", arguments.len());
+        for (number, argument) in arguments.iter().enumerate() {
+            request = request.with(&format!("argv{number}"), argument);
+        }
+        request = request.with("infokeycount", 0);
+    }
+    request
+}
+
 impl Spawner for Pmi {
-    fn spawn(&mut self, programs: &[Program], by: &str) -> Result<u32, BootstrapError> {
+    fn spawn(&mut self, programs: &[Program], by: &str, _home: &Home) -> Result<u32, BootstrapError> {
         let doing = "spawning processes";
         for (app, program) in programs.iter().enumerate() {
             for word in &program.command {

@@ -5,8 +5,9 @@
 #![expect(unsafe_code, reason = "calls of a C library")]
 
 use std::{
+    env,
     error::Error,
-    ffi::{CString, c_char, c_int},
+    ffi::{CStr, CString, c_char, c_int},
     ptr,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::Duration,
@@ -16,8 +17,9 @@ use libloading::Library;
 
 use super::{
     Exchange, Launcher,
-    environment::Environment,
+    environment::{Environment, names},
     error::{BootstrapError, Cause},
+    exchange::{Program, Starter},
     identity::Identity,
 };
 use crate::helper;
@@ -71,12 +73,26 @@ struct Info {
     value: Value,
 }
 
+/// A program to spawn.
+#[repr(C)]
+struct App {
+    command: *mut c_char,
+    arguments: *mut *mut c_char,
+    environment: *mut *mut c_char,
+    directory: *mut c_char,
+    processes: c_int,
+    info: *mut Info,
+    infos: usize,
+}
+
 type Init = unsafe extern "C" fn(*mut Process, *const Info, usize) -> c_int;
 type Put = unsafe extern "C" fn(u8, *const c_char, *const Value) -> c_int;
 type Commit = unsafe extern "C" fn() -> c_int;
 type Fence = unsafe extern "C" fn(*const Process, usize, *const Info, usize) -> c_int;
 type Get = unsafe extern "C" fn(*const Process, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
 type Finalize = unsafe extern "C" fn(*const Info, usize) -> c_int;
+type Spawn = unsafe extern "C" fn(*const Info, usize, *const App, usize, *mut u8) -> c_int;
+type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 type Abort = unsafe extern "C" fn(c_int, *const c_char, *const Process, usize) -> c_int;
 type ValueFree = unsafe extern "C" fn(*mut Value, usize);
 
@@ -89,6 +105,8 @@ struct Api {
     get: Get,
     finalize: Finalize,
     abort: Abort,
+    spawn: Spawn,
+    error_string: ErrorString,
     /// Not in all versions; without it, values are leaked.
     value_free: Option<ValueFree>,
 }
@@ -121,9 +139,57 @@ impl Api {
                 get: *library.get(b"PMIx_Get\0")?,
                 finalize: *library.get(b"PMIx_Finalize\0")?,
                 abort: *library.get(b"PMIx_Abort\0")?,
+                spawn: *library.get(b"PMIx_Spawn\0")?,
+                error_string: *library.get(b"PMIx_Error_string\0")?,
                 value_free: library.get(b"PMIx_Value_free\0").ok().map(|symbol| *symbol),
             })
         }
+    }
+
+    /// Starts programs, each with its words and its number of processes, in this directory and with this variable.
+    fn spawn(
+        &self,
+        programs: Vec<(Vec<CString>, c_int)>,
+        directory: &CString,
+        variable: &CString,
+    ) -> Result<(), c_int> {
+        let lists = |words: &[CString]| -> Vec<*mut c_char> {
+            let words = words.iter().map(|word| c_copy(word));
+            words.chain([ptr::null_mut()]).collect()
+        };
+        // The library may lengthen these lists by `realloc`, so they are what `malloc` has given; what it makes of them
+        // is not known, so they are never given back.
+        let apps: Vec<App> = programs
+            .iter()
+            .map(|(words, processes)| App {
+                command: words.first().map_or(ptr::null_mut(), |word| c_copy(word)),
+                arguments: c_list(&lists(words)),
+                environment: c_list(&lists(std::slice::from_ref(variable))),
+                directory: c_copy(directory),
+                processes: *processes,
+                info: ptr::null_mut(),
+                infos: 0,
+            })
+            .collect();
+        let mut namespace = [0_u8; 256];
+        // SAFETY: the programs outlive the call; there is room for the name of a namespace.
+        done(unsafe { (self.spawn)(ptr::null(), 0, apps.as_ptr(), apps.len(), namespace.as_mut_ptr()) })
+    }
+
+    fn text(&self, status: c_int) -> String {
+        // SAFETY: any status may be asked for; the text is static.
+        let text = unsafe { (self.error_string)(status) };
+        if text.is_null() {
+            return format!("PMIx status {status}");
+        }
+        // SAFETY: the library gives a text that ends with a zero.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+        // It does not know those of the launcher.
+        let known = Some(text).filter(|text| !text.contains("NOT FOUND"));
+        known.map_or_else(
+            || format!("PMIx status {status}"),
+            |text| format!("PMIx status {status}, {text}"),
+        )
     }
 
     fn init(&self) -> Result<Process, c_int> {
@@ -188,6 +254,23 @@ impl Api {
         }
         Ok(result)
     }
+}
+
+/// A copy that C may give back.
+fn c_copy(text: &CStr) -> *mut c_char {
+    // SAFETY: the text ends with a zero.
+    unsafe { libc::strdup(text.as_ptr()) }
+}
+
+/// A copy of a list that C may give back.
+fn c_list(list: &[*mut c_char]) -> *mut *mut c_char {
+    // SAFETY: any size may be asked for.
+    let copy: *mut *mut c_char = unsafe { libc::malloc(size_of_val(list)) }.cast();
+    if !copy.is_null() {
+        // SAFETY: there is room for as many, in memory that nobody else has.
+        unsafe { ptr::copy_nonoverlapping(list.as_ptr(), copy, list.len()) };
+    }
+    copy
 }
 
 /// The message of the system's loader, which names the library or the function; the error itself only says which call
@@ -266,17 +349,17 @@ impl Worker {
         call: impl FnOnce(&Api) -> Result<T, c_int> + Send + 'static,
     ) -> Result<T, BootstrapError> {
         let (answer, result) = mpsc::channel();
-        let call = Box::new(move |api: &Api| drop(answer.send(call(api))));
+        let call = Box::new(move |api: &Api| {
+            let outcome = call(api).map_err(|status| api.text(status));
+            drop(answer.send(outcome));
+        });
         let outcome = match self.calls.send(call) {
             Ok(()) => wait_for(&result, self.timeout),
             Err(_) => Err(Cause::Closed),
         };
         match outcome {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(status)) => {
-                let cause = Cause::Refused(format!("PMIx status {status}"));
-                Err(BootstrapError::new(Launcher::Pmix, doing, cause))
-            }
+            Ok(Err(reason)) => Err(BootstrapError::new(Launcher::Pmix, doing, Cause::Refused(reason))),
             Err(cause) => Err(BootstrapError::new(Launcher::Pmix, doing, cause)),
         }
     }
@@ -303,7 +386,7 @@ fn c_string(text: &str) -> CString {
 pub(super) fn join(
     environment: &Environment,
     timeout: Duration,
-) -> Result<(Box<dyn Exchange>, Identity), BootstrapError> {
+) -> Result<(Box<dyn Starter>, Identity), BootstrapError> {
     let worker = Worker::start(timeout)?;
     let me = worker.call("initialising", Api::init)?;
     let pmix = Pmix { worker, me };
@@ -370,6 +453,30 @@ impl Exchange for Pmix {
     }
 }
 
+impl Starter for Pmix {
+    fn start(&mut self, programs: &[Program], contact: &str) -> Result<(), BootstrapError> {
+        let c_program = |program: &Program| {
+            let words = program.command.iter().map(|word| c_string(word)).collect();
+            (words, c_int::try_from(program.processes).unwrap_or(c_int::MAX))
+        };
+        let programs: Vec<(Vec<CString>, c_int)> = programs.iter().map(c_program).collect();
+        let variable = c_string(&format!("{}={contact}", names::CONTACT));
+        let directory = env::current_dir().unwrap_or_default();
+        let directory = c_string(&directory.to_string_lossy());
+        let doing = "spawning processes";
+        let started = self
+            .worker
+            .call(doing, move |api| api.spawn(programs, &directory, &variable));
+        started.map_err(|error| match error.cause() {
+            Cause::Refused(reason) => {
+                let reason = format!("{reason}; it may have no slots left");
+                BootstrapError::new(Launcher::Pmix, doing, Cause::Refused(reason))
+            }
+            _ => error,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::mem::{offset_of, size_of};
@@ -394,5 +501,6 @@ mod tests {
         assert_eq!((size_of::<Process>(), offset_of!(Process, rank)), (260, 256));
         assert_eq!((size_of::<Value>(), offset_of!(Value, data)), (32, 8));
         assert_eq!((size_of::<Info>(), offset_of!(Info, value)), (552, 520));
+        assert_eq!((size_of::<App>(), offset_of!(App, info)), (56, 40));
     }
 }

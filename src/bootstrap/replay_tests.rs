@@ -8,7 +8,9 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{BootstrapError, Cause, Environment, Exchange, Identity, message::Version, pmi::Pmi};
+use super::{
+    BootstrapError, Cause, Environment, Exchange, Identity, Program, exchange::Starter, message::Version, pmi::Pmi,
+};
 
 /// The exchange of `mpiexec.hydra` 4.0.2 with rank 0 of 2, recorded, with the keys and values of these tests. `>` is
 /// sent by the client, `<` by the launcher.
@@ -49,6 +51,39 @@ const SLURM: &[&str] = &[
     "< 38    cmd=kvs-get-response;rc=0;found=FALSE;",
     ">     13cmd=finalize;",
     "< 27    cmd=finalize-response;rc=0;",
+];
+
+/// What is spawned below, of hydra: its commands have many lines. (`init` and what follows as above.)
+const HYDRA_SPAWNS: &[&str] = &[
+    "> cmd=init pmi_version=1 pmi_subversion=1\n",
+    "< cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+    "> cmd=get_maxes\n",
+    "< cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\n",
+    "> cmd=get_my_kvsname\n",
+    "< cmd=my_kvsname kvsname=kvs_1\n",
+    "> mcmd=spawn\nnprocs=2\nexecname=./one\ntotspawns=2\nspawnssofar=1\nargcnt=2\narg1=a b\narg2=c=d\npreput_num=1\n",
+    "> preput_key_0=hikyaku-contact\npreput_val_0=word\ninfo_num=0\nendcmd\n",
+    "> mcmd=spawn\nnprocs=1\nexecname=two\ntotspawns=2\nspawnssofar=2\nargcnt=0\npreput_num=1\n",
+    "> preput_key_0=hikyaku-contact\npreput_val_0=word\ninfo_num=0\nendcmd\n",
+    "< cmd=spawn_result rc=0\n",
+    "> mcmd=spawn\nnprocs=1\nexecname=two\ntotspawns=1\nspawnssofar=1\nargcnt=0\npreput_num=1\n",
+    "> preput_key_0=hikyaku-contact\npreput_val_0=word\ninfo_num=0\nendcmd\n",
+    "< cmd=spawn_result rc=-1 msg=no_room\n",
+];
+
+/// The same of version 2.
+const SLURM_SPAWNS: &[&str] = &[
+    "> cmd=init pmi_version=2 pmi_subversion=0\n",
+    "< cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
+    ">     51cmd=fullinit;pmijobid=3.0;pmirank=0;threaded=FALSE;",
+    "< 114   cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;size=2;appnum=-1;debugged=FALSE;pmiverbose=FALSE;",
+    ">     14cmd=job-getid;",
+    "< 38    cmd=job-getid-response;rc=0;jobid=3.0;",
+    ">    177cmd=spawn;ncmds=2;preputcount=1;ppkey0=hikyaku-contact;ppval0=word;subcmd=./one;maxprocs=2;argc=2;argv0=a b;",
+    "> argv1=c=d;infokeycount=0;subcmd=two;maxprocs=1;argc=0;infokeycount=0;",
+    "< 42    cmd=spawn-response;rc=0;jobid=3.0;nerrs=0;",
+    ">    111cmd=spawn;ncmds=1;preputcount=1;ppkey0=hikyaku-contact;ppval0=word;subcmd=two;maxprocs=1;argc=0;infokeycount=0;",
+    "< 40    cmd=spawn-response;rc=14;errmsg=no_room;",
 ];
 
 /// Plays the launcher; fails if the client deviates from the recording.
@@ -92,6 +127,35 @@ fn replay(script: &'static [&'static str], version: Version) {
     assert_eq!(pmi.get(1, "none").unwrap(), None);
     pmi.finalize().unwrap();
     launcher.join().unwrap();
+}
+
+/// Spawns two programs, and then one for which there is no room.
+fn replay_spawn(script: &'static [&'static str], version: Version) {
+    let (client, launcher) = UnixStream::pair().unwrap();
+    let launcher = thread::spawn(move || play(script, launcher));
+    let (mut pmi, _) = join(&client, version, "20").unwrap();
+    let program = |words: &[&str], processes| Program {
+        command: words.iter().map(|&word| word.to_owned()).collect(),
+        processes,
+    };
+    let [one, two] = [program(&["./one", "a b", "c=d"], 2), program(&["two"], 1)];
+    pmi.start(&[one, two.clone()], "word").unwrap();
+    let refused = pmi.start(std::slice::from_ref(&two), "word").unwrap_err();
+    assert!(refused.to_string().contains("the launcher says: no room"), "{refused}");
+    // What would be another line is not sent.
+    let refused = pmi.start(&[program(&["two", "a\nb"], 1)], "word").unwrap_err();
+    assert!(matches!(refused.cause(), Cause::Argument(_)), "{refused}");
+    launcher.join().unwrap();
+}
+
+#[test]
+fn hydra_spawns() {
+    replay_spawn(HYDRA_SPAWNS, Version::One);
+}
+
+#[test]
+fn slurm_spawns() {
+    replay_spawn(SLURM_SPAWNS, Version::Two);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::{
     address::{self, Choice, Wish},
     environment::{Environment, names},
     error::{BootstrapError, Cause},
-    exchange::{Names, Program},
+    exchange::{Home, Names, Origin, Program},
     failures::Failures,
     identity::Identity,
     interfaces::interfaces,
@@ -37,6 +37,8 @@ pub struct World {
     /// The number of the first process of this world in the job.
     first: u32,
     spawned_by: Option<String>,
+    /// The processes that have spawned this world are on this host, too, as all of the job are then.
+    spawned_here: bool,
     rank: u32,
     size: u32,
     local_rank: u32,
@@ -62,18 +64,26 @@ impl World {
         let job_key = identity.job_key.or(given.map_err(fail)?);
         let first: Option<u32> = environment.parse(names::FIRST, "a number").map_err(fail)?;
         let (local, job_key) = agree(launcher, exchange.as_mut(), &identity, job_key)?;
+        let known_as: Option<IpAddr> = known_as.map_err(fail)?;
+        let told = spawned_by(launcher, environment).map(|by| Origin {
+            first: first.unwrap_or(0),
+            by,
+            on_one_host: known_as.is_none(),
+        });
+        let origin = exchange.origin().or(told);
         Ok(Self {
             launcher,
             exchange: Mutex::new(exchange),
-            first: first.filter(|_| launcher == Launcher::Hikyaku).unwrap_or(0),
-            spawned_by: spawned_by(launcher, environment),
+            first: origin.as_ref().map_or(0, |origin| origin.first),
+            spawned_here: origin.as_ref().is_none_or(|origin| origin.on_one_host),
+            spawned_by: origin.map(|origin| origin.by),
             rank: identity.rank,
             size: identity.size,
             local_rank: local.0,
             local_size: local.1,
             app: identity.app,
             job_key,
-            known_as: known_as.map_err(fail)?,
+            known_as,
             interface: environment.get(names::IFACE).map(str::to_owned),
             port_base: port_base.map_err(fail)?.unwrap_or(0),
         })
@@ -163,7 +173,7 @@ impl World {
         let wish = Wish {
             interface: self.interface.as_deref(),
             // A spawned world also talks to processes on other hosts, if the job has some.
-            all_local: self.local_size == self.size && (self.spawned_by.is_none() || self.known_as.is_none()),
+            all_local: self.local_size == self.size && self.spawned_here,
             known_as: self.known_as,
         };
         let choice = address::choose(&wish, &interfaces(), address::default_route)
@@ -278,8 +288,8 @@ impl World {
     /// ([`spawned_by`](Self::spawned_by)), a word without blanks.
     ///
     /// # Errors
-    /// The launcher is not `hikyaku run`, which alone can do it; a program cannot be started; the processes do not come
-    /// within the time-out.
+    /// The launcher cannot do it (`hikyaku run` and those of PMI and PMIx can); it refuses, or a program cannot be started;
+    /// the processes do not come within the time-out.
     pub fn spawn(&self, programs: &[Program], by: &str) -> Result<u32, BootstrapError> {
         let doing = "spawning processes";
         let none = programs.is_empty() || programs.iter().any(|program| program.command.is_empty());
@@ -287,16 +297,22 @@ impl World {
             let cause = Cause::Argument("there is no program, or one with no word or no process".into());
             return Err(BootstrapError::new(self.launcher, doing, cause));
         }
-        match self.lock().spawner() {
-            Some(spawner) => spawner.spawn(programs, by),
-            None => Err(self.cannot_spawn(doing)),
-        }
+        let mut exchange = self.lock();
+        let Some(spawner) = exchange.spawner() else {
+            return Err(self.cannot_spawn(doing));
+        };
+        let home = Home {
+            address: self.address()?,
+            job_key: self.job_key,
+            on_one_host: self.local_size == self.size && self.spawned_here,
+        };
+        spawner.spawn(programs, by, &home)
     }
 
     /// The value that a process of any world of the job has put under `key` before the last fence of its world.
     ///
     /// # Errors
-    /// There is none, or the launcher is not `hikyaku run`.
+    /// There is none, or the launcher cannot spawn processes.
     pub fn get_of(&self, process: u32, key: &str) -> Result<Vec<u8>, BootstrapError> {
         match self.lock().spawner() {
             Some(spawner) => spawner.get_of(process, key),
@@ -350,7 +366,9 @@ impl World {
     }
 
     fn cannot_spawn(&self, doing: &str) -> BootstrapError {
-        let cause = Cause::Argument("only jobs that `hikyaku run` has started can spawn processes".into());
+        let cause = Cause::Argument(
+            "this launcher cannot start more processes: `hikyaku run` can, and those of PMI and PMIx".into(),
+        );
         BootstrapError::new(self.launcher, doing, cause)
     }
 

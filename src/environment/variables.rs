@@ -235,6 +235,7 @@ pub const VARIABLES: &[Variable] = &[
     of(Rank, "HIKYAKU_APP", "the number of this process's program in the job", "a number from 0"),
     of(Rank, "HIKYAKU_FIRST", "the number in the job of a spawned world's first process", "a number from 0"),
     of(Rank, "HIKYAKU_SPAWNED_BY", "the processes that have spawned this world", "set by hikyaku run"),
+    of(Rank, "HIKYAKU_CONTACT", "where a process finds those that have spawned it by another launcher", "set by those"),
     of(Rank, "HIKYAKU_ON_FAILURE", "the job goes on without failed ranks", "continue"),
     of(Rank, "HIKYAKU_JOB_KEY", "the secret of the job", "32 hexadecimal digits"),
     of(Rank, "HIKYAKU_HOST_ADDRESS", "the address of this host as other hosts of the job reach it", "an IP address"),

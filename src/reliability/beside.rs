@@ -200,6 +200,7 @@ impl PacketLayer for Beside {
 
     fn replace_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         let peer = self.network.replace_peer(address, processor)?;
+        self.memory.leave_peer(address);
         self.settle(address, processor)?;
         Ok(peer)
     }

@@ -1,9 +1,15 @@
 //! The backend of a process that reaches some peers through memory and the others over the network.
 
-use std::{collections::HashMap, fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    fmt, io,
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
-    door::{Door, NotMet},
+    door::{Caller, Door, NotMet},
     identity::{Apart, Identity},
     limits,
     links::Links,
@@ -29,6 +35,8 @@ const LONELY_PASSES: u32 = 1_024;
 const LONG: u64 = 5_000;
 /// Nanoseconds between two looks at the door while messages come.
 const LOOK: u64 = 1_000_000;
+/// Callers that wait until this process hears of them; the oldest gives way to another one.
+const EARLY: usize = 64;
 /// The longest sleep beside a network without a file descriptor.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -48,7 +56,9 @@ pub(crate) struct Routed {
     pub(super) host: HashMap<SocketAddr, Identity>,
     names: HashMap<u64, SocketAddr>,
     /// Those of them with which there is no memory yet.
-    uncalled: usize,
+    uncalled: HashSet<SocketAddr>,
+    /// Callers of which this process has not heard yet: those that it spawns may be faster than the launcher.
+    early: VecDeque<Caller>,
     /// Introduced processes that are reached over the network.
     far: usize,
     pub(super) near: Near,
@@ -122,7 +132,8 @@ impl Routed {
             door,
             host: HashMap::new(),
             names: HashMap::new(),
-            uncalled: 0,
+            uncalled: HashSet::new(),
+            early: VecDeque::new(),
             links: Links::new(sockets, streams),
             own_link: network
                 .neighbours()
@@ -208,9 +219,7 @@ impl Routed {
 
     /// There is a memory in common with a process. Returns the link.
     pub(super) fn join(&mut self, address: SocketAddr, other: &Identity, pair: Pair, secret: u64) -> io::Result<usize> {
-        if self.links.find(address).is_none() {
-            self.uncalled -= 1;
-        }
+        self.uncalled.remove(&address);
         // If both call there are two memories. Each direction of packets stays with one of them; of the rings for short
         // messages both sides take those that the higher one has made.
         let is_higher = self.own.is_some_and(|own| own.process > other.process);
@@ -236,20 +245,39 @@ impl Routed {
             return Ok(());
         };
         for caller in door.answer(&self.links.sockets) {
-            // (Others of this host have no business here.)
-            let Some(&address) = self.names.get(&caller.name) else {
-                continue;
-            };
-            match (caller.pair, self.host.get(&address).copied()) {
-                (Ok(pair), Some(other)) => drop(self.join(address, &other, pair, caller.secret)?),
-                (Err(why), _) => {
-                    event!(WARN, %address, ?why, "the memory of a process is not taken");
-                    self.links.sockets.refuse(caller.name, caller.secret, why);
+            match self.names.get(&caller.name) {
+                Some(&address) => self.welcome(address, caller)?,
+                None => {
+                    if self.early.len() == EARLY {
+                        self.early.pop_front();
+                    }
+                    self.early.push_back(caller);
                 }
-                (Ok(_), None) => {}
             }
         }
         Ok(())
+    }
+
+    fn welcome(&mut self, address: SocketAddr, caller: Caller) -> io::Result<()> {
+        match (caller.pair, self.host.get(&address).copied()) {
+            (Ok(pair), Some(other)) => drop(self.join(address, &other, pair, caller.secret)?),
+            (Err(why), _) => {
+                event!(WARN, %address, ?why, "the memory of a process is not taken");
+                self.links.sockets.refuse(caller.name, caller.secret, why);
+            }
+            (Ok(_), None) => {}
+        }
+        Ok(())
+    }
+
+    /// A process is introduced that has the address of another one, which has ended.
+    fn forget(&mut self, address: SocketAddr) {
+        if let Some(old) = self.host.remove(&address) {
+            self.names.remove(&old.number());
+            self.near.forget(address, old.process);
+            self.uncalled.remove(&address);
+            self.links.forget(address);
+        }
     }
 
     /// Returns whether this pass looks at the network.
@@ -306,7 +334,7 @@ impl Backend for Routed {
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         match self.links.find(transmit.destination) {
             Some(index) => self.links.transmit(now, index, transmit),
-            None if self.uncalled > 0 => self.transmit_first(now, transmit),
+            None if !self.uncalled.is_empty() => self.transmit_first(now, transmit),
             None => self.network.transmit(now, transmit),
         }
     }
@@ -399,6 +427,7 @@ impl Neighbours for Routed {
     }
 
     fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        self.forget(address);
         let Some((other, rest)) = Identity::read(link) else {
             self.far += 1;
             return self.introduce_to_network(address, link);
@@ -409,7 +438,12 @@ impl Neighbours for Routed {
             self.names.insert(other.number(), address);
             self.host.insert(address, other);
             self.near.add(address);
-            self.uncalled += 1;
+            self.uncalled.insert(address);
+            if let Some(at) = self.early.iter().position(|caller| caller.name == other.number())
+                && let Some(caller) = self.early.remove(at)
+            {
+                self.welcome(address, caller)?;
+            }
         } else {
             self.far += 1;
             let process = other.process;

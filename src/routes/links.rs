@@ -170,6 +170,17 @@ impl Links {
             .filter(|&index| self.links[index].state == State::Open)
     }
 
+    /// The process at this address has ended, and another one has the address.
+    pub(super) fn forget(&mut self, address: SocketAddr) {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            if link.address == address {
+                link.state = State::Closed;
+                self.sockets.close(index);
+            }
+        }
+        self.places.remove(&address);
+    }
+
     /// There is no way to this address (any more); why, if it is known.
     pub(super) fn refuse(&mut self, address: SocketAddr, why: Option<u8>) {
         self.stats.dropped += 1;

@@ -45,6 +45,13 @@ impl Near {
         }
     }
 
+    /// The process at this address has ended.
+    pub(super) fn forget(&self, address: SocketAddr, process: u32) {
+        let mut table = self.table();
+        table.gates.remove(&address);
+        table.rings.remove(&process);
+    }
+
     pub(super) fn gate(&self, address: SocketAddr) -> Option<Gate> {
         self.table().gates.get(&address).cloned()
     }

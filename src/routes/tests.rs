@@ -288,6 +288,43 @@ fn both_may_call_at_the_same_moment() {
     }
 }
 
+/// A process that was spawned may call before the launcher has told of it: what it has sent is there when it is introduced.
+#[test]
+fn a_process_may_call_before_it_is_introduced() {
+    let mut a = Routed::new(network(), 0, true).unwrap();
+    let mut b = Routed::new(network(), 1, true).unwrap();
+    let (to_a, to_b) = (a.local_addr(), b.local_addr());
+    b.introduce(to_a, &a.link_address()).unwrap();
+    assert_eq!(transmit(&mut b, to_a, b"early"), Sent::All);
+    assert_eq!(receive(&mut a), None, "nobody knows who that is");
+    a.introduce(to_b, &b.link_address()).unwrap();
+    assert_eq!(receive(&mut a), Some((to_b, b"early".to_vec())));
+    assert_eq!(transmit(&mut a, to_b, b"back"), Sent::All);
+    assert_eq!((receive(&mut b), a.links.len()), (Some((to_a, b"back".to_vec())), 1));
+}
+
+/// The memory of a process that has ended is not that of the next one at its address.
+#[test]
+fn a_process_may_have_the_address_of_one_that_has_ended() {
+    let [mut a, mut b] = two();
+    let (to_a, to_b) = (a.local_addr(), b.local_addr());
+    for talks in [true, false] {
+        if talks {
+            assert_eq!(transmit(&mut b, to_a, b"first"), Sent::All);
+            assert_eq!(receive(&mut a), Some((to_b, b"first".to_vec())));
+        }
+        // (The one at the address is another one now, in all but its socket of the network.)
+        let mut next = Routed::new(network(), 2, true).unwrap();
+        next.introduce(to_a, &a.link_address()).unwrap();
+        a.introduce(to_b, &next.link_address()).unwrap();
+        assert_eq!(transmit(&mut a, to_b, b"next"), Sent::All);
+        assert_eq!(receive(&mut next), Some((to_a, b"next".to_vec())));
+        assert_eq!(transmit(&mut next, to_a, b"back"), Sent::All);
+        assert_eq!(receive(&mut a), Some((to_b, b"back".to_vec())));
+        b = next;
+    }
+}
+
 /// A process that cannot map the memory says so; one that knows no secret cannot say it for another.
 #[test]
 fn memory_that_is_not_taken_ends_the_way_to_it() {

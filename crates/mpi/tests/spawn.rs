@@ -158,6 +158,64 @@ fn worlds_on_two_hosts_use_all_ways_between_them() {
     }
 }
 
+/// Two worlds of one host use memory as one world does: each process reaches the three others so, and has sent nothing over
+/// the network that has to be sent again or waits for acknowledgements.
+#[test]
+fn worlds_on_one_host_share_memory() {
+    for (routes, reached) in [("memory", "memory=3 network=0"), ("network", "")] {
+        let outer = ["env", "HIKYAKU_LOG=info", &format!("HIKYAKU_ROUTES={routes}")].map(str::to_owned);
+        let outer: Vec<&str> = outer.iter().map(String::as_str).collect();
+        let (output, text) = spawn_within(&outer, &[], &["swap"]);
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.matches("has swapped").count(), 4, "{text}");
+        if reached.is_empty() {
+            assert!(!text.contains("routes chosen"), "{text}");
+        } else {
+            assert_eq!(text.matches(reached).count(), 4, "{text}");
+        }
+    }
+}
+
+/// MPICH's launcher, by both versions of PMI.
+#[test]
+fn hydra_starts_processes_too() {
+    let hydra = |pmi: &str, arguments: &[&str]| {
+        let output = Command::new("mpiexec.hydra")
+            .args(["-n", "2"])
+            .arg(example("spawn"))
+            .args(arguments)
+            .env("HIKYAKU_BOOTSTRAP", pmi)
+            .env(
+                "HIKYAKU_BOOTSTRAP_TIMEOUT",
+                if arguments.contains(&"-c") { "1" } else { "60" },
+            )
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    if Command::new("mpiexec.hydra").arg("--version").output().is_err() {
+        println!("skipped: no mpiexec.hydra here");
+        return;
+    }
+    for pmi in ["pmi1", "pmi2"] {
+        assert!(hydra(pmi, &[]).contains("3 processes of 2 say that pi is 3.141593"));
+        assert_eq!(hydra(pmi, &["swap"]).matches("has swapped").count(), 4);
+        assert!(hydra(pmi, &["in-turn"]).contains("30 processes, one after another"));
+        assert!(hydra(pmi, &["apart"]).contains("the spawned process: MPI_Intercomm_create"));
+        let text = hydra(pmi, &["/nowhere/program"]);
+        assert!(text.contains("/nowhere/program: No such file"), "{text}");
+        assert!(
+            text.contains("rank 1: MPI_Comm_spawn") && text.contains("MPI_ERR_SPAWN"),
+            "{text}"
+        );
+        let text = hydra(pmi, &["sh", "-c", "exit 3"]);
+        assert!(text.contains("nothing came within 1 s"), "{text}");
+    }
+}
+
 /// Each of the processes that ends with success may be the first one.
 #[test]
 fn a_spawned_process_must_begin_mpi() {

@@ -18,6 +18,8 @@ pub const APP: &str = "HIKYAKU_APP";
 pub const FIRST: &str = "HIKYAKU_FIRST";
 /// What those processes tell the ones that they spawn.
 pub const SPAWNED_BY: &str = "HIKYAKU_SPAWNED_BY";
+/// How a process finds those that have spawned it by another launcher.
+pub const CONTACT: &str = "HIKYAKU_CONTACT";
 /// `continue`: the job goes on without failed ranks, and the launcher reports them.
 pub const ON_FAILURE: &str = "HIKYAKU_ON_FAILURE";
 /// 32 hexadecimal digits.
@@ -37,7 +39,7 @@ pub const PORT_BASE: &str = "HIKYAKU_PORT_BASE";
 
 /// All of them.
 #[cfg(test)]
-pub(super) const ALL: [&str; 17] = [
+pub(super) const ALL: [&str; 18] = [
     RUN_ADDRESS,
     RUN_TICKET,
     RANK,
@@ -47,6 +49,7 @@ pub(super) const ALL: [&str; 17] = [
     APP,
     FIRST,
     SPAWNED_BY,
+    CONTACT,
     ON_FAILURE,
     JOB_KEY,
     HOST_ADDRESS,

@@ -182,6 +182,20 @@ impl WireUpListener {
         })
     }
 
+    /// These ranks will come, too.
+    pub fn expect(&mut self, ranks: impl IntoIterator<Item = u32>) {
+        for rank in ranks {
+            if self.expected.insert(rank, Expected::default()).is_none() {
+                self.missing += 2;
+            }
+        }
+        // As in `new`; if that is refused, ranks try again.
+        let _ = rustix::net::listen(
+            &self.listener,
+            i32::try_from(self.missing + SPARE_PLACES).unwrap_or(i32::MAX),
+        );
+    }
+
     /// Whether time matters: a stranger's deadline is running, or accepting is paused.
     #[must_use]
     pub fn has_strangers(&self) -> bool {

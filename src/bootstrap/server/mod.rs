@@ -1,7 +1,8 @@
-//! The wire-up server, for `hikyaku run` and for rank 0 of a job without a launcher.
+//! The wire-up server, for `hikyaku run`, for rank 0 of a job without a launcher, and for a process that has others
+//! started by a launcher which does not tell worlds of each other.
 //!
-//! [`Store`] makes the answers for the processes of one world, and [`Worlds`] for all of a job; neither does any input or output. [`WireUpListener`] listens, admits connections that have the ticket,
-//! and carries lines.
+//! [`Store`] makes the answers for the processes of one world, and [`Worlds`] for all of a job; neither does any input or
+//! output. [`WireUpListener`] listens, admits connections that have the ticket, and carries lines.
 
 mod listener;
 mod store;
@@ -9,4 +10,5 @@ mod worlds;
 
 pub use listener::{ListenerEvent, ListenerLimit, WireUpListener};
 pub use store::{MAX_KEYS, Note, Outcome, Spawning, Store};
+pub(super) use worlds::BY;
 pub use worlds::Worlds;

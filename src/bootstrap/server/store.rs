@@ -1,6 +1,9 @@
 //! Keys, values and the fence: the answers to the requests of ranks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use crate::bootstrap::{
     MAX_KEY, MAX_VALUE, Program,
@@ -40,6 +43,8 @@ pub enum Note {
     Malformed(MessageError),
     /// A process wants programs to be started; it gets its answer when they have met.
     Spawn(Spawning),
+    /// These processes will come.
+    Expect(Range<u32>),
 }
 
 /// Programs to spawn, as a process asks for it.
@@ -222,6 +227,11 @@ impl Store {
         *count += 1;
         self.values.insert(key.to_owned(), value.to_owned());
         Message::new("put_result").with("rc", 0)
+    }
+
+    /// Takes over a value, under a whole key with the rank in it.
+    pub(super) fn adopt(&mut self, key: String, value: String) {
+        self.values.insert(key, value);
     }
 
     /// The value under a whole key, with the rank in it.

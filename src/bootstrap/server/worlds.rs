@@ -3,12 +3,12 @@
 //! Processes are numbered through all worlds of a job, in the order in which they were spawned. Each world has a store of
 //! its own, in which its processes have ranks from 0.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use super::store::{Note, Outcome, Spawning, Store};
 use crate::bootstrap::{
     MAX_PROCESSES, Program,
-    message::{Message, Version, from_hex, key_of},
+    message::{Message, Version, from_hex, key_of, to_hex},
 };
 
 /// Most words of the commands that a process may have told before it spawns them.
@@ -23,6 +23,9 @@ struct Member {
     spawner: Option<u32>,
 }
 
+/// The key of the first process of a spawned world under which there is what those tell it that have spawned it.
+pub(in crate::bootstrap) const BY: &str = ".by";
+
 /// Most names that the processes of a job may have published.
 const MAX_NAMES: usize = 4 << 10;
 
@@ -34,6 +37,8 @@ pub struct Worlds {
     told: BTreeMap<u32, Vec<Vec<String>>>,
     /// What has been published under names (MPI 11.9.4). Both are opaque here.
     names: BTreeMap<String, String>,
+    /// Processes have numbers below this one.
+    end: u32,
 }
 
 impl Worlds {
@@ -44,9 +49,29 @@ impl Worlds {
             worlds: Vec::new(),
             told: BTreeMap::new(),
             names: BTreeMap::new(),
+            end: MAX_PROCESSES,
         };
         worlds.begin(size, None);
         worlds
+    }
+
+    /// The same, where the processes that are spawned have the numbers `spawned`: others give the numbers outside of it.
+    #[must_use]
+    pub fn sharing(size: u32, spawned: Range<u32>) -> Self {
+        let mut worlds = Self::new(size);
+        if spawned.start > size {
+            // Nobody comes for these.
+            worlds.begin(spawned.start - size, None);
+        }
+        worlds.end = spawned.end;
+        worlds
+    }
+
+    /// `process` of the first world has put this value elsewhere.
+    pub fn adopt(&mut self, process: u32, key: &str, value: &[u8]) {
+        let world = self.index(process);
+        let rank = process - self.worlds[world].first;
+        self.worlds[world].store.adopt(key_of(rank, key), to_hex(value));
     }
 
     /// Number of processes of all worlds.
@@ -160,6 +185,8 @@ impl Worlds {
             Some(message) if message.command() == "publish_name" => answered(self.publish(&message)),
             Some(message) if message.command() == "lookup_name" => answered(self.look_up(&message)),
             Some(message) if message.command() == "unpublish_name" => answered(self.unpublish(&message)),
+            Some(message) if message.command() == "reserve" => self.reserve(process, &message),
+            Some(message) if message.command() == "give_up" => self.give_up(process, &message),
             Some(message) if message.command() == "spawn_word" => answered(self.hear(process, &message)),
             Some(message) if message.command() == "spawn" => match self.spawning(process, &message) {
                 Ok(spawning) => Outcome {
@@ -219,6 +246,42 @@ impl Worlds {
         }
     }
 
+    /// `process` spawns a world by a launcher that does not number processes through all worlds: gives the numbers. What
+    /// the new processes are told is a value of the first of them.
+    fn reserve(&mut self, process: u32, message: &Message) -> Outcome {
+        let refused = |reason| Outcome {
+            replies: vec![(process, refusal("reserve_result", reason).encode(Version::One))],
+            note: None,
+        };
+        let count = message.number::<u32>("count").filter(|count| *count > 0);
+        let (Some(count), Some(by)) = (count, message.get("by")) else {
+            return refused("no_number_of_processes");
+        };
+        if self.processes().checked_add(count).is_none_or(|total| total > self.end) {
+            return refused("a_job_that_spawns_has_at_most_4096_processes,_of_which_half_are_for_what_rank_0_spawns");
+        }
+        let first = self.begin(count, Some(process));
+        self.adopt(first, BY, by.as_bytes());
+        let answer = Message::new("reserve_result").with("rc", 0).with("first", first);
+        Outcome {
+            replies: vec![(process, answer.encode(Version::One))],
+            note: Some(Note::Expect(first..first + count)),
+        }
+    }
+
+    /// A world for which `process` has reserved numbers does not come.
+    fn give_up(&mut self, process: u32, message: &Message) -> Outcome {
+        let first = message.number::<u32>("first").filter(|first| *first < self.processes());
+        let mut outcome = match first.filter(|first| self.worlds[self.index(*first)].spawner == Some(process)) {
+            Some(first) => self.refuse(first, "given_up"),
+            None => Outcome::default(),
+        };
+        outcome.replies.retain(|(to, _)| *to != process);
+        let answer = Message::new("give_up_result").with("rc", 0);
+        outcome.replies.push((process, answer.encode(Version::One)));
+        outcome
+    }
+
     /// Notes a word of a command that `process` is about to spawn.
     fn hear(&mut self, process: u32, message: &Message) -> Message {
         const ANSWER: &str = "spawn_word_result";
@@ -249,7 +312,7 @@ impl Worlds {
         }
         let mut counted = counts.iter();
         let total = counted.try_fold(self.processes(), |sum, count| sum.checked_add(*count));
-        if total.is_none_or(|total| total > MAX_PROCESSES) {
+        if total.is_none_or(|total| total > self.end) {
             return Err("a_job_that_spawns_has_at_most_4096_processes");
         }
         let programs = commands.into_iter().zip(counts);
@@ -295,7 +358,7 @@ mod tests {
         worlds.handle(process, line.as_bytes())
     }
 
-    fn fence(worlds: &mut Worlds, processes: std::ops::Range<u32>) -> Outcome {
+    fn fence(worlds: &mut Worlds, processes: Range<u32>) -> Outcome {
         processes.fold(Outcome::default(), |_, process| {
             told(worlds, process, "cmd=barrier_in\n")
         })
@@ -412,5 +475,58 @@ mod tests {
         told(&mut worlds, 0, "cmd=spawn_word app=0 word=61\n");
         let outcome = told(&mut worlds, 0, "cmd=spawn counts=4096 by=-\n");
         assert!(outcome.replies[0].1.contains("at_most"), "{outcome:?}");
+    }
+
+    /// Where another launcher starts the processes.
+    #[test]
+    fn numbers_are_reserved_and_given_up() {
+        let mut worlds = Worlds::sharing(2, 100..105);
+        worlds.joined(0);
+        worlds.adopt(1, "address", b"a");
+        let outcome = told(&mut worlds, 0, "cmd=get_of process=1 key=address\n");
+        assert_eq!(outcome.replies[0].1, "cmd=get_of_result rc=0 value=61\n");
+        let outcome = told(&mut worlds, 0, "cmd=reserve count=2 by=7/0-1\n");
+        assert_eq!(outcome.replies, [(0, "cmd=reserve_result rc=0 first=100\n".to_owned())]);
+        assert_eq!(outcome.note, Some(Note::Expect(100..102)));
+        (100..102).for_each(|process| worlds.joined(process));
+        let by = told(&mut worlds, 101, "cmd=get_of process=100 key=.by\n");
+        assert!(by.replies[0].1.contains(&to_hex(b"7/0-1")), "{by:?}");
+        let met = fence(&mut worlds, 100..102);
+        let spawner: Vec<_> = met.replies.iter().filter(|(process, _)| *process == 0).collect();
+        assert_eq!(spawner, [&(0, "cmd=spawn_result rc=0 first=100\n".to_owned())]);
+        // One comes, and the other one does not.
+        told(&mut worlds, 0, "cmd=reserve count=2 by=8/0-1\n");
+        worlds.joined(102);
+        assert_eq!(fence(&mut worlds, 102..103).replies, []);
+        let outcome = told(&mut worlds, 0, "cmd=give_up first=102\n");
+        assert!(outcome.replies.contains(&(0, "cmd=give_up_result rc=0\n".to_owned())));
+        assert!(
+            outcome
+                .replies
+                .iter()
+                .any(|(to, line)| *to == 102 && line.contains("given_up")),
+            "{outcome:?}"
+        );
+        assert_eq!(outcome.replies.len(), 2);
+        // A world that has met is not given up, nor one that has been.
+        for first in [100, 102, 4_000] {
+            let outcome = told(&mut worlds, 0, &format!("cmd=give_up first={first}\n"));
+            assert_eq!(outcome.replies.len(), 1, "{outcome:?}");
+        }
+        for wrong in [
+            "count=2 by=8",
+            "count=0 by=8",
+            "count=1",
+            "by=8",
+            "count=4294967295 by=8",
+        ] {
+            let outcome = told(&mut worlds, 0, &format!("cmd=reserve {wrong}\n"));
+            assert!(
+                outcome.replies[0].1.starts_with("cmd=reserve_result rc=-1"),
+                "{wrong}: {outcome:?}"
+            );
+        }
+        let outcome = told(&mut worlds, 0, "cmd=reserve count=1 by=8\n");
+        assert_eq!(outcome.replies[0].1, "cmd=reserve_result rc=0 first=104\n");
     }
 }

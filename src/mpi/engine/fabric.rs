@@ -1,7 +1,7 @@
 //! How an engine reaches its network and waits: the one place where real time and simulated time differ.
 
 use alloc::string::String;
-use core::{fmt, time::Duration};
+use core::{fmt, net::SocketAddr, time::Duration};
 
 use super::{
     buffer::Buffer,
@@ -44,6 +44,17 @@ pub(crate) struct CallNote {
 pub(crate) trait Fabric: Send + Sync {
     /// Calls `f` with the lock held, then transmits what is worth transmitting at once.
     fn access(&self, f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant));
+
+    /// As [`access`](Self::access), after the processes at these addresses, which are new, have been introduced to the
+    /// backend by what they say of themselves. False: it cannot reach one of them, and `f` is not called.
+    fn introduce(
+        &self,
+        _processes: &[(SocketAddr, &[u8])],
+        f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant),
+    ) -> bool {
+        self.access(f);
+        true
+    }
 
     /// Posts a receive, with the processes from which it takes messages if it names no source. Returns how it has ended,
     /// if it ends at once; `None`: the network has failed.

@@ -70,6 +70,10 @@ use alloc::{string::String, sync::Arc, task::Wake, vec::Vec};
 #[doc(hidden)]
 pub use self::rma::drive as window_messages;
 pub(in crate::mpi) use self::spawned::{Parents, Started};
+
+/// What a user is told who may expect memory's speed; the reason follows.
+pub(in crate::mpi) const NETWORK_INSTEAD: &str = "ranks of this host talk over the network instead of through memory";
+
 pub use self::{
     any_request::AnyRequest,
     array::Array,

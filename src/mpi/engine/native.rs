@@ -5,7 +5,8 @@ mod helper;
 mod short;
 
 use std::{
-    io, mem,
+    eprintln, io, mem,
+    net::SocketAddr,
     os::fd::OwnedFd,
     ptr,
     sync::{
@@ -24,6 +25,7 @@ use rustix::{
 use self::call::Call;
 pub(crate) use self::helper::Helper;
 use super::{
+    NETWORK_INSTEAD,
     buffer::Buffer,
     core::{AnyOf, Ended, RequestId},
     fabric::{Fabric, FabricError},
@@ -333,7 +335,43 @@ impl Inner {
     }
 }
 
+/// Tells the backend of processes. Gives the reason why one of this host is reached over the network, if this process is
+/// the one to say so.
+fn introduce(driver: &mut Driver, processes: &[(SocketAddr, &[u8])]) -> io::Result<Option<String>> {
+    let Some(neighbours) = driver.neighbours() else {
+        return Ok(None);
+    };
+    for (address, link) in processes {
+        neighbours.introduce(*address, link)?;
+    }
+    Ok(neighbours.meet()?.obstacle)
+}
+
 impl Fabric for Native {
+    fn introduce(
+        &self,
+        processes: &[(SocketAddr, &[u8])],
+        f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant),
+    ) -> bool {
+        let mut inner = self.lock();
+        let before = inner.core.ended;
+        let met = introduce(&mut inner.driver, processes);
+        if met.is_ok() {
+            // In one with the introduction: a packet of a process that is no peer yet would be lost.
+            let Inner { driver, core, .. } = &mut *inner;
+            let (messenger, now) = driver.parts();
+            f(core, messenger, now);
+        }
+        self.unlock(inner, before);
+        match &met {
+            Ok(Some(obstacle)) => eprintln!("hikyaku: {NETWORK_INSTEAD}: {obstacle}"),
+            Ok(None) => {}
+            Err(error) => eprintln!("hikyaku: a spawned process cannot be reached: {error}"),
+        }
+        self.access(&mut |_, _, _| ());
+        met.is_ok()
+    }
+
     fn access(&self, f: &mut dyn FnMut(&mut Process, &mut Messenger, Instant)) {
         let mut inner = self.lock();
         inner.callers.note();

@@ -34,6 +34,8 @@ const CALL: &str = "MPI_Comm_spawn";
 
 /// Numbers by which an address is agreed on: both halves of an IPv6 address, which may hold an IPv4 one, and the port.
 const ADDRESS: usize = 3;
+/// Numbers by which a link address is agreed on: its length, and its at most 64 bytes.
+const LINK: usize = 9;
 
 /// The processes that spawn others, as those are told.
 #[derive(Clone, Debug)]
@@ -52,8 +54,8 @@ pub(in crate::mpi) struct Parents {
 pub(in crate::mpi) struct Started {
     /// The number of the first one.
     pub(in crate::mpi) first: u32,
-    /// The addresses of each, by which it is reached.
-    pub(in crate::mpi) addresses: Vec<Vec<SocketAddr>>,
+    /// The addresses of each, by which it is reached, and the link address of its backend.
+    pub(in crate::mpi) processes: Vec<(Vec<SocketAddr>, Vec<u8>)>,
 }
 
 impl Parents {
@@ -119,7 +121,7 @@ impl Parents {
 
 impl Communicator {
     /// Has other processes started by the rank `root`, whose `start` is given a word for them and says the number of the
-    /// first one and the addresses of each, and makes the communicator between them and the ranks of this one. `pair` says
+    /// first one and how each is reached, and makes the communicator between them and the ranks of this one. `pair` says
     /// by which port of this process it reaches which address of another one, beside the first. Collective.
     ///
     /// # Errors
@@ -163,27 +165,32 @@ impl Communicator {
         }
         let nobody = Started::default();
         let known = started.as_ref().unwrap_or(&nobody);
-        let each = known.addresses.iter().map(Vec::len).max().unwrap_or(0);
-        let mut head = [known.first as usize, known.addresses.len(), each].map(|number| number as i64);
+        let each = known.processes.iter().map(|(addresses, _)| addresses.len()).max();
+        let head = [known.first as usize, known.processes.len(), each.unwrap_or(0)];
+        let mut head = head.map(|number| number as i64);
         self.agree(CALL, &mut head, Predefined::Sum)?;
         let [first, count, each] = head.map(|number| u32::try_from(number).unwrap_or(0));
-        let mut numbers = Vec::with_capacity(ADDRESS * (count * each) as usize);
-        for of_process in &known.addresses {
-            numbers.extend(of_process.iter().flat_map(|address| numbers_of(*address)));
-            numbers.resize(numbers.len() + ADDRESS * (each as usize - of_process.len()), 0);
+        let length = ADDRESS * each as usize + LINK;
+        let mut numbers = Vec::with_capacity(length * count as usize);
+        for (addresses, link) in &known.processes {
+            numbers.extend(numbers_of_link(link));
+            numbers.extend(addresses.iter().flat_map(|address| numbers_of(*address)));
+            numbers.resize(numbers.len() + ADDRESS * (each as usize - addresses.len()), 0);
         }
-        numbers.resize(ADDRESS * (count * each) as usize, 0);
+        numbers.resize(length * count as usize, 0);
         started?;
         if count == 0 || each == 0 {
             return Err(self.not_started().into());
         }
         self.agree(CALL, &mut numbers, Predefined::Sum)?;
-        let addresses = numbers.chunks_exact(ADDRESS * each as usize).map(|of_process| {
-            let addresses = of_process.chunks_exact(ADDRESS).map(address_of);
-            addresses.filter(|address| address.port() != 0).collect()
+        let processes = numbers.chunks_exact(length).map(|of_process| {
+            let (link, addresses) = of_process.split_at(LINK);
+            let addresses = addresses.chunks_exact(ADDRESS).map(address_of);
+            let addresses: Vec<_> = addresses.filter(|address| address.port() != 0).collect();
+            (addresses, link_of(link))
         });
-        let addresses: Vec<Vec<SocketAddr>> = addresses.collect();
-        let mut refused = [i64::from(!self.engine().admit(first, &addresses, pair))];
+        let processes: Vec<(Vec<SocketAddr>, Vec<u8>)> = processes.collect();
+        let mut refused = [i64::from(!self.engine().admit(first, &processes, pair))];
         self.agree(CALL, &mut refused, Predefined::Sum)?;
         if refused[0] > 0 {
             let detail = Detail::Text("a process could not add the others as peers");
@@ -260,12 +267,22 @@ impl Engine {
 
     /// Adds processes of another world as peers; false: that was refused. They may have the addresses of processes that
     /// were spawned before, and have ended.
-    fn admit(&self, first: u32, addresses: &[Vec<SocketAddr>], pair: &dyn Fn(&[SocketAddr]) -> Vec<Path>) -> bool {
+    fn admit(
+        &self,
+        first: u32,
+        processes: &[(Vec<SocketAddr>, Vec<u8>)],
+        pair: &dyn Fn(&[SocketAddr]) -> Vec<Path>,
+    ) -> bool {
         let mut all = true;
-        self.fabric.access(&mut |core, messenger, now| {
+        let introduced = processes.iter();
+        let introduced: Option<Vec<(SocketAddr, &[u8])>> = introduced
+            .map(|(addresses, link)| Some((*addresses.first()?, &link[..])))
+            .collect();
+        let Some(introduced) = introduced else { return false };
+        let reached = self.fabric.introduce(&introduced, &mut |core, messenger, now| {
             let peers: Option<Vec<PeerId>> = (first..)
-                .zip(addresses)
-                .map(|(process, theirs)| {
+                .zip(processes)
+                .map(|(process, (theirs, _))| {
                     let peer = messenger.replace_peer(*theirs.first()?, process).ok()?;
                     for path in pair(theirs) {
                         // (Without it, there is one path all the same.)
@@ -276,7 +293,7 @@ impl Engine {
                 .collect();
             all = peers.is_some_and(|peers| core.peers.admit(first, peers));
         });
-        all
+        reached && all
     }
 }
 
@@ -292,6 +309,23 @@ fn numbers_of(address: SocketAddr) -> [i64; ADDRESS] {
 fn address_of(numbers: &[i64]) -> SocketAddr {
     let bits = u128::from(numbers[0] as u64) << 64 | u128::from(numbers[1] as u64);
     SocketAddr::new(Ipv6Addr::from_bits(bits).to_canonical(), numbers[2] as u16)
+}
+
+fn numbers_of_link(link: &[u8]) -> [i64; LINK] {
+    let mut numbers = [0; LINK];
+    numbers[0] = link.len() as i64;
+    for (number, bytes) in numbers[1..].iter_mut().zip(link.chunks(8)) {
+        let mut all = [0; 8];
+        all[..bytes.len()].copy_from_slice(bytes);
+        *number = i64::from_le_bytes(all);
+    }
+    numbers
+}
+
+fn link_of(numbers: &[i64]) -> Vec<u8> {
+    let mut link: Vec<u8> = numbers[1..].iter().flat_map(|number| number.to_le_bytes()).collect();
+    link.truncate(numbers[0] as usize);
+    link
 }
 
 #[cfg(test)]
@@ -331,6 +365,14 @@ mod tests {
         for address in ["127.0.0.1:80", "[::1]:65535", "[fe80::ffff:1]:1"] {
             let address: SocketAddr = address.parse().unwrap();
             assert_eq!(address_of(&numbers_of(address)), address);
+        }
+    }
+
+    #[test]
+    fn links_are_told_by_numbers() {
+        for length in [0, 1, 8, 9, 63, 64] {
+            let link: Vec<u8> = (0..length).map(|byte| 255 - byte).collect();
+            assert_eq!(link_of(&numbers_of_link(&link)), link);
         }
     }
 }

@@ -36,7 +36,7 @@ use self::{said::Said, watcher::Watcher};
 use super::{
     Rank,
     class::ErrorClass,
-    engine::{self, Communicator, Engine, Parents, Profiler, Started, Unconnected},
+    engine::{self, Communicator, Engine, NETWORK_INSTEAD, Parents, Profiler, Started, Unconnected},
     error::Error,
     trace::Tracer,
 };
@@ -138,6 +138,14 @@ impl Job {
             return Err(InitError::Backend { name });
         }
         let own = Own::new(chosen, &bound);
+        let mut others = Vec::new();
+        for process in parents.iter().flat_map(Parents::processes) {
+            let said = said_by(&job, process)?;
+            let theirs = said.addresses();
+            introduce(&mut bound, process, theirs[0], &said.link)?;
+            add_rails(&mut bound, process, own.further(&theirs));
+            others.push((process, theirs[0]));
+        }
         let (addresses, sharing) = exchange(&mut job, &mut bound, options.check, &own)?;
         options.policy.model.sharing = sharing;
         if let Some(parents) = &parents {
@@ -146,12 +154,6 @@ impl Job {
             // A trace is of one world.
             let tracer = Tracer::of_environment(environment, job.rank()).map_err(InitError::Trace)?;
             options.profiler = tracer.map(|tracer| tracer as Arc<dyn Profiler>);
-        }
-        let mut others = Vec::new();
-        for process in parents.iter().flat_map(Parents::processes) {
-            let theirs = addresses_of(&job, process)?;
-            add_rails(&mut bound, process, own.further(&theirs));
-            others.push((process, theirs[0]));
         }
         let engine = bound.connect_from(first, &addresses, &others, options);
         let engine = engine.map_err(InitError::Connect)?;
@@ -189,11 +191,14 @@ impl Job {
         let start = |by: &str| {
             let first = self.launched.spawn(programs, by).map_err(SpawnError::Launcher)?;
             let count: u32 = programs.iter().map(|program| program.processes).sum();
-            let addresses = (first..first + count).map(|process| addresses_of(&self.launched, process));
-            let addresses: Result<Vec<_>, _> = addresses.collect();
+            let said = (first..first + count).map(|process| {
+                let said = said_by(&self.launched, process)?;
+                Ok((said.addresses(), said.link))
+            });
+            let said: Result<Vec<_>, _> = said.collect();
             Ok(Started {
                 first,
-                addresses: addresses.map_err(SpawnError::Address)?,
+                processes: said.map_err(SpawnError::Address)?,
             })
         };
         among.spawn_with(root, start, &|theirs| self.own.further(theirs))
@@ -326,10 +331,15 @@ fn parents(job: &World) -> Result<Option<Parents>, InitError> {
     word.map(parse).transpose()
 }
 
-/// The addresses that a process of any world has published; there is one at least.
-fn addresses_of(job: &World, process: u32) -> Result<Vec<SocketAddr>, InitError> {
+/// What a process of any world has said about itself.
+fn said_by(job: &World, process: u32) -> Result<Said, InitError> {
     let bytes = job.get_of(process, KEY).map_err(InitError::Bootstrap)?;
-    Ok(understand(process, &bytes)?.addresses())
+    understand(process, &bytes)
+}
+
+fn introduce(bound: &mut Unconnected, process: u32, address: SocketAddr, link: &[u8]) -> Result<(), InitError> {
+    let introduced = bound.introduce(address, link);
+    introduced.map_err(|source| InitError::Introduce { process, source })
 }
 
 /// What a process has said about itself.
@@ -394,9 +404,7 @@ fn exchange(
             {
                 address = path.address;
             }
-            bound
-                .introduce(address, &said.link)
-                .map_err(|source| InitError::Introduce { process, source })?;
+            introduce(bound, process, address, &said.link)?;
             add_rails(bound, job.first_process() + process, paths);
         }
         addresses.push(address);
@@ -405,7 +413,7 @@ fn exchange(
     let met = bound.meet().map_err(InitError::Meet)?;
     if let Some(obstacle) = met.obstacle {
         // A user expects its speed.
-        eprintln!("hikyaku: ranks of this host talk over the network instead of through memory: {obstacle}");
+        eprintln!("hikyaku: {NETWORK_INSTEAD}: {obstacle}");
     }
     Ok((addresses, most))
 }

@@ -370,6 +370,16 @@ impl MemoryLayer {
         Ok(PeerId(peer))
     }
 
+    /// The process at this address has ended, as the caller knows, and another one may have the address.
+    pub(super) fn leave_peer(&mut self, address: SocketAddr) {
+        if let Some(peer) = self.addresses.remove(&address) {
+            self.end_session(peer, PeerError::Closed);
+            if self.last == peer {
+                self.last = u32::MAX;
+            }
+        }
+    }
+
     /// Gives the next number to a peer that another layer reaches.
     pub(super) fn skip_peer(&mut self, address: SocketAddr, processor: u32) {
         self.peers.push(Peer::new(address, processor, true));

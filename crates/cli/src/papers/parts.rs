@@ -98,6 +98,6 @@ pub(super) const PARTS: [Part; 34] = [
         ("60.15, 20.15, 17.79, 0.22 and 1.69 %", "60, 20, 18, 0.3 and 1.7 %")),
     part("S4.7", "distributed shared memory", WORKS, MEMORY, NONE),
     part("S4.8", "experiments", PARTLY, DSE,
-        ("full, ring, torus, protocol, chain, tree", "full, protocol, ring, torus, tree, chain")),
+        ("full, protocol, ring, torus, chain, tree", "full, protocol, ring, torus, tree, chain")),
     part("S4.9", "weak points", WORKS, WEAK, NONE),
 ];

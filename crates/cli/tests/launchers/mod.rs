@@ -49,6 +49,15 @@ fn in_c(line: &str, size: usize, more: &[(&str, &str)]) {
     assert!(out(&output).contains(&said), "{line}: {}", out(&output));
 }
 
+/// Runs the same program, which has two more of it started as well, and talks to them.
+fn spawns(line: &str, size: usize, run: impl Fn(&str) -> Output) {
+    let Some(program) = Program::compiled() else { return };
+    let output = run(&format!("{line} {} spawn", program.path()));
+    assert!(output.status.success(), "{line}: {}", err(&output));
+    let said = format!("{size} ranks, sum {}, spawned 3", size * (size - 1) / 2);
+    assert!(out(&output).contains(&said), "{line}: {}", out(&output));
+}
+
 /// Ranks that abort and that vanish. `run` runs a launcher.
 fn misbehaviour(line: &str, run: impl Fn(&str) -> Output) {
     let output = run(&format!("{line} {PROGRAM} hello --abort 1 --code 7"));
@@ -83,6 +92,13 @@ fn mpich() {
     hello("mpiexec.mpich -n 1", 1, "pmi1", &[]);
     misbehaviour("mpiexec.hydra -n 3", |line| by(line, &[]));
     in_c("mpiexec.hydra -n 3", 3, &[]);
+    for (line, size) in [
+        ("mpiexec.hydra -n 3", 3),
+        ("mpiexec.hydra -pmi-port -n 1", 1),
+        ("env HIKYAKU_BOOTSTRAP=pmi2 mpiexec.hydra -n 2", 2),
+    ] {
+        spawns(line, size, |line| by(line, &[]));
+    }
 }
 
 #[test]
@@ -93,6 +109,17 @@ fn open_mpi() {
     hello(&format!("{mpirun} -n 1"), 1, "pmix", &[]);
     misbehaviour(&format!("{mpirun} -n 3"), by_open_mpi);
     in_c(&format!("{mpirun} -n 3"), 3, &[]);
+    spawns(&format!("{mpirun} -n 2"), 2, by_open_mpi);
+    // There is a slot for each rank, and none for those that they spawn.
+    let Some(program) = Program::compiled() else { return };
+    let full = "mpirun.openmpi --allow-run-as-root --host localhost:2 -n 2";
+    let output = by_open_mpi(&format!("{full} {} spawn", program.path()));
+    let said = err(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("MPI_Comm_spawn") && said.contains("it may have no slots left"),
+        "{said}"
+    );
 }
 
 /// Slurm with one node, this one, in a directory of its own; as root.
@@ -190,6 +217,9 @@ fn slurm() {
     hello("srun --mpi=none -n 1", 1, "slurm", conf);
     in_c("srun --mpi=pmi2 -O -n 3", 3, conf);
     in_c("srun --mpi=none -O -n 3", 3, conf);
+    // What is spawned is a step of its own, which has the only CPU of the node, too.
+    let shared = "env SLURM_OVERLAP=1 SLURM_OVERCOMMIT=1 srun --mpi=pmi2 -O -n 2";
+    spawns(shared, 2, |line| by(line, conf));
     let output = by(
         &format!("srun --mpi=pmi2 -O -n 3 {PROGRAM} hello --abort 1 --code 7"),
         conf,

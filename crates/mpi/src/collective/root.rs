@@ -119,8 +119,9 @@ pub trait Root: AsCommunicator {
     /// the job in turn. They find the other end by [`Communicator::parent`](crate::traits::Communicator::parent).
     ///
     /// # Errors
-    /// At the root: the job was not started by `hikyaku run` (or is simulated), a program cannot be started, or its processes do not begin
-    /// MPI. The others then get an error of class [`Spawn`](crate::ErrorClass::Spawn). A process is lost.
+    /// At the root: the launcher cannot start more processes (`hikyaku run` can, and those with PMI or PMIx), or has no
+    /// place for them; the job is simulated; a program cannot be started, or its processes do not begin MPI. The others
+    /// then get an error of class [`Spawn`](crate::ErrorClass::Spawn). A process is lost.
     fn spawn_multiple(
         &self,
         commands: impl IntoIterator<Item = impl Borrow<Command>>,

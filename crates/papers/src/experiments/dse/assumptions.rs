@@ -19,7 +19,7 @@ const fn assumption(name: &'static str, othello: bool, change: fn(&mut Dse)) -> 
     Assumption { name, change, othello }
 }
 
-const ASSUMPTIONS: [Assumption; 10] = [
+const ASSUMPTIONS: [Assumption; 11] = [
     assumption("as assumed", true, |_| ()),
     assumption("messages are not answered", false, |options| options.one_way = true),
     assumption("not answered, and acknowledgements wait 100 ms", false, |options| {
@@ -30,6 +30,9 @@ const ASSUMPTIONS: [Assumption; 10] = [
         (options.division, options.one_way) = (Division::Squares, true);
     }),
     assumption("no interim results", false, |options| options.report = 0),
+    assumption("the protocol's acknowledgements wait 1 ms", true, |options| {
+        options.ack_delay = 1.0;
+    }),
     assumption("the protocol's acknowledgements wait 100 ms", true, |options| {
         options.ack_delay = 100.0
     }),
@@ -41,7 +44,7 @@ const ASSUMPTIONS: [Assumption; 10] = [
 ];
 
 /// Waits of the protocol's acknowledgements, ms.
-const WAITS: [usize; 5] = [0, 1, 5, 20, 100];
+const WAITS: [usize; 9] = [0, 1, 5, 10, 15, 20, 30, 40, 100];
 /// Times of a relay, us.
 const RELAYS: [usize; 5] = [0, 60, 200, 500, 1_000];
 
@@ -76,8 +79,8 @@ pub(super) fn rows(options: &Dse, progress: &mut Progress) -> Result<Vec<Row>, F
             }));
         }
     }
-    for (figure, values) in [("acknowledgements", WAITS), ("relays", RELAYS)] {
-        for at in values {
+    for (figure, values) in [("acknowledgements", &WAITS[..]), ("relays", &RELAYS)] {
+        for &at in values {
             progress.step(figure, at);
             let mut changed = options.clone();
             match figure {

@@ -31,7 +31,7 @@ pub(crate) struct Dse {
     #[arg(long, default_value_t = 150.0, value_name = "US")]
     pub(super) tcp_packet: f64,
     /// The same for the protocol, in a user's process
-    #[arg(long, default_value_t = 190.0, value_name = "US")]
+    #[arg(long, default_value_t = 195.0, value_name = "US")]
     pub(super) udp_packet: f64,
     /// Microseconds of each call that sends, or receives a part of a message: TCP needs two of them for a message
     #[arg(long, default_value_t = 20.0, value_name = "US")]
@@ -49,8 +49,9 @@ pub(crate) struct Dse {
     /// shared memory
     #[arg(long)]
     pub(super) one_way: bool,
-    /// Milliseconds that an acknowledgement of the protocol waits for something to ride on (the paper does not say)
-    #[arg(long, default_value_t = 1.0, value_name = "MS")]
+    /// Milliseconds that an acknowledgement of the protocol waits for something to ride on (the paper does not say: the
+    /// preset's is fitted to its order of SOR)
+    #[arg(long, default_value_t = 20.0, value_name = "MS")]
     pub(super) ack_delay: f64,
     /// Milliseconds between the ticks at which TCP acknowledges what no data has acknowledged
     #[arg(long, default_value_t = 200.0, value_name = "MS")]
