@@ -637,7 +637,7 @@ fn the_doctor_looks_at_everything() {
 /// queues for all that comes meanwhile.
 #[cfg(feature = "dpdk")]
 fn overflow() {
-    let document = json("bench overflow --seconds 1 --descriptors 64 --queues 1,16 --format json");
+    let document = json("bench overflow --seconds 1 --descriptors 64 --rate 4000 --queues 1,16 --format json");
     let rows: Vec<_> = document["rows"].as_array().unwrap().iter().collect();
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
     let [process, poller, one, many] = rows[..] else {

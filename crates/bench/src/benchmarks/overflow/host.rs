@@ -20,7 +20,7 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{OverflowArgs, Part};
+use super::options::{OverflowArgs, Part};
 use crate::{failure::Failure, machine::clock};
 
 /// The address of the host that sends …

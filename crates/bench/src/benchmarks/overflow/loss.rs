@@ -7,8 +7,8 @@ use hikyaku::{
 };
 
 use super::{
-    OverflowArgs, Part, Row,
     host::{END, Folder, LONG, OURS, PORT, Running, THEIRS, at, config, failed, options, poller, rank, seconds},
+    options::{OverflowArgs, Part, Row},
 };
 use crate::{failure::Failure, machine::pin};
 

@@ -16,8 +16,8 @@ use hikyaku::{
 use nix::sys::signal::Signal;
 
 use super::{
-    OverflowArgs, Part, Row,
     host::{END, Folder, LONG, OURS, PORT, Running, THEIRS, at, failed, options, poller, rank, seconds},
+    options::{OverflowArgs, Part, Row},
 };
 use crate::{failure::Failure, machine::clock};
 
