@@ -645,14 +645,16 @@ fn overflow() {
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
     let rows = |document: &Value| document["rows"].as_array().unwrap().clone();
     let document = run("--queues 1");
-    let [process, poller, _] = &rows(&document)[..] else {
+    let all = rows(&document);
+    let [process, poller, _] = &all[..] else {
         panic!("{document}");
     };
     assert!(number(process, "lost") > 0.0, "{document}");
     assert!(number(process, "mb_per_s") < number(poller, "mb_per_s"), "{document}");
     // So few that they still fit if the machine is busy with something else.
     let document = run("--rate 4000 --queues 1,16");
-    let [_, _, one, many] = &rows(&document)[..] else {
+    let all = rows(&document);
+    let [_, _, one, many] = &all[..] else {
         panic!("{document}");
     };
     assert!(number(one, "lost_percent") > number(many, "lost_percent"), "{document}");
