@@ -128,7 +128,7 @@ fn spin(wait: Wait) -> Option<Duration> {
 fn table(poller: &hikyaku::poller::Poller) -> String {
     let (stats, port, pools) = (poller.stats(), poller.dpdk_stats(), poller.pools());
     let strangers = stats.dropped.of(hikyaku::DropReason::Stranger);
-    let rows: [(&str, u64); 21] = [
+    let rows: [(&str, u64); 25] = [
         ("processes: came", stats.came),
         ("  left with a goodbye", stats.left),
         ("  ended without one", stats.died),
@@ -137,6 +137,10 @@ fn table(poller: &hikyaku::poller::Poller) -> String {
         ("  still here", stats.processes as u64),
         ("datagrams: received", stats.datagrams_received),
         ("  sent", stats.datagrams_sent),
+        ("  bytes received", stats.bytes_received),
+        ("  bytes sent", stats.bytes_sent),
+        ("  sent again", stats.resends),
+        ("  given up: no room in the port", port.untaken),
         ("  lent to processes", stats.lent),
         ("  copied to them", stats.copied),
         ("  put off: no room at a process", stats.put_off),

@@ -633,29 +633,37 @@ fn the_doctor_looks_at_everything() {
     );
 }
 
-/// A process that computes loses more than a poller does; with several queues a flood holds up only its own target.
+/// A process that computes loses messages, and takes fewer than a poller does. A poller that is stopped loses more with
+/// one queue than with queues for all that comes meanwhile.
 #[cfg(feature = "dpdk")]
 fn overflow() {
-    let document = json("bench overflow --seconds 1 --descriptors 64 --format json");
-    let rows: Vec<_> = document["rows"].as_array().unwrap().iter().collect();
+    let run = |more: &str| {
+        json(&format!(
+            "bench overflow --seconds 1 --descriptors 64 --format json {more}"
+        ))
+    };
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
-    let [process, poller, one, four] = rows[..] else {
+    let rows = |document: &Value| document["rows"].as_array().unwrap().clone();
+    let document = run("--queues 1");
+    let all = rows(&document);
+    let [process, poller, _] = &all[..] else {
         panic!("{document}");
     };
     assert!(number(process, "lost") > 0.0, "{document}");
-    assert!(
-        number(process, "lost_percent") > number(poller, "lost_percent"),
-        "{document}"
-    );
-    // All of the flood, or a burst of each of its queues.
-    assert!(
-        number(one, "taken_before") >= 64.0 && number(one, "refused") >= 1.0,
-        "{document}"
-    );
-    assert!(
-        number(four, "taken_before") <= 4.0 * 32.0 && number(four, "refused") == 0.0,
-        "{document}"
-    );
+    assert!(number(process, "mb_per_s") < number(poller, "mb_per_s"), "{document}");
+    // So few that they still fit if the machine is busy with something else.
+    let document = run("--rate 4000 --queues 1,16");
+    let all = rows(&document);
+    let [_, _, one, many] = &all[..] else {
+        panic!("{document}");
+    };
+    assert!(number(one, "lost_percent") > number(many, "lost_percent"), "{document}");
+    for row in [one, many] {
+        assert!(
+            number(row, "round_trips") > 0.0 && number(row, "longest_ms") >= 1.0,
+            "{document}"
+        );
+    }
 }
 
 /// Both ends over shared memory, beside the kernel.

@@ -304,6 +304,7 @@ impl DpdkBackend {
             }
             std::hint::spin_loop();
         }
+        let left = self.outgoing.len();
         self.outgoing.clear();
         let since = *self.full_since.get_or_insert(now);
         let stuck = now.saturating_since(since).as_nanos() as u64 >= STUCK;
@@ -311,6 +312,7 @@ impl DpdkBackend {
             self.full_since = None;
         }
         if sent > 0 || stuck || !self.port.is_up() {
+            self.more.untaken += left as u64;
             Sent::Dropped
         } else {
             Sent::Busy

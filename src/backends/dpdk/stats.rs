@@ -29,6 +29,8 @@ pub struct DpdkStats {
     pub overflows: u64,
     /// Datagrams dropped because their neighbour has not told its Ethernet address.
     pub unresolved: u64,
+    /// Packets to send that were given up: the port had no room for them, or its link was down.
+    pub untaken: u64,
     /// Set if the other end of the link is there, as far as the port knows.
     pub link_up: bool,
     /// Packets that the driver reports as received.
@@ -58,6 +60,7 @@ crate::table::display_as_table!(DpdkStats {
     handed_over,
     overflows,
     unresolved,
+    untaken,
     link_up,
     port_received,
     port_sent,

@@ -214,22 +214,21 @@ impl Poller {
     #[must_use]
     pub fn stats(&self) -> PollerStats {
         let backend = self.net.backend.stats();
-        let mut dropped = self.table.stats.dropped;
-        dropped.add(&self.nobody.stats().dropped);
-        for rank in self.ranks.iter().flatten() {
-            dropped.add(&rank.dropped());
-        }
+        let mut all = self.table.stats;
+        all.dropped.add(&self.nobody.stats().dropped);
+        self.ranks.iter().flatten().for_each(|rank| all.add(&rank.stats()));
         PollerStats {
-            dropped,
             processes: self.ranks.iter().flatten().count(),
             on_loan: self.net.on_loan,
             datagrams_received: backend.datagrams_received,
             datagrams_sent: backend.datagrams_sent,
+            bytes_received: backend.bytes_received,
+            bytes_sent: backend.bytes_sent,
             lent: self.net.lent,
             copied: self.net.copied,
             put_off: self.net.put_off,
             unread: self.net.unread,
-            ..self.table.stats
+            ..all
         }
     }
 
@@ -365,7 +364,7 @@ impl Poller {
         };
         self.ports[usize::from(rank.port())] = NOBODY;
         self.net.on_loan -= rank.on_loan();
-        self.table.stats.dropped.add(&rank.dropped());
+        self.table.stats.add(&rank.stats());
         self.table.note_end(&rank.person(), reason);
     }
 

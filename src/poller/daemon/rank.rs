@@ -28,7 +28,7 @@ use crate::{
     reliability::{Burst, Limits},
     shm::{Access, Consumer, Corrupt, Found, Producer, Segment},
     span::{Foreign, Keeper, Span},
-    stats::Dropped,
+    stats::Stats,
     time::Instant,
 };
 
@@ -317,10 +317,10 @@ impl Rank {
         self.loans.len() as u32
     }
 
-    /// Packets for it that were dropped.
-    pub(super) fn dropped(&self) -> Dropped {
+    /// Counters of its endpoint.
+    pub(super) fn stats(&self) -> Stats {
         let host = self.host.as_ref();
-        host.map_or_else(Dropped::default, |host| host.endpoint().stats().dropped)
+        host.map_or_else(Stats::default, |host| host.endpoint().stats())
     }
 
     pub(super) fn person(&self) -> Person {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{poller::protocol::Broken, stats::Dropped};
+use crate::{
+    poller::protocol::Broken,
+    stats::{Dropped, Stats},
+};
 
 /// Why a process is not served any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,10 @@ pub struct PollerStats {
     pub datagrams_received: u64,
     /// Datagrams sent.
     pub datagrams_sent: u64,
+    /// Bytes of the datagrams received, headers of UDP and below not counted.
+    pub bytes_received: u64,
+    /// Bytes of the datagrams sent.
+    pub bytes_sent: u64,
     /// Packets lent.
     pub lent: u64,
     /// Packets copied instead, because they are small, or because too many were lent.
@@ -63,8 +70,21 @@ pub struct PollerStats {
     pub put_off: u64,
     /// Datagrams dropped because their process does not read its reports.
     pub unread: u64,
+    /// Packets that the sessions of its processes have sent, of any kind, resends included.
+    pub packets_sent: u64,
+    /// Packets of its processes that it has sent again.
+    pub resends: u64,
     /// Packets dropped by reason, those for processes that have ended and for ports without a process included.
     pub dropped: Dropped,
+}
+
+impl PollerStats {
+    /// Adds the counters of an endpoint.
+    pub(super) fn add(&mut self, endpoint: &Stats) {
+        self.packets_sent += endpoint.packets_sent;
+        self.resends += endpoint.resends;
+        self.dropped.add(&endpoint.dropped);
+    }
 }
 
 crate::table::display_as_table!(PollerStats {
@@ -79,10 +99,14 @@ crate::table::display_as_table!(PollerStats {
     on_loan,
     datagrams_received,
     datagrams_sent,
+    bytes_received,
+    bytes_sent,
     lent,
     copied,
     put_off,
-    unread
+    unread,
+    packets_sent,
+    resends
     ; dropped
 });
 
