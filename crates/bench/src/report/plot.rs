@@ -217,6 +217,8 @@ impl Figure {
     fn draw_table(&self, area: &Area<'_>) -> Drawing {
         let text = ("sans-serif", 12).into_font().into_text_style(area);
         let text = text.pos(Pos::new(HPos::Right, VPos::Top));
+        // The longest name fits into its column.
+        let names = ("sans-serif", 10).into_font().into_text_style(area).pos(text.pos);
         let width = (area.dim_in_pixel().0 as i32 - ROW.1 - 8) / self.lines.len().max(1) as i32;
         let put = |row: i32, column: i32, cell: String, style: &TextStyle<'_>| {
             area.draw(&Text::new(cell, (ROW.1 + column * width, row * ROW.0), style.clone()))
@@ -224,7 +226,7 @@ impl Figure {
         put(0, 0, "bytes".to_owned(), &text)?;
         for (column, (index, line)) in (1..).zip(self.lines.iter().enumerate()) {
             let colour = line.style(index).0.color;
-            put(0, column, line.name.clone(), &text.color(&colour))?;
+            put(0, column, line.name.clone(), &names.color(&colour))?;
         }
         for (row, size) in (1..).zip(self.sizes()) {
             put(row, 0, size::text(size), &text)?;
