@@ -9,7 +9,7 @@ use crate::{
     machine::iproute,
 };
 
-/// Addresses of the kernel's ends: of a network for benchmarks (RFC 2544), the other half of which devices of DPDK have.
+/// Addresses of the kernel's ends: of a network for benchmarks (RFC 2544); devices of DPDK have its other half.
 const ADDRESSES: [&str; 2] = ["198.19.0.1", "198.19.0.2"];
 
 /// Removes what it has made when it is dropped.

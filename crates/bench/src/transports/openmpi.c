@@ -1,10 +1,10 @@
-/* One of two ranks under Open MPI, which `bench figure11` compares with: it does what it is told through a socket, and sleeps
- * there in between, so that other transports have the cores in their turns.
+/* One of two ranks under Open MPI, which `bench figure11` compares with: it does what it is told through a socket, and
+ * sleeps there in between, so that other transports have the cores in their turns.
  *
  * openmpi SOCKET CPU SOCKET CPU    the socket to connect to and the CPU to stay on, of each rank
  *
- * A command is three numbers of 64 bits: bytes, ping-pongs before the clock starts, ping-pongs. Rank 0 answers with its wall
- * time and the CPU time of both ranks, then with the time of each ping-pong, all in ns; rank 1 with nothing but a number. */
+ * A command is three numbers of 64 bits: bytes, ping-pongs before the clock starts, ping-pongs. Rank 0 answers with its
+ * wall time and the CPU time of both ranks, then with the time of each ping-pong, all in ns; rank 1 with a number. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>

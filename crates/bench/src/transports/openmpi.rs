@@ -1,5 +1,5 @@
-//! Open MPI over its tcp btl as one of the things that are compared: two ranks of a job that stays for all rounds, a program
-//! in C that is compiled when it is needed.
+//! Open MPI over its tcp btl as one of the things that are compared: two ranks of a job that stays for all rounds, a
+//! program in C that is compiled when it is needed.
 
 use std::{
     env, fs,
@@ -31,8 +31,8 @@ const COMPILER: &str = "mpicc.openmpi";
 const LAUNCHER: &str = "mpirun.openmpi";
 /// How long a job may take to start.
 const START: u64 = 30_000_000_000;
-/// Bytes of ob1's header, which the limits of the tcp btl count: so large a limit, the smallest that it takes, lets nothing
-/// but messages without bytes go eagerly.
+/// Bytes of ob1's header, which the limits of the tcp btl count: with such a limit, nothing but messages without bytes
+/// goes eagerly. It takes no smaller one.
 const HEADER: usize = 56;
 /// The limits with which all messages of these benchmarks go eagerly.
 const ALL: usize = (8 << 20) + HEADER;
