@@ -74,16 +74,13 @@ fn time_after(said: &str, before: &str) -> Option<f64> {
     }
 }
 
-/// Something that is built.
-fn target(file: &str) -> String {
-    shell::target_dir().join(file).display().to_string()
-}
-
 /// Times of each way in each turn, µs.
+type Times = Vec<(Way, Vec<f64>)>;
+
 struct Row {
     name: String,
     what: String,
-    times: Vec<(Way, Vec<f64>)>,
+    times: Times,
 }
 
 /// What is measured in a row, by which ways: ours first, to which the others are related.
@@ -164,7 +161,8 @@ fn build() -> Result<bool, String> {
     }
     let compile = "mpicc.openmpi -O3 -fcx-limited-range";
     for (source, program) in [("programs", "programs-openmpi"), ("osu", "osu-openmpi")] {
-        let compile = Cmd::parse(compile).args([&format!("xtask/peers/{source}.c"), "-lm", "-o", &target(program)]);
+        let compile =
+            Cmd::parse(compile).args([&format!("xtask/peers/{source}.c"), "-lm", "-o", &shell::built(program)]);
         run(&compile)?;
     }
     Ok(true)
@@ -177,8 +175,8 @@ fn compare(
     job: &Job<'_>,
     rows: usize,
     take: impl Fn(Way, &str) -> Option<Vec<f64>>,
-) -> Result<Vec<Vec<(Way, Vec<f64>)>>, String> {
-    let mut times: Vec<Vec<(Way, Vec<f64>)>> = vec![ways.iter().map(|way| (*way, Vec::new())).collect(); rows];
+) -> Result<Vec<Times>, String> {
+    let mut times: Vec<Times> = vec![ways.iter().map(|way| (*way, Vec::new())).collect(); rows];
     for turn in 0..turns {
         for step in 0..ways.len() {
             let index = (step + turn) % ways.len();

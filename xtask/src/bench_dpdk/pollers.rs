@@ -8,8 +8,7 @@ use std::{
     thread,
 };
 
-use super::target;
-use crate::shell::Cmd;
+use crate::shell::{Cmd, built};
 
 /// The part of a rank's command line that gives it the poller of its end: `$0` is the folder of the sockets.
 const BESIDE: &str = r#"HIKYAKU_POLLER=$0/p$((HIKYAKU_RANK % 2)) exec taskset -c $((HIKYAKU_RANK % 2)) "$@""#;
@@ -60,7 +59,7 @@ impl Pollers {
         let folder = self.folder.display();
         let mut child = Command::new(words.next().unwrap_or(&"taskset"))
             .args(words)
-            .arg(target("release/hikyaku"))
+            .arg(built("release/hikyaku"))
             .args(["poller", "--wait", "spin", "--address", &format!("10.99.0.{}", 1 + end)])
             .args(["--device", &format!("memif:socket={folder}/link,role={role}")])
             .args(["--socket", &format!("{folder}/p{end}")])

@@ -1,7 +1,7 @@
 //! What messages go over.
 
-use super::{pollers::Pollers, target};
-use crate::shell::Cmd;
+use super::pollers::Pollers;
+use crate::shell::{Cmd, built};
 
 /// A run that takes longer has met a fault.
 const LIMIT_S: u32 = 60;
@@ -55,8 +55,8 @@ impl Way {
         let np = job.ranks.to_string();
         let crowded = job.ranks as usize > std::thread::available_parallelism().map_or(1, usize::from);
         let mut ours = job.ours.clone();
-        ours[0] = target(&format!("release/examples/{}", ours[0]));
-        let run = Cmd::new(&target("release/hikyaku"))
+        ours[0] = built(&format!("release/examples/{}", ours[0]));
+        let run = Cmd::new(&built("release/hikyaku"))
             .env("HIKYAKU_ROUTES", "network")
             .args(["run", "-n", &np]);
         // With more ranks than CPUs, `hikyaku run` knows how ranks wait.
@@ -85,7 +85,7 @@ impl Way {
                 .args(["--host", &format!("localhost:{np}")])
                 .args(["--mca", "mpi_yield_when_idle", if crowded { "1" } else { "0" }])
                 .args(TCP.split(' '))
-                .args([target(&job.theirs[0])])
+                .args([built(&job.theirs[0])])
                 .args(&job.theirs[1..]),
         };
         let command = command.limit_s(LIMIT_S);
