@@ -46,7 +46,7 @@ cargo xtask <chore>
             [--within-host | --libraries pair|collectives|network|python|life]
                             MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 3 minutes);
                             --libraries: the C libraries, part by part; --docs writes the tables into docs/measured
-  bench-dpdk [--format text|json|markdown] [--turns N] [--device DEVICE]
+  bench-dpdk [--latency] [--ranks 2|4] [--format text|json|markdown] [--turns N] [--device DEVICE]
                             programs that compute and communicate, over DPDK, kernel UDP, and Open MPI's TCP
   install --prefix DIR      the command, the C libraries, header, compilers' wrappers, manual pages and completions
   mpi-suites [--dev] [NAME…]

@@ -157,6 +157,11 @@ pub(crate) fn target_dir() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 
+/// A file that is built for it, as an argument.
+pub(crate) fn built(file: &str) -> String {
+    target_dir().join(file).display().to_string()
+}
+
 /// The path of `tool`, as a shell would find it. Administrators' folders count although users' PATHs lack them.
 pub(crate) fn which(tool: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();

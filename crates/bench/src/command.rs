@@ -13,6 +13,7 @@ use crate::{
         collective::{self, CollectiveArgs},
         connect_ahead, copy, core,
         dse::{self, DseArgs},
+        figure11,
         idle_peers::{self, PeersArgs},
         incast::{self, IncastArgs},
         latency,
@@ -52,8 +53,8 @@ enum Bench {
     /// One-way time of a message (half of a ping-pong)
     #[command(after_help = latency::EXAMPLES)]
     Latency(Common),
-    /// Figure 11 of the DPDK paper: MPI's messages eagerly and by rendezvous, each at all sizes
-    #[command(after_help = latency::FIGURE11)]
+    /// Figure 11 of the DPDK paper: MPI's messages eagerly and by rendezvous, over DPDK, UDP and TCP
+    #[command(after_help = figure11::EXAMPLES)]
     Figure11(Common),
     /// Streaming in one direction
     #[command(after_help = bandwidth::EXAMPLES)]
@@ -146,7 +147,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     }
     match benchmark {
         Bench::Latency(common) => latency::run(common),
-        Bench::Figure11(common) => latency::figure11(common),
+        Bench::Figure11(common) => figure11::run(common),
         Bench::Bandwidth(common) => bandwidth::run(common),
         Bench::Rate(common) => rate::run(common),
         Bench::ConnectAhead(world) => connect_ahead::run(world),

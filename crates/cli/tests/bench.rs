@@ -666,6 +666,57 @@ fn overflow() {
     }
 }
 
+/// Open MPI takes part where its compiler is.
+#[test]
+fn figure_11_has_mpi_over_tcp() {
+    let document = json("bench figure11 --sizes 8,64K,2M --iterations 10 --rounds 2 --format json --wait adaptive");
+    assert_eq!(rows(&document, "hikyaku/udp/eager").len(), 2, "{document}");
+    assert_eq!(rows(&document, "tcp").len(), 3, "{document}");
+    let is_there = |program: &str| {
+        let said = Command::new(program).arg("--version").output();
+        said.is_ok_and(|output| output.status.success())
+    };
+    let (eager, rendezvous) = (
+        rows(&document, "openmpi/tcp/eager"),
+        rows(&document, "openmpi/tcp/rendezvous"),
+    );
+    if !is_there("mpicc.openmpi") || !is_there("mpirun.openmpi") || eager.is_empty() {
+        eprintln!("left out: Open MPI, or its headers, are not here");
+        return;
+    }
+    assert_eq!((eager.len(), rendezvous.len()), (3, 3), "{document}");
+    for row in rows(&document, "hikyaku/udp/eager") {
+        assert!(row["ratio"]["openmpi/tcp/eager/mpi"].is_number(), "{row}");
+    }
+    // A message waits for an answer before it goes.
+    let time = |rows: &[&Value]| rows[0]["p50_us"].as_f64().unwrap();
+    assert!(time(&rendezvous) > time(&eager), "{document}");
+}
+
+/// Devices without an interface: the benchmark makes the wires, and takes them away.
+#[test]
+#[cfg(feature = "dpdk")]
+fn over_a_wire_of_its_own() {
+    use std::{fs, os::unix::fs::MetadataExt};
+
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("left out: it needs root");
+        return;
+    }
+    let document = json(
+        "bench figure11 --backend dpdk --device af_packet --sizes 8,2048 --iterations 10 --rounds 2 --format json --wait adaptive",
+    );
+    assert_eq!(document["environment"]["mtu"], 1500);
+    for transport in [
+        "hikyaku/dpdk/eager",
+        "hikyaku/dpdk/rendezvous",
+        "hikyaku/udp/eager",
+        "tcp",
+    ] {
+        assert_eq!(rows(&document, transport).len(), 2, "{document}");
+    }
+}
+
 /// Both ends over shared memory, beside the kernel.
 #[test]
 #[cfg(feature = "dpdk")]

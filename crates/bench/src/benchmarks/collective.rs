@@ -223,6 +223,7 @@ fn figure(job: &Job, task: Task, names: &[String], results: &[Vec<Series>]) -> F
         title: format!("MPI {}: time per operation, mean over ranks", task.name()),
         notes: job.environment.lines(),
         across: "size, bytes".into(),
+        has_table: false,
         up: "time, µs".into(),
         lines: names.iter().enumerate().map(line).collect(),
     }

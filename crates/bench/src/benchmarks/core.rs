@@ -183,6 +183,7 @@ fn figure(results: &[Result], datagram: usize) -> Figure {
         title: "The protocol alone: time per message".into(),
         notes: vec![place(datagram)],
         across: "message size, bytes".into(),
+        has_table: false,
         up: "time per message, ns".into(),
         lines: Variant::ALL.map(line).to_vec(),
     }

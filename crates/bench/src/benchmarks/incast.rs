@@ -160,6 +160,7 @@ fn figure(setup: &Setup, results: &[(Job, Vec<Series>)], size: usize) -> Figure 
         title: format!("Incast: messages of {} from several senders", size::text(size)),
         notes: setup.environment.lines(),
         across: "senders".into(),
+        has_table: false,
         up: "bandwidth of all senders, MB/s".into(),
         lines: setup.entries.iter().map(|entry| line(&entry.name)).collect(),
     }

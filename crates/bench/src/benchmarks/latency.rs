@@ -36,20 +36,34 @@ With `--backend shm` a round is a mean: the clock is read before and after all p
 measured (docs/benchmarks.md), p50 is the median over rounds, and p99 the longest. Each round measures before and after how long a \
 cache line takes between the two cores, ns; rounds in which they are threads of one core (sibling), near, far, or moved are rows apart.";
 
-/// The same for figure 11.
-pub(crate) const FIGURE11: &str = "\
-Examples:
-  hikyaku bench figure11 --backend dpdk --device memif --plot figure11.svg
-  hikyaku bench figure11                                without DPDK: over the kernel's UDP, and TCP
-
-One-way time of MPI's messages between two processes, as in figure 11 of the DPDK paper (Shimada and Hayasaka, 2017; \
-docs/papers.md): all sizes eagerly (up to 1 MB), all sizes by rendezvous, each over the kernel's UDP and over DPDK; \
-and TCP without MPI.";
-
 /// Over the figure.
 const TITLE: &str = "One-way latency between two processes (median)";
 /// Sizes if none are given.
 const SIZES: [usize; 8] = [0, 8, 512, 2048, 8192, 65_536, 1 << 20, 4 << 20];
+/// What a measurement is called, and what comes out of it.
+pub(super) struct Form {
+    /// Name in JSON.
+    pub benchmark: &'static str,
+    /// Over the figure.
+    pub title: &'static str,
+    /// Sizes if none are given.
+    pub sizes: &'static [usize],
+    /// The table's head.
+    pub table: fn(&Setup) -> Table,
+    /// Its rows.
+    pub cells: fn(&[Entry], &Job, &[Series]) -> Vec<String>,
+    /// The figure has a table of its numbers.
+    pub has_numbers: bool,
+}
+
+const LATENCY: Form = Form {
+    benchmark: "latency",
+    title: TITLE,
+    sizes: &SIZES,
+    table,
+    cells,
+    has_numbers: false,
+};
 /// Bytes that a round moves at most in each direction, if the number of ping-pongs is not given.
 const ROUND: usize = 8 << 20;
 /// Largest message that bare UDP can hope to move as a burst of unpaced datagrams.
@@ -58,54 +72,27 @@ const LARGEST_BURST: usize = 1 << 20;
 /// Measures and prints.
 pub(crate) fn run(common: &Common) -> Result<(), Failure> {
     check(common, Some(2))?;
-    measure(common, &kinds(common, false), &SIZES, "latency", TITLE)
+    measure(common, &kinds(common, false), &LATENCY)
 }
 
-/// Figure 11 of the DPDK paper: MPI's messages eagerly and by rendezvous, each at all sizes, over the kernel's UDP and
-/// over DPDK if that is the backend, and kernel TCP.
-pub(crate) fn figure11(common: &Common) -> Result<(), Failure> {
-    check(common, Some(2))?;
-    let mut kinds = Vec::new();
-    for backend in ["udp", &common.backend] {
-        for way in [Way::Rendezvous, Way::Eager] {
-            let kind = Kind::Mpi {
-                backend: backend.to_owned(),
-                way: Some(way),
-            };
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
-    }
-    kinds.push(Kind::Tcp);
-    let sizes: Vec<usize> = (0..=22).map(|power| 1 << power).collect();
-    let title = "One-way latency of MPI's messages: eager and rendezvous, each at all sizes";
-    measure(common, &kinds, &sizes, "figure11", title)
-}
-
-fn measure(
-    common: &Common,
-    kinds: &[Kind],
-    sizes: &[usize],
-    benchmark: &'static str,
-    title: &str,
-) -> Result<(), Failure> {
+/// One-way times, told in this way.
+pub(super) fn measure(common: &Common, kinds: &[Kind], form: &Form) -> Result<(), Failure> {
     let mut setup = Setup::new(common, kinds, 1)?;
     let sizes = if common.sizes.is_empty() {
-        sizes.to_vec()
+        form.sizes.to_vec()
     } else {
         common.sizes.clone()
     };
     let jobs: Vec<Job> = sizes.iter().map(|&size| job(common, size)).collect();
-    let document = Document::new(benchmark, Some(setup.environment.clone()));
-    let mut running = Running::new(&common.output, setup.steps(jobs.len()), table(&setup), document)?;
+    let document = Document::new(form.benchmark, Some(setup.environment.clone()));
+    let mut running = Running::new(&common.output, setup.steps(jobs.len()), (form.table)(&setup), document)?;
     let show = |entries: &[Entry], job: &Job, all: &[Series]| {
         let rows = all.iter().filter_map(|series| row(series, all)).collect();
-        (cells(entries, job, all), rows)
+        ((form.cells)(entries, job, all), rows)
     };
     let able = |entry: &Entry, job: &Job| takes(entry, job.size);
     let (results, outcome) = setup.measure(&jobs, &mut running, able, show);
-    let figure = figure(title, &setup, &results);
+    let figure = figure(form, &setup, &results);
     running.finish(outcome, setup.contention(), Some(&figure))
 }
 
@@ -129,9 +116,9 @@ fn job(common: &Common, size: usize) -> Job {
 fn takes(entry: &Entry, size: usize) -> bool {
     if size == 0 {
         // A stream has no empty messages.
-        return entry.ours || entry.name == "udp";
+        return entry.ours || entry.name == "udp" || level_of(&entry.name).1 == "mpi";
     }
-    if entry.name.contains("/eager/") {
+    if entry.ours && entry.name.contains("/eager/") {
         return size <= Way::Eager.eager_limit() as usize;
     }
     entry.name != "udp" || size <= LARGEST_BURST
@@ -141,7 +128,7 @@ fn micros(nanos: Option<f64>) -> Option<f64> {
     nanos.map(|nanos| nanos / 1000.0)
 }
 
-fn one_way(series: &Series) -> (Option<f64>, Option<f64>, Option<f64>) {
+pub(super) fn one_way(series: &Series) -> (Option<f64>, Option<f64>, Option<f64>) {
     (
         micros(series.median(|round| round.time / 2.0)),
         micros(series.percentile(99.0).map(|round_trip| round_trip / 2.0)),
@@ -205,7 +192,7 @@ fn cells(entries: &[Entry], job: &Job, all: &[Series]) -> Vec<String> {
     cells
 }
 
-fn figure(title: &str, setup: &Setup, results: &[(Job, Vec<Series>)]) -> Figure {
+fn figure(form: &Form, setup: &Setup, results: &[(Job, Vec<Series>)]) -> Figure {
     let line = |entry: &Entry| {
         let point = |(job, all): &(Job, Vec<Series>)| {
             let series = all.iter().find(|series| series.name == entry.name)?;
@@ -214,9 +201,10 @@ fn figure(title: &str, setup: &Setup, results: &[(Job, Vec<Series>)]) -> Figure 
         Line::new(entry.name.clone(), results.iter().filter_map(point).collect())
     };
     Figure {
-        title: title.into(),
+        title: form.title.into(),
         notes: setup.environment.lines(),
         across: "message size, bytes".into(),
+        has_table: form.has_numbers,
         up: "one-way time, µs".into(),
         lines: setup.entries.iter().map(line).collect(),
     }

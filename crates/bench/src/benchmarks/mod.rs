@@ -8,6 +8,7 @@ pub(crate) mod copy;
 pub(crate) mod core;
 pub(crate) mod dse;
 mod endpoints;
+pub(crate) mod figure11;
 pub(crate) mod idle_peers;
 pub(crate) mod incast;
 pub(crate) mod latency;

@@ -169,6 +169,7 @@ fn figure(job: &Job, pair: Pair, results: &[Both]) -> Figure {
         title: format!("MPI {}: windows of messages between two ranks", pair.task().name()),
         notes: job.environment.lines(),
         across: "message size, bytes".into(),
+        has_table: false,
         up: "bandwidth, MB/s".into(),
         lines: vec![Line::new(pair.task().name(), points.collect())],
     }

@@ -78,6 +78,7 @@ impl Streaming {
             title: self.title.into(),
             notes: setup.environment.lines(),
             across: "message size, bytes".into(),
+            has_table: false,
             up: if self.messages {
                 "messages per second"
             } else {

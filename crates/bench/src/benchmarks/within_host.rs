@@ -384,6 +384,7 @@ fn figure(job: &Job, benchmark: Benchmark, columns: &[Column], results: &[(usize
         title: format!("{} between processes of one host", benchmark.name()),
         notes: job.environment.lines(),
         across: "message size, bytes".into(),
+        has_table: false,
         up: if is_time {
             "time, µs".into()
         } else {

@@ -4,7 +4,7 @@ use crate::{
     failure::Failure,
     harness::{
         control::{Answer, Command},
-        session::{Worker, confused, start_local},
+        session::{Ends, Worker, confused, start_local},
     },
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Beside {
 impl Beside {
     /// Starts one, on this CPU, with a nice value that is so much higher than this process's own. It rests.
     pub(crate) fn start(cpu: Option<usize>, by: i32) -> Result<Self, Failure> {
-        let mut worker = start_local(1, false)?.remove(0);
+        let mut worker = start_local(1, &Ends::Processes)?.remove(0);
         if cpu.is_some() {
             worker.ask(&Command::Pin { cpu })?;
             worker.answer()?;

@@ -16,7 +16,7 @@ use crate::{
     },
     machine::{
         busy::{self, Contention},
-        clock, interrupt, pin,
+        clock, interrupt, pin, wire,
     },
     ranks::{
         rank::{Lonely, Rank},
@@ -43,6 +43,8 @@ pub(crate) enum Ends {
     Processes,
     /// Threads of the driver: for backends that live inside one process.
     Threads,
+    /// Processes that the driver starts in this network namespace, at the other end of a wire.
+    Wired(String),
     /// One process that listens on another host.
     Host(Vec<SocketAddr>),
 }
@@ -51,7 +53,7 @@ impl Ends {
     /// Name for tables.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
-            Self::Processes => "processes",
+            Self::Processes | Self::Wired(_) => "processes",
             Self::Threads => "threads",
             Self::Host(_) => "hosts",
         }
@@ -149,7 +151,7 @@ impl Session {
         let places = if pinned { pin::places() } else { Vec::new() };
         let mut workers = match ends {
             Ends::Host(addresses) => vec![connect(addresses)?],
-            Ends::Processes | Ends::Threads => start_local(count, *ends == Ends::Threads)?,
+            _ => start_local(count, ends)?,
         };
         let cpu = places
             .first()
@@ -401,19 +403,23 @@ fn connect(addresses: &[SocketAddr]) -> Result<Worker, Failure> {
 }
 
 /// Starts workers on this machine and waits until all have reported.
-pub(super) fn start_local(count: usize, threads: bool) -> Result<Vec<Worker>, Failure> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).or_fail("control socket")?;
+pub(super) fn start_local(count: usize, ends: &Ends) -> Result<Vec<Worker>, Failure> {
+    let listener = match ends {
+        Ends::Wired(_) => TcpListener::bind((wire::address(0), 0)),
+        _ => TcpListener::bind((Ipv4Addr::LOCALHOST, 0)),
+    };
+    let listener = listener.or_fail("control socket")?;
     listener.set_nonblocking(true).or_fail("control socket")?;
     let address = listener.local_addr().or_fail("control socket")?;
     (0..count)
-        .map(|index| start_one(&listener, address, index, threads))
+        .map(|index| start_one(&listener, address, index, ends))
         .collect()
 }
 
-fn start_one(listener: &TcpListener, address: SocketAddr, index: usize, threads: bool) -> Result<Worker, Failure> {
+fn start_one(listener: &TcpListener, address: SocketAddr, index: usize, ends: &Ends) -> Result<Worker, Failure> {
     let key = format!("{}-{index}-{:x}", std::process::id(), clock::now());
     let mut process = None;
-    if threads {
+    if *ends == Ends::Threads {
         let key = key.clone();
         let body = move || TcpStream::connect(address).map(|stream| worker::run(stream, &key));
         std::thread::Builder::new()
@@ -422,7 +428,14 @@ fn start_one(listener: &TcpListener, address: SocketAddr, index: usize, threads:
             .or_fail("starting a worker")?;
     } else {
         let program = env::current_exe().or_fail("finding this program")?;
-        let mut command = Process::new(program);
+        let mut command = match ends {
+            Ends::Wired(namespace) => {
+                let mut command = Process::new("ip");
+                command.args(["netns", "exec", namespace]).arg(program);
+                command
+            }
+            _ => Process::new(program),
+        };
         command.arg("bench-worker").arg(address.to_string()).arg(&key);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         process = Some(Guard(command.spawn().or_fail("starting a worker")?));

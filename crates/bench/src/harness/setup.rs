@@ -12,6 +12,7 @@ use crate::{
         busy::Contention,
         environment::{Environment, datagram_of, interface_mtu},
         pin,
+        wire::Wire,
     },
     options::{Common, Level, Opponent},
     report::{Row, Running},
@@ -23,6 +24,8 @@ use crate::{
 
 /// Rounds if nothing is said: fewer say little on a shared machine.
 const ROUNDS: u32 = 20;
+/// MTU of wires that this run makes, if none is given.
+const ETHERNET: usize = 1500;
 /// Port of `--listen` and `--connect` if none is given.
 const PORT: u16 = 7475;
 
@@ -37,6 +40,8 @@ pub(crate) struct Setup {
     /// Rounds.
     pub rounds: usize,
     crowded: bool,
+    /// Dropped after the session.
+    _wire: Option<Wire>,
 }
 
 /// The transports to compare, from the options: this library, then the others.
@@ -174,10 +179,20 @@ impl Setup {
     /// Starts workers and opens transports. `spokes`: workers; `shared`: they may share cores.
     pub(crate) fn new(common: &Common, kinds: &[Kind], spokes: usize) -> Result<Self, Failure> {
         let devices = device::of(common)?;
-        let ends = match &common.connect {
-            Some(address) => Ends::Host(resolve(address)?),
-            None if common.backend == "loopback" => Ends::Threads,
-            None => Ends::Processes,
+        let mut wire = None;
+        if devices.as_ref().is_some_and(device::is_wired) {
+            let links: Vec<usize> = (0..kinds.len()).filter(|&link| kinds[link].is_over("dpdk")).collect();
+            let links: Vec<usize> = links.into_iter().map(device::wire_of).collect();
+            wire = Some(Wire::new(&links, common.mtu.map_or(ETHERNET, |mtu| mtu as usize))?);
+        }
+        let ends = match (&common.connect, &wire) {
+            (Some(address), _) => Ends::Host(resolve(address)?),
+            (None, Some(wire)) => {
+                wire.enter()?;
+                Ends::Wired(wire.namespace(1))
+            }
+            (None, None) if common.backend == "loopback" => Ends::Threads,
+            (None, None) => Ends::Processes,
         };
         let cores = pin::places().len().max(1);
         let crowded = spokes + 1 > cores && !matches!(ends, Ends::Host(_));
@@ -193,6 +208,7 @@ impl Setup {
         let mut session = Session::start(&ends, spokes, true)?;
         let mtu = match (common.mtu, &devices) {
             (Some(mtu), _) => mtu as usize,
+            (None, _) if wire.is_some() => ETHERNET,
             (None, Some(devices)) => device::mtu(devices)?,
             (None, None) => interface_mtu(session.local()).unwrap_or(1500),
         };
@@ -205,6 +221,7 @@ impl Setup {
             threads: ends == Ends::Threads,
             capture: common.capture.as_ref().map(|file| file.display().to_string()),
             devices,
+            wire: wire.as_ref().map(|wire| wire.namespace(1)),
         };
         let mut entries = Vec::new();
         for kind in kinds {
@@ -231,6 +248,7 @@ impl Setup {
             environment,
             rounds,
             crowded,
+            _wire: wire,
         })
     }
 }

@@ -8,3 +8,4 @@ pub mod environment;
 pub mod interrupt;
 pub(crate) mod iproute;
 pub mod pin;
+pub(crate) mod wire;

@@ -52,6 +52,14 @@ fn core_of(cpu: usize) -> String {
     fs::read_to_string(file).unwrap_or_else(|_| cpu.to_string())
 }
 
+/// The CPU on which the calling thread stays, if it is one.
+pub(crate) fn pinned() -> Option<usize> {
+    let set = sched_getaffinity(Pid::from_raw(0)).ok()?;
+    let mut allowed = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false));
+    let first = allowed.next()?;
+    allowed.next().is_none().then_some(first)
+}
+
 /// Pins the calling thread to a CPU; gives its number back, or nothing if it cannot be done.
 pub fn pin(cpu: usize) -> Option<usize> {
     let mut set = CpuSet::new();

@@ -182,6 +182,7 @@ impl Job {
             threads: ends == Ends::Threads,
             capture: None,
             devices: None,
+            wire: None,
         };
         Ok(Self {
             session,

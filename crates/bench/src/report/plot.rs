@@ -12,7 +12,10 @@ use plotters::{
     style::text_anchor::{HPos, Pos, VPos},
 };
 
-use crate::{failure::Failure, report::size};
+use crate::{
+    failure::Failure,
+    report::{number, size},
+};
 
 /// One line of a figure.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct Figure {
     pub up: String,
     /// The lines.
     pub lines: Vec<Line>,
+    /// A table of the numbers stands below.
+    pub has_table: bool,
 }
 
 /// Colours that colour-blind people can tell apart (Okabe and Ito).
@@ -53,6 +58,8 @@ const COLOURS: [RGBColor; 7] = [
 const STYLES: [(i32, i32); 5] = [(1, 0), (10, 6), (3, 4), (16, 4), (1, 6)];
 /// Pixels of the figure without its legend.
 const SIZE: (u32, u32) = (860, 560);
+/// Pixels between two lines of the table, and of its first column.
+const ROW: (i32, i32) = (17, 60);
 /// Most ticks of the horizontal axis.
 const TICKS: f64 = 14.0;
 
@@ -136,7 +143,11 @@ impl Figure {
     fn draw_in(&self, svg: &mut String, sizes: &BTreeSet<usize>, up: (f64, f64)) -> Drawing {
         let longest = self.lines.iter().map(|line| line.name.chars().count()).max();
         let legend = 70 + 8 * longest.unwrap_or(0) as u32;
-        let area = SVGBackend::with_string(svg, (SIZE.0 + legend, SIZE.1)).into_drawing_area();
+        let below = match self.has_table {
+            true => (self.sizes().len() as u32 + 2) * ROW.0 as u32,
+            false => 0,
+        };
+        let area = SVGBackend::with_string(svg, (SIZE.0 + legend, SIZE.1 + below)).into_drawing_area();
         area.fill(&WHITE)?;
         let middle = (SIZE.0 / 2) as i32;
         let centred = |size: i32| ("sans-serif", size).into_font().into_text_style(&area);
@@ -146,9 +157,13 @@ impl Figure {
             let style = centred(12).pos(anchor).color(&RGBColor(90, 90, 90));
             area.draw(&Text::new(note.clone(), (middle, 40 + 16 * index), style))?;
         }
-        let (chart, beside) = area.split_horizontally(SIZE.0);
+        let (above, table) = area.split_vertically(SIZE.1);
+        let (chart, beside) = above.split_horizontally(SIZE.0);
         self.draw_chart(&chart, sizes, up)?;
         self.draw_legend(&beside)?;
+        if self.has_table {
+            self.draw_table(&table)?;
+        }
         area.present()?;
         Ok(())
     }
@@ -188,6 +203,37 @@ impl Figure {
                 chart.draw_series(DashedLineSeries::new(points.clone(), drawn, left_out, style))?;
             }
             chart.draw_series(points.into_iter().map(|point| Circle::new(point, 3, style.filled())))?;
+        }
+        Ok(())
+    }
+
+    /// All sizes, with those that have no place on the axis.
+    fn sizes(&self) -> BTreeSet<usize> {
+        let points = self.lines.iter().flat_map(|line| &line.points);
+        points.map(|at| at.0).collect()
+    }
+
+    /// A row for each size, a column for each line.
+    fn draw_table(&self, area: &Area<'_>) -> Drawing {
+        let text = ("sans-serif", 12).into_font().into_text_style(area);
+        let text = text.pos(Pos::new(HPos::Right, VPos::Top));
+        // The longest name fits into its column.
+        let names = ("sans-serif", 10).into_font().into_text_style(area).pos(text.pos);
+        let width = (area.dim_in_pixel().0 as i32 - ROW.1 - 8) / self.lines.len().max(1) as i32;
+        let put = |row: i32, column: i32, cell: String, style: &TextStyle<'_>| {
+            area.draw(&Text::new(cell, (ROW.1 + column * width, row * ROW.0), style.clone()))
+        };
+        put(0, 0, "bytes".to_owned(), &text)?;
+        for (column, (index, line)) in (1..).zip(self.lines.iter().enumerate()) {
+            let colour = line.style(index).0.color;
+            put(0, column, line.name.clone(), &names.color(&colour))?;
+        }
+        for (row, size) in (1..).zip(self.sizes()) {
+            put(row, 0, size::text(size), &text)?;
+            for (column, line) in (1..).zip(&self.lines) {
+                let value = line.points.iter().find(|at| at.0 == size).map(|at| at.1);
+                put(row, column, number(value), &text)?;
+            }
         }
         Ok(())
     }
@@ -268,6 +314,7 @@ mod tests {
             across: "message size, bytes".into(),
             up: "one-way time, µs".into(),
             lines,
+            has_table: false,
         }
     }
 
@@ -287,6 +334,22 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
+    }
+
+    #[test]
+    fn numbers_stand_below() {
+        let mut figure = figure(vec![
+            Line::new("a", vec![(0, 1.25), (8, 2.5)]),
+            Line::new("b", vec![(8, 312.7)]),
+        ]);
+        figure.has_table = true;
+        let svg = figure.svg().unwrap();
+        let text = |cell: &str| svg.split('\n').filter(|line| line.trim() == cell).count();
+        assert_eq!(
+            [text("1.25"), text("2.50"), text("312.7"), text("-")],
+            [1, 1, 1, 1],
+            "{svg}"
+        );
     }
 
     /// Right of everything that is drawn.

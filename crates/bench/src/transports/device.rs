@@ -12,6 +12,8 @@ use crate::{
 
 /// The variable that names a device if `--device` does not.
 const VARIABLE: &str = "HIKYAKU_DPDK_DEVICE";
+/// The argument of a device on a wire that this run makes; the wire's number follows.
+const WIRED: &str = "iface=wire";
 
 /// Refuses a device without its backend, and what has more than two ends; [`of`] refuses what a device cannot do.
 pub(crate) fn check(common: &Common, ends: Option<u32>) -> Result<(), Failure> {
@@ -46,7 +48,8 @@ fn of_either(common: &Common, variable: impl FnOnce() -> Option<String>) -> Resu
     let text = common.device.clone().or_else(variable);
     let text = text.ok_or_else(|| {
         Failure::usage(
-            "--backend dpdk needs a --device: memif (memory between two processes), af_packet:iface=A+af_packet:iface=B, …",
+            "--backend dpdk needs a --device: memif (memory between two processes), af_packet or af_xdp (over veth pairs, root), \
+             af_packet:iface=A+af_packet:iface=B, …",
         )
     })?;
     if text.contains("zero-copy=yes") && common.vs.contains(&Opponent::Memif) {
@@ -58,11 +61,25 @@ fn of_either(common: &Common, variable: impl FnOnce() -> Option<String>) -> Resu
     Ok(Some([complete(driver, "server"), complete(worker, "client")]))
 }
 
+/// Whether this run makes the wire between both devices.
+pub(crate) fn is_wired(devices: &[String; 2]) -> bool {
+    devices.iter().all(|device| device.contains(WIRED))
+}
+
+/// The number of the wire of a link: each has its own, because all devices of an interface get all of its packets.
+pub(crate) const fn wire_of(link: usize) -> usize {
+    link + 1
+}
+
 /// A memif with its socket and its role, in this order and before all else: what is not given, this run chooses. Other
-/// devices stay as they are.
+/// devices stay as they are, but for an interface that is not named: this run makes it.
 fn complete(device: &str, role: &str) -> String {
     // As in `Device::parse`: the first colon ends the name, and paths and addresses may have others.
     let (name, arguments) = device.split_once([':', ',']).unwrap_or((device, ""));
+    if matches!(name, "af_packet" | "af_xdp") && !arguments.contains("iface=") {
+        let comma = if arguments.is_empty() { "" } else { "," };
+        return format!("{name}:{WIRED}{comma}{arguments}");
+    }
     if name != "memif" {
         return device.to_owned();
     }
@@ -95,7 +112,8 @@ mod there {
 
     use ::hikyaku::backends::dpdk::{DpdkBackend, DpdkOptions};
 
-    use super::{Backend, Environment, Failure, Settings, io};
+    use super::{Backend, Environment, Failure, Settings, WIRED, io, wire_of};
+    use crate::machine::wire;
 
     /// Bytes of headers between an IP packet and the datagram in it.
     const OVERHEAD: usize = 28;
@@ -115,8 +133,9 @@ mod there {
     /// Opens the device of this processor (0: the hub's).
     pub(crate) fn open(devices: &[String; 2], settings: &Settings, processor: u32) -> io::Result<Box<dyn Backend>> {
         let Settings { datagram, link, .. } = *settings;
-        let mut options =
-            DpdkOptions::from_environment(&Environment::of_process(), Some(&devices[usize::from(processor > 0)]))?;
+        let device = &devices[usize::from(processor > 0)];
+        let device = device.replace(WIRED, &format!("iface={}", wire::interface(wire_of(link as usize))));
+        let mut options = DpdkOptions::from_environment(&Environment::of_process(), Some(&device))?;
         options.mtu = u16::try_from(datagram + OVERHEAD).ok();
         // Several at one socket.
         if options.device.to_string().contains("memif") {
@@ -180,6 +199,13 @@ mod tests {
             ["memif:socket=/s,role=client,id=1", "memif:socket=/s,role=server"]
         );
         assert_eq!(of("ring+af_packet:iface=eth0"), ["ring", "af_packet:iface=eth0"]);
+        assert!(!is_wired(&of("af_packet:iface=eth0")) && !is_wired(&of("memif")));
+        let wired = of("af_packet:qpairs=1");
+        assert_eq!(
+            wired,
+            ["af_packet:iface=wire,qpairs=1", "af_packet:iface=wire,qpairs=1"]
+        );
+        assert!(is_wired(&wired) && is_wired(&of("af_xdp")));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::io;
 
 use super::{
-    settings::{Job, Offer, Operation},
+    settings::{Job, Offer, Operation, Report},
     sizes::{Messages, Sizes},
 };
 
@@ -56,6 +56,11 @@ pub(crate) trait Spoke {
 
     /// Sends the first `window` messages and waits for the reply. `spokes` spokes do so at the same time.
     fn stream(&mut self, messages: &Messages, window: usize, spokes: usize) -> io::Result<()>;
+
+    /// Does a whole round, if the ends are programs with a stop-watch of their own.
+    fn measured(&mut self, _: &Job) -> Option<io::Result<Report>> {
+        None
+    }
 
     /// The round is over and no clock runs: brings to an end what is still under way.
     fn settle(&mut self) -> io::Result<()> {

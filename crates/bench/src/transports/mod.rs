@@ -9,6 +9,7 @@ pub(crate) mod link;
 mod memif;
 mod mpi;
 pub(crate) mod open;
+pub(crate) mod openmpi;
 #[cfg(feature = "peers")]
 mod quinn;
 pub(crate) mod segments;

@@ -7,7 +7,7 @@ use super::memif;
 use super::{
     hikyaku,
     link::{Hub, Spoke},
-    mpi,
+    mpi, openmpi,
     settings::{Kind, Offer, Settings},
     tcp::{self, Form},
     udp,
@@ -23,6 +23,7 @@ pub(crate) fn open_hub(kind: &Kind, settings: &Settings, local: IpAddr) -> io::R
         Kind::TcpPlain => Box::new(tcp::TcpHub::open(settings, local, Form::Plain)?),
         Kind::Udp => Box::new(udp::UdpHub::open(settings, local)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_hub(backend, *preset, settings, local)?,
+        Kind::OpenMpi { way, directory } => openmpi::open_hub(*way, directory, settings)?,
         Kind::Mpi { backend, way } => mpi::open_hub(backend, *way, settings, local)?,
         #[cfg(feature = "dpdk")]
         Kind::Memif { copies } => Box::new(memif::Memif::open(settings, 0, *copies)?),
@@ -45,6 +46,7 @@ pub(crate) fn open_spoke(kind: &Kind, settings: &Settings, local: IpAddr, hub: &
         Kind::TcpPlain => Box::new(tcp::TcpSpoke::open(settings, hub, Form::Plain)?),
         Kind::Udp => Box::new(udp::UdpSpoke::open(settings, local, hub)?),
         Kind::Hikyaku { backend, preset } => hikyaku::open_spoke(backend, *preset, settings, local, hub)?,
+        Kind::OpenMpi { directory, .. } => openmpi::open_spoke(directory, settings)?,
         Kind::Mpi { backend, way } => mpi::open_spoke(backend, *way, settings, local, hub)?,
         #[cfg(feature = "dpdk")]
         Kind::Memif { copies } => Box::new(memif::Memif::open(settings, 1, *copies)?),

@@ -69,7 +69,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Eager => "eager",
             Self::Rendezvous => "rendezvous",
@@ -114,6 +114,13 @@ pub(crate) enum Kind {
         /// How all messages go; `None`: by their size.
         way: Option<Way>,
     },
+    /// Open MPI over its tcp btl.
+    OpenMpi {
+        /// How all messages go.
+        way: Way,
+        /// Where the program is, and the sockets of its ranks.
+        directory: String,
+    },
     /// Kernel TCP, one write a message.
     Tcp,
     /// Kernel TCP, small messages collected into writes of 64 KB.
@@ -150,6 +157,7 @@ impl Kind {
                 backend,
                 way: Some(way),
             } => format!("hikyaku/{backend}/{}{MPI}", way.name()),
+            Self::OpenMpi { way, .. } => format!("openmpi/tcp/{}{MPI}", way.name()),
             Self::Tcp => "tcp".into(),
             Self::TcpBatched => "tcp/batched".into(),
             Self::TcpPlain => "tcp/plain".into(),
@@ -159,6 +167,11 @@ impl Kind {
             Self::Kcp => "kcp".into(),
             Self::Quinn => "quinn".into(),
         }
+    }
+
+    /// This library over this backend.
+    pub(crate) fn is_over(&self, name: &str) -> bool {
+        matches!(self, Self::Hikyaku { backend, .. } | Self::Mpi { backend, .. } if backend == name)
     }
 
     /// True for this library, false for what it is compared with.
@@ -186,6 +199,8 @@ pub(crate) struct Settings {
     pub capture: Option<String>,
     /// Devices of the backend dpdk: the hub's and the spoke's.
     pub devices: Option<[String; 2]>,
+    /// The spoke is in this network namespace, and each link has an Ethernet of its own.
+    pub wire: Option<String>,
 }
 
 /// Where one end can be reached, told to the other end.

@@ -273,6 +273,7 @@ fn figure(rows: &[Row], environment: &Environment) -> Figure {
         title: "One-way time of a message between two ranks".into(),
         notes: environment.lines(),
         across: "message size, bytes".into(),
+        has_table: false,
         up: "one-way time, µs".into(),
         lines: vec![
             line("eager", |row| row.eager_us),

@@ -64,7 +64,7 @@ pub(super) const PARTS: [Part; 34] = [
     part("S1.6", "loss", WORKS, "cargo test -p hikyaku --test simulation", NONE),
     part("S1.7", "wire-up", WORKS, "cargo test -p hikyaku-cli --test run", NONE),
     part("S1.8", "eager limit", WORKS, DPDK_BTL, ("16 to 20 KiB, fitted", "13 to 26 KB")),
-    part("S1.9", "latency", PARTLY, FIGURE_11, ("74 to 90 % below TCP at 2 KB", "77 % below TCP at 2 KB")),
+    part("S1.9", "latency", PARTLY, FIGURE_11, ("87 % below TCP at 2 KB", "77 % below TCP at 2 KB")),
     part("S1.10", "programs", PARTLY, "cargo xtask bench-dpdk", NONE),
 
     part("S2.1", "messages of PMv2", WORKS, "cargo run --release --example arrays",

@@ -305,6 +305,7 @@ pub(crate) fn run(options: &DpdkBtl) -> Result<(), Failure> {
         title: "Eager and rendezvous".into(),
         notes: vec![options.basics.note("Ethernet of 10 Gb/s")],
         across: "message size, bytes".into(),
+        has_table: false,
         up: "one-way time, µs".into(),
         lines: vec![
             line("eager", |row| match row {

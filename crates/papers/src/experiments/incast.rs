@@ -158,6 +158,7 @@ pub(crate) fn run(options: &Incast) -> Result<(), Failure> {
         title: format!("Incast of {} messages", size::text(options.bytes)),
         notes: vec![common.note()],
         across: "senders".into(),
+        has_table: false,
         up: "99th percentile of the time, µs".into(),
         lines: MODES.iter().map(|(mode, _)| line(mode)).collect(),
     };

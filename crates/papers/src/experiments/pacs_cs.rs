@@ -330,6 +330,7 @@ pub(crate) fn run(options: &PacsCs) -> Result<(), Failure> {
         title: "Exchange with six neighbours".into(),
         notes: vec![options.basics.note("a switch for each rail")],
         across: "rails".into(),
+        has_table: false,
         up: "bandwidth of a node, both directions, MB/s".into(),
         lines: vec![
             line("without copies", |row| row.mb_per_s),

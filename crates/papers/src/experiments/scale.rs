@@ -220,6 +220,7 @@ pub(crate) fn run(options: &Scale) -> Result<(), Failure> {
         title: "Barrier and allreduce of simulated ranks".into(),
         notes: vec![options.common.note()],
         across: "ranks".into(),
+        has_table: false,
         up: "time, µs".into(),
         lines: vec![
             line("barrier", |row| row.barrier_us).look(0, 0),

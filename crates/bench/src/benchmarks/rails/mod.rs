@@ -186,6 +186,7 @@ fn report(options: &Rails, rates: &[Vec<Vec<f64>>]) -> Result<(), Failure> {
         title: "Several Ethernets as one".to_owned(),
         notes: comments,
         across: "rails".to_owned(),
+        has_table: false,
         up: "MB/s".to_owned(),
         lines,
     };

@@ -133,6 +133,7 @@ fn figure(options: &Dse, rows: &[Row]) -> Figure {
         title: format!("{title}: relays of TCP, and the protocol"),
         notes: vec![options.basics.note("10BASE-T, with collisions")],
         across: across.into(),
+        has_table: false,
         up: "time, s".into(),
         lines: WAYS.iter().map(|(way, _)| Line::new(*way, points(way))).collect(),
     }

@@ -252,6 +252,7 @@ pub(crate) fn run(options: &Optical) -> Result<(), Failure> {
             }
         ))],
         across: "size, bytes".into(),
+        has_table: false,
         up: "time, s".into(),
         lines,
     };
