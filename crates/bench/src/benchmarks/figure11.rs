@@ -19,7 +19,7 @@ use crate::{
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku bench figure11 --backend dpdk --device memif --plot figure11.svg
-  hikyaku bench figure11 --backend dpdk --device af_packet        over veth pairs (root); af_xdp: likewise
+  hikyaku bench figure11 --backend dpdk --device af_packet      veth pairs (root); or af_xdp
   hikyaku bench figure11 --backend dpdk --device af_packet --mtu 9000
   hikyaku bench figure11                                          without DPDK
 
