@@ -171,12 +171,11 @@ impl Endpoint {
                 is_quiet &= active.send.is_quiet(flow);
             }
         }
-        let acked_at = self.actives[index as usize].send.acked_at();
         let Some(rail) = self.rails.get_mut(peer, number) else {
             return;
         };
         let delivered = rail.bytes_sent.saturating_sub(in_flight);
-        if rail.pace.note(acked_at, delivered, is_quiet) {
+        if rail.pace.note(self.now, delivered, is_quiet) {
             self.choose_primary(peer, false);
         }
     }

@@ -58,8 +58,6 @@ pub(crate) struct Sender {
     window_reported: u32,
     /// Since when an answer is awaited, ns of active time.
     waiting_since: u64,
-    /// When the last acknowledgement would have come had the peer not held it back, ns.
-    acked_at: u64,
     /// The latest-sent packet known to have arrived (RFC 8985): when it was sent, and its number.
     rack_at: u64,
     /// Oldest unacknowledged.
@@ -126,7 +124,6 @@ impl Sender {
             congestion,
             timeouts: 0,
             waiting_since: 0,
-            acked_at: 0,
             highest_acked: next,
             rack_at: 0,
             rack_seq: next,
@@ -220,11 +217,6 @@ impl Sender {
     /// When the oldest packet in flight was sent last, ns; there is one.
     pub(crate) fn first_sent_at(&self) -> u64 {
         self.record(self.una).sent_at
-    }
-
-    /// When something was acknowledged last, less the time for which the peer held that back, ns.
-    pub(crate) fn acked_at(&self) -> u64 {
-        self.acked_at
     }
 
     /// The congestion window, bytes.

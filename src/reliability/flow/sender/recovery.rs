@@ -231,11 +231,6 @@ impl Sender {
         };
         // A clock that seems to run backwards (or a forged echo) is no sample.
         let sample = if sample < 1 << 31 { sample } else { 0 };
-        self.acked_at = if released.newest == 0 {
-            now
-        } else {
-            released.newest + sample
-        };
         if sample != 0 {
             flow.rtt.sample(sample);
         }
