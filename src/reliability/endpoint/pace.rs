@@ -2,8 +2,8 @@
 
 /// A measurement ends after so many bytes if the rail does not fall silent before.
 const ENOUGH: u64 = 256 << 10;
-/// Fewer bytes show nothing.
-const LEAST: u64 = 8 << 10;
+/// Fewer bytes show nothing: their time would be that of the way, not of the bytes.
+pub(super) const LEAST: u64 = 8 << 10;
 /// What is known of a rail halves with each 2^24 ns (17 ms) for which nothing was measured: a rail that was measured in a
 /// bad moment is used less, is therefore measured less, and must come back all the same.
 const HALVES: u32 = 24;
@@ -42,7 +42,7 @@ impl Pace {
     }
 
     /// A measurement is under way.
-    pub(super) fn is_measured(&self) -> bool {
+    pub(super) fn is_measuring(&self) -> bool {
         self.since != 0
     }
 
@@ -75,7 +75,7 @@ impl Pace {
         nanos.is_some()
     }
 
-    /// What is under way will not be measured.
+    /// What is under way shows nothing of the rail's rate.
     pub(super) fn stop(&mut self) {
         self.since = 0;
     }
@@ -99,7 +99,7 @@ mod tests {
             pace.note(1_050_000 + 8 * bytes, 50_007 + bytes, false);
         }
         assert_eq!(pace.cost(18_000_000), Some(8_000));
-        assert!(pace.is_measured());
+        assert!(pace.is_measuring());
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
         let mut pace = Pace::default();
         pace.begin(1, 10, 0);
         pace.note(1_000, LEAST - 1, true);
-        assert_eq!((pace.cost(1_000), pace.is_measured()), (None, false));
+        assert_eq!((pace.cost(1_000), pace.is_measuring()), (None, false));
         pace.begin(1_000, 10, 0);
         pace.note(2_000, 1 << 20, true);
         let cost = pace.measured();

@@ -596,6 +596,7 @@ impl Endpoint {
         };
         (rail.state, rail.tries) = (RailState::Down, 0);
         rail.failures += 1;
+        rail.pace.stop();
         self.stats.rails_down += 1;
         #[cfg(feature = "tracing")]
         let path = self.own_path(peer, number);

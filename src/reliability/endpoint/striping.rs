@@ -2,11 +2,15 @@
 //!
 //! Messages wait in the flow of the primary rail; flows of other rails draw pieces of large ones from there. Each takes
 //! only so much that it is not done later than the flow that it takes it from, by the round trips and the measured rates
-//! ([`Pace`](super::pace::Pace)) of both rails.
+//! ([`Pace`]) of both rails.
 
 use alloc::vec::Vec;
 
-use super::Endpoint;
+use super::{
+    Endpoint,
+    pace::{LEAST, Pace},
+    rail::Rail,
+};
 use crate::reliability::{
     MAX_RAILS,
     burst::Burst,
@@ -15,8 +19,6 @@ use crate::reliability::{
 
 /// Time of a byte on a rail that has not been measured, ps, if no other one has either.
 const UNKNOWN_COST: u64 = 1_000;
-/// With less in flight, the rate of a rail is not measured, bytes: the time would be that of the way, not of the bytes.
-const PACE_WORTH: u32 = 8 << 10;
 
 /// What a flow has to do on its rail.
 struct Load {
@@ -37,8 +39,14 @@ impl Load {
 
     /// Until all of it is acknowledged, ps.
     fn done(&self, cost: u64) -> u64 {
-        self.trip.saturating_mul(1_000).saturating_add(self.bytes * cost)
+        { self.trip.saturating_mul(1_000) }.saturating_add(self.bytes.saturating_mul(cost))
     }
+}
+
+/// The shortest round trip of a flow's rail that is known, ns. (All packets of the flow may have met a queue.)
+fn shortest_trip(rail: Option<&Rail>, flow: &Flow) -> u64 {
+    let trips = [flow.rtt().min.into(), rail.map_or(0, |rail| rail.round_trip)];
+    trips.into_iter().filter(|&trip| trip > 0).min().unwrap_or(0)
 }
 
 impl Endpoint {
@@ -128,7 +136,7 @@ impl Endpoint {
             return None;
         }
         let load = self.load(index);
-        let takes = load.cost? * u64::from(send.in_flight().0) / 1_000;
+        let takes = load.cost?.saturating_mul(send.in_flight().0.into()) / 1_000;
         let at = send.first_sent_at() + self.rto(index) + takes.min(self.times.initial_rto);
         (at > self.now).then_some(at)
     }
@@ -137,30 +145,24 @@ impl Endpoint {
     fn load(&self, index: u32) -> Load {
         let Active { flow, send, .. } = &self.actives[index as usize];
         let flow = &self.flows[*flow as usize];
-        let pace = self
-            .rails
-            .get(flow.peer, flow.rail())
-            .map(|rail| rail.pace)
-            .unwrap_or_default();
+        let rail = self.rails.get(flow.peer, flow.rail());
+        let pace = rail.map_or_else(Pace::default, |rail| rail.pace);
         Load {
-            trip: pace.faded(self.now, self.shortest_trip(flow)),
+            trip: pace.faded(self.now, shortest_trip(rail, flow)),
             cost: pace.cost(self.now),
             bytes: u64::from(send.in_flight().0) + u64::from(send.queued_bytes()),
         }
-    }
-
-    /// The shortest round trip that is known, ns. (All packets of a flow may have met a queue.)
-    fn shortest_trip(&self, flow: &Flow) -> u64 {
-        let asked = self.rails.get(flow.peer, flow.rail()).map_or(0, |rail| rail.round_trip);
-        let trips = [flow.rtt().min.into(), asked];
-        trips.into_iter().filter(|&trip| trip > 0).min().unwrap_or(0)
     }
 
     /// Something may have been acknowledged on the rail of a flow.
     fn measure_pace(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let (peer, number) = (flow.peer, flow.rail());
-        if !self.rails.get(peer, number).is_some_and(|rail| rail.pace.is_measured()) {
+        if !self
+            .rails
+            .get(peer, number)
+            .is_some_and(|rail| rail.pace.is_measuring())
+        {
             return;
         }
         let (mut in_flight, mut is_quiet) = (0, true);
@@ -187,10 +189,10 @@ impl Endpoint {
         }
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let (peer, channel, rail) = (flow.peer, flow.channel(), flow.rail());
-        let is_bulk = self.actives[index as usize].send.in_flight().0 >= PACE_WORTH;
-        let trip = self.shortest_trip(flow);
+        let is_bulk = u64::from(self.actives[index as usize].send.in_flight().0) >= LEAST;
         if let Some(rail) = self.rails.get_mut(peer, rail) {
             if is_bulk {
+                let trip = shortest_trip(Some(rail), flow);
                 rail.pace.begin(self.now, trip, rail.bytes_sent);
             }
             rail.bytes_sent += burst.len() as u64;

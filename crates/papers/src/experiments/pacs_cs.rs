@@ -30,7 +30,7 @@ pub(crate) struct PacsCs {
     #[arg(long, value_delimiter = ',', default_value = "1,2,3,4,5,6", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=16))]
     rails: Vec<u32>,
     /// Bytes for each neighbour, at most 16M
-    #[arg(long, default_value = "256K", value_parser = size::parse, value_name = "N")]
+    #[arg(long, default_value = "64K", value_parser = size::parse, value_name = "N")]
     bytes: usize,
     /// Messages of up to so many bytes go without asking, as PM's do; at most 1M
     #[arg(long, default_value = "1M", value_parser = size::parse, value_name = "N")]

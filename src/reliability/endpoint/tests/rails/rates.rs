@@ -72,3 +72,29 @@ fn a_slow_rail_takes_no_more_than_it_carries_in_time() {
         }
     }
 }
+
+/// The time for which a rail was dead does not count as slowness.
+#[test]
+fn a_rail_that_comes_back_takes_its_share() {
+    let rails = [Way { rate: 125, ..WAY }; 2];
+    let mut net = Net::new(&settings(), &rails);
+    net.open();
+    let mut sent = 1;
+    let mut stream = |net: &mut Net| {
+        let before = net.now;
+        for _ in 0..4 {
+            net.send(0, sent, 4 << 20);
+            sent += 1;
+        }
+        assert!(net.run(10_000, |net| net.ends[0].all_idle()));
+        net.now - before
+    };
+    let first = stream(&mut net);
+    net.cut(1, true);
+    stream(&mut net);
+    assert_eq!(net.state(0, 1), RailState::Down);
+    net.cut(1, false);
+    assert!(net.run(5_000, |net| net.state(0, 1) == RailState::Up));
+    let again = stream(&mut net);
+    assert!(again * 100 < first * 110, "{again} ns, before {first} ns");
+}
