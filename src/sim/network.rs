@@ -50,7 +50,8 @@ pub enum Routing {
     Tree,
     /// A chain whose ends are neighbours as well; packets take the shorter way.
     Ring,
-    /// A grid that is as square as possible, each line of which is a ring; packets go along the rows first.
+    /// A grid that is as square as possible, each line of which is a ring; packets go along the rows first, which are
+    /// the shorter lines.
     Torus,
 }
 
@@ -89,11 +90,11 @@ impl Routing {
                 below - 1
             }
             Self::Torus => {
-                let rows = (1..=size.isqrt())
+                let columns = (1..=size.isqrt())
                     .rev()
                     .find(|side| size.is_multiple_of(*side))
                     .unwrap_or(1);
-                let columns = size / rows;
+                let rows = size / columns;
                 let ((row, column), (to_row, to_column)) = ((at / columns, at % columns), (to / columns, to % columns));
                 if column == to_column {
                     around(row, to_row, rows) * columns + column

@@ -8,8 +8,8 @@
 //! done. Each is one sweep over the red points and one over the black ones, as on a chessboard; after each half, ranks
 //! exchange the edges of their parts. Every tenth iteration all agree how much still changes, and stop below 1e-9.
 //! With `strips` each rank has whole rows, so two neighbours at most. With `replies` each message is answered by a byte
-//! that its sender waits for, as for a write to shared memory. With `report=N` all send interim results to rank 0
-//! after every so many iterations, each the first of its rows, and rank 0 prints how warm they are on the average.
+//! that its sender waits for, as for a write to shared memory. With `report=N` all send their rows to rank 0 after
+//! every so many iterations, and it prints how warm the plate is on the average.
 //!
 //! Which points a sweep reads does not depend on how the plate is divided, so the result is that of one process to the
 //! last bit. Rank 0 collects the parts, compares, and says how long both took. The program is

@@ -73,7 +73,7 @@ docs/papers.md names the paper (the PACS-CS paper), docs/measured/simulation.md 
 const DSE: &str = "\
 Examples:
   hikyaku sim dse                                        bursts, ping-pongs, Othello, SOR, losses
-  hikyaku sim dse --messages 2000 --burst-then-wait
+  hikyaku sim dse --messages 2000 --sliding
   hikyaku sim dse --format json --plot othello.svg
 
 All on 10BASE-T, with collisions. TCP is a model of 4.4BSD's: slow start, Nagle's algorithm, acknowledgements that wait \

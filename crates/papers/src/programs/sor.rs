@@ -117,7 +117,7 @@ pub struct Job {
     pub iterations: usize,
     /// Whole rows for each rank, instead of parts that are as square as can be.
     pub strips: bool,
-    /// Interim results go to rank 0 after every so many iterations; 0: never.
+    /// Rank 0 gets the whole plate, as an interim result, after every so many iterations; 0: never.
     pub report: usize,
     /// Each message is answered by a byte, and its sender waits for that, as for each write to a shared memory.
     pub replies: bool,
@@ -149,27 +149,30 @@ fn relax(
     Ok(job.iterations)
 }
 
-/// Rank 0 gets the first row of each part, and gives the mean of all of these.
-fn interim(grid: &CartesianCommunicator, plate: &Plate, replies: bool) -> Result<Option<f64>, Error> {
-    let first = plate.at(1, 1);
-    let own = &plate.points[first..first + plate.columns];
+/// Rank 0 gets all parts to show them, a message for each row, and gives the mean of all points.
+fn interim(grid: &CartesianCommunicator, plate: &Plate, size: usize, replies: bool) -> Result<Option<f64>, Error> {
     if grid.rank() != 0 {
         let root = grid.process_at_rank(0);
-        root.send(own)?;
-        if replies {
-            root.receive::<u8>()?;
+        for own in plate.inner().chunks(plate.columns) {
+            root.send(own)?;
+            if replies {
+                root.receive::<u8>()?;
+            }
         }
         return Ok(None);
     }
-    let mut all = own.to_vec();
-    for rank in 1..grid.size() {
-        let (row, _) = grid.process_at_rank(rank).receive_vec::<f64>()?;
-        all.extend(row);
-        if replies {
-            grid.process_at_rank(rank).send(&1_u8)?;
+    let mut sum = plate.inner().iter().sum::<f64>();
+    // Row by row of all ranks, so that no rank waits until another has sent its whole part.
+    for row in 0..size {
+        for rank in (1..grid.size()).filter(|rank| row < part(grid, size, *rank).0.len()) {
+            let other = grid.process_at_rank(rank);
+            sum += other.receive_vec::<f64>()?.0.iter().sum::<f64>();
+            if replies {
+                other.send(&1_u8)?;
+            }
         }
     }
-    Ok(Some(all.iter().sum::<f64>() / all.len() as f64))
+    Ok(Some(sum / (size * size) as f64))
 }
 
 /// The part of `size` points that the `index`-th of `parts` has.
@@ -260,7 +263,7 @@ pub fn solve(
         plate.exchange(&grid, job.replies)
     };
     let report = |plate: &Plate, iteration| {
-        if let Some(mean) = interim(&grid, plate, job.replies)? {
+        if let Some(mean) = interim(&grid, plate, size, job.replies)? {
             told(iteration, mean);
         }
         Ok(())

@@ -48,8 +48,11 @@ const WAITS: [usize; 9] = [0, 1, 5, 10, 15, 20, 30, 40, 100];
 /// Times of a relay, us.
 const RELAYS: [usize; 5] = [0, 60, 200, 500, 1_000];
 
+/// Iterations between interim results.
+const REPORTS: [usize; 8] = [1, 2, 3, 4, 5, 6, 10, 20];
+
 /// Steps of the progress.
-pub(super) const STEPS: usize = 2 * ASSUMPTIONS.len() + WAITS.len() + RELAYS.len();
+pub(super) const STEPS: usize = 2 * ASSUMPTIONS.len() + WAITS.len() + RELAYS.len() + REPORTS.len();
 
 /// All ways of one program with most processors.
 fn all(options: &Dse, othello: bool) -> Result<(u32, Vec<f64>), Failure> {
@@ -79,12 +82,17 @@ pub(super) fn rows(options: &Dse, progress: &mut Progress) -> Result<Vec<Row>, F
             }));
         }
     }
-    for (figure, values) in [("acknowledgements", &WAITS[..]), ("relays", &RELAYS)] {
+    for (figure, values) in [
+        ("acknowledgements", &WAITS[..]),
+        ("relays", &RELAYS),
+        ("reports", &REPORTS),
+    ] {
         for &at in values {
             progress.step(figure, at);
             let mut changed = options.clone();
             match figure {
                 "relays" => changed.relay = at as f64,
+                "reports" => changed.report = at as u32,
                 _ => changed.ack_delay = at as f64,
             }
             let (_, times) = all(&changed, false)?;

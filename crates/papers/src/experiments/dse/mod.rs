@@ -122,12 +122,14 @@ fn figure(options: &Dse, rows: &[Row]) -> Figure {
         Which::Sor => seconds(rows, "sor", way),
         Which::Acknowledgements => assumptions::points(rows, "acknowledgements", way),
         Which::Relays => assumptions::points(rows, "relays", way),
+        Which::Reports => assumptions::points(rows, "reports", way),
     };
     let (title, across) = match options.figure {
         Which::Othello => ("Othello", "processors"),
         Which::Sor => ("SOR", "processors"),
         Which::Acknowledgements => ("SOR, by the wait of the protocol's acknowledgements", "ms"),
         Which::Relays => ("SOR, by the time of a relay", "us"),
+        Which::Reports => ("SOR, by the iterations between interim results", "iterations"),
     };
     Figure {
         title: format!("{title}: relays of TCP, and the protocol"),
@@ -260,30 +262,30 @@ mod tests {
         assert!(times.is_sorted(), "{times:?}");
     }
 
-    /// With the preset as it is: the paper's order, but for the last two, tree and chain. The wait of the protocol's
-    /// acknowledgements is fitted to the protocol's place, which it has with others near it, too.
+    /// How often rank 0 gets the plate is fitted to the places of the meshes. The wait of the protocol's acknowledgements
+    /// decides only whether it is second or, when nearly all of them ride on replies, first.
     #[test]
-    fn sor_comes_in_the_order_of_the_paper_but_for_the_last_two() {
+    fn sor_comes_in_the_order_of_the_paper() {
         let places = |words: &[&str]| {
             let options = Command::parse_from(["dse"].iter().chain(words)).options;
             assumptions::places(&options, false)
         };
         // Full, protocol, torus, ring, tree, chain.
-        assert_eq!(places(&[]), [1, 2, 4, 3, 6, 5]);
-        for delay in ["15", "30"] {
-            assert_eq!(places(&["--ack-delay", delay])[..2], [1, 2], "{delay} ms");
-        }
-        // Then they are packets of their own.
-        assert_eq!(places(&["--ack-delay", "1"])[1], 4);
+        assert_eq!(places(&[]), [1, 2, 4, 3, 5, 6]);
+        assert_eq!(places(&["--report", "4"]), [1, 2, 4, 3, 5, 6]);
+        assert_eq!(places(&["--ack-delay", "1"])[..2], [1, 2]);
+        assert_eq!(places(&["--ack-delay", "100"])[..2], [2, 1]);
+        // Without interim results nothing speaks against a chain.
+        assert!(places(&["--report", "0"])[5] < 4);
     }
 
-    /// Squares have up to four neighbours, and then the meshes without neighbours side by side are far behind.
+    /// Squares have neighbours that are no neighbours in a ring, and then a torus is before it.
     #[test]
     fn sor_in_squares() {
         let options = Command::parse_from(["dse", "--division", "squares"]).options;
         let places = assumptions::places(&options, false);
         assert!(places[..2].iter().max() < places[2..].iter().min(), "{places:?}");
-        assert_eq!(places[2..4], [4, 3], "{places:?}");
+        assert_eq!(places[2..4], [3, 4], "{places:?}");
     }
 
     /// With Nagle's algorithm edges that cross wait for acknowledgements that wait for data, again and again.
@@ -309,6 +311,6 @@ mod tests {
         let ping_pong = ratio(true, 16);
         assert!((1.08..1.12).contains(&ping_pong), "{ping_pong}");
         let [small, large] = [16, 1_024].map(|bytes| ratio(false, bytes));
-        assert!(small > 1.3 && large < 1.25, "{small} {large}");
+        assert!(small > 1.3 && (0.97..1.25).contains(&large), "{small} {large}");
     }
 }

@@ -39,8 +39,9 @@ pub(crate) struct Dse {
     /// Numbers of processors of the programs, one column each
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,6,8", value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) processors: Vec<u32>,
-    /// SOR: ranks send interim results to rank 0 after every so many iterations; 0: never
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    /// SOR: rank 0 gets the whole plate, to show it, after every so many iterations; 0: never (the paper does not say:
+    /// ours is fitted to its order)
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(super) report: u32,
     /// SOR: how the plate is divided
     #[arg(long, value_enum, default_value = "strips", value_name = "HOW")]
@@ -49,8 +50,8 @@ pub(crate) struct Dse {
     /// shared memory
     #[arg(long)]
     pub(super) one_way: bool,
-    /// Milliseconds that an acknowledgement of the protocol waits for something to ride on (the paper does not say: the
-    /// preset's is fitted to its order of SOR)
+    /// Milliseconds that an acknowledgement of the protocol waits for something to ride on, as in the preset (the paper
+    /// does not say)
     #[arg(long, default_value_t = 20.0, value_name = "MS")]
     pub(super) ack_delay: f64,
     /// Milliseconds between the ticks at which TCP acknowledges what no data has acknowledged
@@ -65,9 +66,9 @@ pub(crate) struct Dse {
     /// Which figure --plot draws
     #[arg(long, value_enum, default_value = "othello", value_name = "WHICH")]
     pub(super) figure: Which,
-    /// A burst of packets, then nothing until all are acknowledged, instead of a sliding window
+    /// A sliding window, instead of a burst of packets and then nothing until all are acknowledged
     #[arg(long)]
-    pub(super) burst_then_wait: bool,
+    pub(super) sliding: bool,
     #[command(flatten)]
     pub(super) basics: Basics,
 }
@@ -92,6 +93,8 @@ pub(super) enum Which {
     Acknowledgements,
     /// SOR with most processors, by how long a relay takes, in microseconds
     Relays,
+    /// SOR with most processors, by the iterations between interim results
+    Reports,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -151,6 +154,9 @@ pub(super) const WAYS: [(&str, Way); 6] = [
     ("chain (TCP)", Way::Tcp(Some(Routing::Chain))),
 ];
 
+/// Nanoseconds to copy a byte: 20 MB/s.
+const COPY: f64 = 50.0;
+
 impl Dse {
     /// `nagle`: TCP puts small messages together.
     pub(super) fn job(&self, way: Way, processors: u32, nagle: bool) -> Simulation {
@@ -163,13 +169,13 @@ impl Dse {
         simulation.cpu = Cpu {
             send: packet * 1e3,
             receive: packet * 1e3,
-            // A copy of 20 MB/s.
-            byte: 50.0,
+            byte: COPY,
             ..Cpu::default()
         };
-        let window_mode = match self.burst_then_wait {
-            true => WindowMode::BurstThenWait,
-            false => WindowMode::Sliding,
+        let window_mode = if self.sliding {
+            WindowMode::Sliding
+        } else {
+            WindowMode::BurstThenWait
         };
         simulation.config = match way {
             Way::Protocol => Config {
@@ -191,10 +197,15 @@ impl Dse {
         simulation
     }
 
-    /// Lets the calls of one message's sender or receiver pass.
-    pub(super) fn calls(&self, way: Way, receives: bool) -> Duration {
-        let calls = if receives && way != Way::Protocol { 2.0 } else { 1.0 };
-        Duration::from_secs_f64(calls * self.call * 1e-6)
+    /// The calls of one message's sender or receiver, and the copy that the protocol's sender keeps in its process until
+    /// the acknowledgement: TCP keeps the kernel's.
+    pub(super) fn calls(&self, way: Way, receives: bool, bytes: usize) -> Duration {
+        let (calls, copied) = match (way, receives) {
+            (Way::Protocol, false) => (1.0, bytes),
+            (Way::Tcp(_), true) => (2.0, 0),
+            _ => (1.0, 0),
+        };
+        Duration::from_secs_f64(calls * self.call * 1e-6 + copied as f64 * COPY * 1e-9)
     }
 }
 
@@ -211,7 +222,7 @@ pub(super) fn messages(
     bytes: usize,
 ) -> Result<f64, Failure> {
     let count = options.messages;
-    let [sending, receiving] = [false, true].map(|receives| options.calls(way, receives));
+    let [sending, receiving] = [false, true].map(|receives| options.calls(way, receives, bytes));
     let program = move || -> Done<f64> {
         let universe = mpi::initialize()?;
         let world = universe.world();
