@@ -21,6 +21,10 @@ use crate::{events::event, time::Instant};
 
 /// Most ports: a number of 8 bits names one.
 const MAX_PORTS: usize = 256;
+/// A port that brought nothing in so many looks is quiet: a look costs a system call even if it finds nothing.
+const QUIET: u8 = 16;
+/// Quiet ports are looked at each time that all have been asked so often.
+const SELDOM: u32 = 8;
 /// The longest sleep if a port has no descriptor to wait for.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -51,6 +55,10 @@ pub struct Ports {
     current: usize,
     /// The port that is looked at first next time.
     first: usize,
+    /// How often each port brought nothing since it brought something; up to [`QUIET`].
+    empty: Vec<u8>,
+    /// How often all have been asked since quiet ports were, too; [`SELDOM`] after a wait, as any port can have ended it.
+    asked: u32,
     /// Bursts for ports that do not exist, or not any more.
     dropped: u64,
 }
@@ -78,6 +86,8 @@ impl Ports {
         Ok(Self {
             epoll: watch_all(&ports)?,
             alive: vec![true; ports.len()],
+            empty: vec![0; ports.len()],
+            asked: SELDOM,
             ports,
             current: 0,
             first: 0,
@@ -199,15 +209,20 @@ impl Backend for Ports {
     }
 
     /// The first port that has something fills the buffers; the others come first next time. While nothing comes, the one
-    /// that has received last comes first: small messages to this process take the same rail.
+    /// that has received last comes first, and quiet ones are asked seldom: small messages to this process take the same
+    /// rail.
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        let all = self.asked >= SELDOM;
+        self.asked = if all { 0 } else { self.asked + 1 };
         for number in self.in_turn(self.first) {
-            if !self.alive[number] {
+            let is_quiet = self.empty[number] == QUIET && number != self.current;
+            if !self.alive[number] || is_quiet && !all {
                 continue;
             }
             match self.ports[number].receive(now, budget) {
-                Ok(0) => {}
+                Ok(0) => self.empty[number] = (self.empty[number] + 1).min(QUIET),
                 Ok(filled) => {
+                    self.empty[number] = 0;
                     self.current = number;
                     self.first = number + 1;
                     return Ok(filled);
@@ -228,6 +243,7 @@ impl Backend for Ports {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.asked = SELDOM;
         if self.epoll.is_none() {
             return self.nap(timeout);
         }
@@ -390,6 +406,37 @@ mod tests {
         assert!(is_readable(&b));
         assert_eq!(receive(&mut b, 1)[0].0, 1);
         assert!(!is_readable(&b));
+    }
+
+    #[test]
+    fn a_quiet_port_is_asked_seldom_but_after_a_wait_at_once() {
+        let (mut a, mut b) = (sockets(&["127.0.0.1:0"]), sockets(&["127.0.0.1:0", "127.0.0.2:0"]));
+        let mut send_to = |b: &Ports, port: usize| {
+            send(&mut a, 0, &*b.ports()[port], b"here");
+            let mut watched = [PollFd::from_borrowed_fd(b.as_fd().unwrap(), PollFlags::IN)];
+            assert_eq!(poll(&mut watched, None).unwrap(), 1);
+        };
+        let quiet = |b: &mut Ports| {
+            // The last of these calls asks all.
+            for _ in 0..=7 * (SELDOM + 1) {
+                assert_eq!(b.receive(NOW, 4).unwrap(), 0);
+            }
+        };
+        quiet(&mut b);
+        send_to(&b, 1);
+        let looks = (1..=64).find(|_| b.receive(NOW, 4).unwrap() > 0);
+        assert_eq!((looks, b.received(0).port), (Some(SELDOM + 1), 1));
+        assert_eq!(b.wait(Some(Duration::ZERO)).unwrap(), Wake::TimedOut);
+        quiet(&mut b);
+        send_to(&b, 0);
+        assert_eq!(b.wait(Some(Duration::ZERO)).unwrap(), Wake::Readable);
+        assert_eq!(b.receive(NOW, 4).unwrap(), 1);
+        assert_eq!(b.received(0).port, 0);
+        // The port that received last is asked each time.
+        for _ in 0..3 {
+            send_to(&b, 0);
+            assert_eq!(b.receive(NOW, 4).unwrap(), 1);
+        }
     }
 
     /// An error of a socket that nobody takes away would end every wait at once.

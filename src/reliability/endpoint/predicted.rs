@@ -60,7 +60,7 @@ impl Endpoint {
         };
         let before = una(self);
         let taken = self.comes_as_before(peer, packet.rail, source) && self.take_predicted(peer, flow, &packet, sink);
-        if taken && una(self) != before {
+        if taken && una(self) != before && self.has_bulk(flow) {
             // There may be room for a piece of what waits on another rail.
             self.mark_ready(self.flows[flow as usize].active);
         }

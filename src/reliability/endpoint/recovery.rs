@@ -154,7 +154,7 @@ impl Endpoint {
             deadlines.stop(Timer::Reorder);
         }
         let send = &self.actives[index as usize].send;
-        if send.has_lost() || (progress && (send.has_queued() || self.may_draw(flow))) {
+        if send.has_lost() || (progress && (send.has_queued() || self.may_draw(flow) && self.has_bulk(flow))) {
             self.mark_ready(index);
         }
         self.update_busy(flow);
