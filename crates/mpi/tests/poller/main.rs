@@ -2,6 +2,8 @@
 
 #[path = "../support/built.rs"]
 mod built;
+#[path = "../../../../tests/support/hugepages.rs"]
+mod hugepages;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
 #[expect(
     clippy::allow_attributes,

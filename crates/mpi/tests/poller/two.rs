@@ -4,8 +4,9 @@ use std::{fs, process::Command};
 
 use super::{
     built::launcher,
+    hugepages::Huge,
     netns::{INTERFACE, Namespace, Veth, ip},
-    support::{Counted, DPDK, Folder, NO_HUGE, Poller, RIGHT, UDP, job, succeeds, words},
+    support::{Counted, DPDK, Folder, NO_HUGE, PORT, Poller, RIGHT, UDP, job, succeeds, words},
 };
 
 const ADDRESSES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
@@ -33,11 +34,16 @@ struct Pair {
 impl Pair {
     /// Joined by memory, in one place.
     fn memif() -> Self {
-        let folder = Folder::new();
+        Self::on_memif(Folder::new(), &[], &[NO_HUGE])
+    }
+
+    /// The same, with more options of the pollers and with these settings.
+    fn on_memif(folder: Folder, more: &[&str], settings: &[(&str, &str)]) -> Self {
         let device = |role: &str| format!("memif:socket={},role={role}", folder.file("memif"));
         let start = |host: usize, role: &str| {
             let socket = folder.file(&format!("poller{host}"));
-            let mut poller = Poller::begin(Command::new(launcher()), &device(role), ADDRESSES[host], &socket);
+            let command = Command::new(launcher());
+            let mut poller = Poller::begin_with(command, &device(role), ADDRESSES[host], &socket, more, settings);
             poller.wait();
             poller
         };
@@ -138,6 +144,41 @@ fn large_messages_past_two_pollers_over_a_device_of_the_ranks_own() {
     let pair = Pair::memif();
     let text = pair.run(2, &["--device", "memif"], &["ft", "S"], &[DPDK, NO_HUGE, COUNTED]);
     has_gone_past(pair.end(), &text);
+}
+
+/// Hugepages in files, for as long as this lives.
+struct Mounted(String);
+
+impl Mounted {
+    fn new(folder: &Folder) -> Self {
+        let place = folder.file("huge");
+        fs::create_dir(&place).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "hugetlbfs", "nodev", &place])
+            .status();
+        assert!(mounted.unwrap().success());
+        Self(place)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn large_messages_over_a_queue_of_the_pollers_port() {
+    let Some(_huge) = Huge::reserve() else { return };
+    let folder = Folder::new();
+    let mounted = Mounted::new(&folder);
+    let places = format!("--huge-dir={}", mounted.0);
+    let settings = [("HIKYAKU_DPDK_MEMORY", "hugepages"), ("HIKYAKU_DPDK_EAL", &*places)];
+    let pair = Pair::on_memif(folder, &["--bulk-queue"], &settings);
+    let text = pair.run(2, &[], &["ft", "S"], &[PORT, COUNTED]);
+    has_gone_past(pair.end(), &text);
+    // The pollers have taken their pages with them.
+    assert_eq!(fs::read_dir(&mounted.0).unwrap().count(), 0);
 }
 
 /// Two hosts: network namespaces, joined three times. The pollers have one link, the kernels, for sockets, have another
