@@ -2,6 +2,7 @@
 
 #[path = "../support/built.rs"]
 mod built;
+#[expect(dead_code, reason = "what these tests do not need, others do")]
 #[path = "../../../../tests/support/hugepages.rs"]
 mod hugepages;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
