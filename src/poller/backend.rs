@@ -34,7 +34,7 @@ use rustix::{
 
 use super::{
     PollerError,
-    hello::{self, Answer, Hello},
+    hello::{self, Answer, Hello, Queue},
     layout::{self, INLINE, kind, numbered, numbers},
     protocol::LINK,
 };
@@ -50,6 +50,11 @@ use crate::{
 pub(crate) const NAME: &str = "poller";
 /// Names the environment variable with the path of the poller's socket.
 pub const VARIABLE: &str = "HIKYAKU_POLLER";
+
+/// Names the backend that carries placements: `udp`, `dpdk`, `port`. Unset: placements go through the poller, too.
+pub const BULK_VARIABLE: &str = "HIKYAKU_POLLER_BULK";
+/// Its value for a queue of the poller's port.
+pub(super) const OF_PORT: &str = "port";
 
 /// The longest record. The area for large records holds two.
 const LONGEST: usize = layout::AREA_LEN / 2;
@@ -79,6 +84,8 @@ pub struct PollerBackend {
     bells: [OwnedFd; 2],
     addr: SocketAddr,
     max_datagram: usize,
+    /// The queue of the poller's port for this process's large messages.
+    queue: Option<Queue>,
     empty: u32,
     /// The poller has ended.
     gone: bool,
@@ -91,7 +98,9 @@ impl PollerBackend {
     /// # Errors
     /// [`PollerError`].
     pub fn from_environment(environment: &Environment, port: u16) -> Result<Self, PollerError> {
-        Self::connect(environment.path(VARIABLE).ok_or(PollerError::Unnamed)?, port)
+        let path = environment.path(VARIABLE).ok_or(PollerError::Unnamed)?;
+        let wants_queue = environment.get(BULK_VARIABLE) == Some(OF_PORT);
+        Self::connect_for(path, port, wants_queue)
     }
 
     /// Connects to the poller whose socket is at `path`. `port`: the UDP port to use, 0 for any.
@@ -99,6 +108,10 @@ impl PollerBackend {
     /// # Errors
     /// [`PollerError`].
     pub fn connect(path: &Path, port: u16) -> Result<Self, PollerError> {
+        Self::connect_for(path, port, false)
+    }
+
+    fn connect_for(path: &Path, port: u16, wants_queue: bool) -> Result<Self, PollerError> {
         let unreachable = |source| PollerError::Unreachable {
             path: path.to_owned(),
             source,
@@ -115,10 +128,10 @@ impl PollerBackend {
             own: foreign.own,
         })?;
         socket.set_read_timeout(Some(TIMEOUT)).map_err(unreachable)?;
-        handshake::send(&socket, &Hello::new(port).bytes(), &[]).map_err(unreachable)?;
+        handshake::send(&socket, &Hello::new(port, wants_queue).bytes(), &[]).map_err(unreachable)?;
         let (bytes, descriptors) = handshake::receive(&socket).map_err(strange)?;
         let invalid = || strange(io::ErrorKind::InvalidData.into());
-        let (addr, max_datagram, len) = match Answer::read(&bytes).ok_or_else(invalid)? {
+        let (addr, max_datagram, len, queue) = match Answer::read(&bytes).ok_or_else(invalid)? {
             Answer::Refused(why) => {
                 let path = path.to_owned();
                 return Err(PollerError::Refused { path, why });
@@ -127,7 +140,8 @@ impl PollerBackend {
                 addr,
                 max_datagram,
                 packets,
-            } => (addr, max_datagram as usize, packets as usize),
+                queue,
+            } => (addr, max_datagram as usize, packets as usize, queue),
         };
         let [packets, memory, ours, theirs] =
             <[OwnedFd; hello::DESCRIPTORS]>::try_from(descriptors).map_err(|_| invalid())?;
@@ -144,10 +158,17 @@ impl PollerBackend {
             bells: [ours, theirs],
             addr,
             max_datagram,
+            queue,
             empty: 0,
             gone: false,
             stats: BackendStats::default(),
         })
+    }
+
+    /// The queue of the poller's port that this process has.
+    #[cfg(feature = "dpdk")]
+    pub(super) fn queue(&self) -> Option<&Queue> {
+        self.queue.as_ref()
     }
 
     /// The number of large records that the poller still needs.

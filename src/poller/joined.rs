@@ -7,7 +7,13 @@ use std::{
     time::Duration,
 };
 
-use super::{PollerBackend, backend::NAME, protocol::LINK};
+use super::{
+    PollerBackend,
+    backend::{BULK_VARIABLE, NAME, OF_PORT},
+    protocol::LINK,
+};
+#[cfg(feature = "dpdk")]
+use crate::backends::dpdk::{DpdkBackend, Guest};
 use crate::{
     backends::{
         Backend, BackendStats, BindOptions, Capabilities, Neighbours, Notice, Received, Refusals, Sent, Transmit,
@@ -15,9 +21,6 @@ use crate::{
     },
     time::Instant,
 };
-
-/// Names the backend that carries placements: `udp`, `dpdk`. Unset: placements go through the poller, too.
-pub const BULK_VARIABLE: &str = "HIKYAKU_POLLER_BULK";
 
 /// Stands for every peer that has not been introduced: no host has this address.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
@@ -238,13 +241,22 @@ impl Neighbours for Joined {
 ///
 /// # Errors
 /// It cannot be opened, or has no address that peers can reach.
-pub(super) fn own_backend(addr: SocketAddr, options: &BindOptions) -> io::Result<Option<Box<dyn Backend>>> {
+pub(super) fn own_backend(
+    link: &PollerBackend,
+    addr: SocketAddr,
+    options: &BindOptions,
+) -> io::Result<Option<Box<dyn Backend>>> {
     let Some(name) = options.environment.get(BULK_VARIABLE) else {
         return Ok(None);
     };
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{BULK_VARIABLE}={name}: {why}"));
     if name == NAME {
         return Err(invalid("it names what goes beside the poller"));
+    }
+    if name == OF_PORT {
+        return queue_of_port(link)
+            .map(Some)
+            .map_err(|error| invalid(&error.to_string()));
     }
     let at = if has_own_addresses(name) {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
@@ -256,6 +268,21 @@ pub(super) fn own_backend(addr: SocketAddr, options: &BindOptions) -> io::Result
         return Err(invalid("peers need an address: bind to one of this host's"));
     }
     Ok(Some(own))
+}
+
+/// The queue of the poller's port that the poller has given to this process.
+#[cfg(feature = "dpdk")]
+fn queue_of_port(link: &PollerBackend) -> io::Result<Box<dyn Backend>> {
+    let Some(queue) = link.queue() else {
+        return Err(io::Error::other("the poller has given no queue"));
+    };
+    let own = DpdkBackend::of_guest(link.local_addr(), &Guest::from(queue)).map_err(io::Error::other)?;
+    Ok(Box::new(own))
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn queue_of_port(_: &PollerBackend) -> io::Result<Box<dyn Backend>> {
+    Err(io::Error::other("this program is built without the feature dpdk"))
 }
 
 /// Reads an address. Returns it with the bytes that follow it.

@@ -75,7 +75,7 @@ pub(crate) fn open(addr: SocketAddr, options: &BindOptions) -> Result<(Box<dyn B
     };
     let link = PollerBackend::from_environment(&options.environment, addr.port())
         .map_err(|error| failed(io::Error::from(error)))?;
-    Ok(match own_backend(addr, options).map_err(failed)? {
+    Ok(match own_backend(&link, addr, options).map_err(failed)? {
         None => {
             let path = link.path();
             (Box::new(link), path)

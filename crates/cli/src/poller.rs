@@ -51,6 +51,9 @@ pub(crate) struct PollerArgs {
     /// Queues of the port in each direction
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     queues: u16,
+    /// One more queue, for the large messages of one process with HIKYAKU_POLLER_BULK=port; for a memif, with hugepages
+    #[arg(long)]
+    bulk_queue: bool,
     /// Buffers for received packets
     #[arg(long, value_name = "N", default_value_t = 8_192)]
     buffers: u32,
@@ -67,6 +70,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
         &args.socket,
         args.queues,
         args.buffers,
+        args.bulk_queue,
         spin(args.wait),
     );
     Err(Failure::usage(
@@ -100,6 +104,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     };
     let mut options = PollerOptions::new(dpdk, args.address, socket.clone());
     options.buffers = args.buffers;
+    options.bulk_queue = args.bulk_queue;
     options.spin = spin(args.wait);
     let device = options.dpdk.device.to_string();
     let mut poller = Poller::start(options).map_err(|error| fail(&error))?;

@@ -1367,6 +1367,9 @@ unsafe extern "C" {
     pub fn rte_mempool_free(mp: *mut rte_mempool);
 }
 unsafe extern "C" {
+    pub fn rte_mempool_lookup(name: *const ::core::ffi::c_char) -> *mut rte_mempool;
+}
+unsafe extern "C" {
     pub fn rte_mempool_avail_count(mp: *const rte_mempool) -> ::core::ffi::c_uint;
 }
 unsafe extern "C" {

@@ -33,6 +33,28 @@ pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
     })
 }
 
+/// Starts EAL with the memory of another process, which has started it by [`start`]. `number`: of this process among all
+/// that share the memory, from 1: two with the same number would corrupt the pools.
+pub(super) fn join(process: u32, number: u32) -> Result<(), DpdkError> {
+    sys::start(vec![format!("memory of process {process}")], || {
+        let arguments = [
+            "--proc-type=secondary".to_owned(),
+            "--iova-mode=va".to_owned(),
+            "--no-telemetry".to_owned(),
+            "--no-pci".to_owned(),
+            "--log-level=*:critical".to_owned(),
+            format!("--file-prefix={}", prefix(process)),
+            format!("--lcores={number}@({})", cpus()),
+        ];
+        (arguments.to_vec(), ())
+    })
+}
+
+/// The beginning of the names of a process's files.
+pub(super) fn prefix(process: u32) -> String {
+    format!("hikyaku-{process}")
+}
+
 /// The settings that must be the same for all ports of a process.
 fn settings(options: &DpdkOptions) -> Vec<String> {
     let mut settings = vec![format!("HIKYAKU_DPDK_MEMORY={}", options.memory)];
@@ -82,7 +104,7 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
         "--iova-mode=va".to_owned(),
         "--no-telemetry".to_owned(),
         // Processes share nothing by default.
-        format!("--file-prefix=hikyaku-{}", std::process::id()),
+        format!("--file-prefix={}", prefix(std::process::id())),
     ];
     if !options.pci {
         arguments.push("--no-pci".to_owned());

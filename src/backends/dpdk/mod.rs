@@ -22,6 +22,7 @@ mod ethernet;
 mod exclusive_port;
 mod frame;
 mod gather;
+mod guest;
 mod neighbours;
 mod options;
 mod port;
@@ -60,6 +61,7 @@ pub use self::{
 pub(crate) use self::{
     exclusive_port::{Lent, lending_size},
     gather::Outgoing,
+    guest::{Guest, remove_pages},
     port::Lending,
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};

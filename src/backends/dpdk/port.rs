@@ -18,6 +18,7 @@ use super::{
     eal,
     ethernet::Host,
     frame::UdpChecksum,
+    guest::{self, GuestQueue},
     options::Checksum,
     sleep::pause,
     slots::Slot,
@@ -61,6 +62,8 @@ fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
 pub(crate) struct Lending {
     pub(crate) memory: Arc<Segment>,
     pub(crate) buffers: u32,
+    /// One more queue is made, for a process that shares DPDK's memory.
+    pub(crate) guest: bool,
 }
 
 /// Size and use of a pool of buffers.
@@ -138,6 +141,8 @@ pub(super) struct Shared {
     free: Mutex<[Vec<SendQueue>; 2]>,
     pub(super) port: Arc<Port>,
     pub(super) pools: Pools,
+    /// The queue for another process.
+    pub(super) guest: Option<GuestQueue>,
     /// The most packets that are sent or received in one call.
     pub(super) burst: usize,
     /// The pages of the link's memory are all present.
@@ -327,10 +332,14 @@ impl DpdkPort {
         if options.device.shows_memory() {
             may_show(options, lending.is_some())?;
         }
+        let hosts = lending.as_ref().is_some_and(|lending| lending.guest);
+        if hosts {
+            guest::check(options)?;
+        }
         eal::start(options)?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
-        let queues = options.queues.max(1) + options.own_queues;
+        let queues = options.queues.max(1) + options.own_queues + u16::from(hosts);
         // Buffers for each queue and its backend: those in the queue, as many that are handed up or on loan, and, if
         // there are several queues, those that wait in a mailbox.
         let parts = if queues > 1 { 3 } else { 2 };
@@ -338,16 +347,16 @@ impl DpdkPort {
         let send = u32::from(queues) * (u32::from(options.queue_size()) * 2 + 8 * BURST as u32);
         let pools = Pools {
             receive: match lending {
-                Some(Lending { memory, buffers }) => Pool::outside(buffers, room, memory)?,
+                Some(Lending { memory, buffers, .. }) => Pool::outside(buffers, room, memory)?,
                 None => Pool::new(count.next_power_of_two() - 1, room)?,
             },
             send: Pool::new(send.next_power_of_two() - 1, room)?,
         };
         let (device, made) = options.device.words(sys::unique(), mtu, options.queue_size(), queues);
-        let burst = match options.device.copies_when_sent() {
-            true => (STRIDE / usize::from(mtu)).clamp(FEW, BURST),
-            false => BURST,
-        };
+        let burst = burst_of(options);
+        let guest = hosts
+            .then(|| GuestQueue::new(options, &device, queues - 1))
+            .transpose()?;
         let setup = Setup {
             device: &device,
             arguments: options.device.is_virtual().then_some(made.as_str()),
@@ -361,6 +370,7 @@ impl DpdkPort {
             joins: options.device.needs_other_end(),
             receive: Arc::clone(&pools.receive),
             send: Arc::clone(&pools.send),
+            guest: guest.as_ref().map(|guest| Arc::clone(&guest.pools.receive)),
         };
         let mut left = options.link_timeout;
         let opened = Port::open(&setup, &mut || {
@@ -387,6 +397,7 @@ impl DpdkPort {
                 free: Mutex::new(free),
                 port: opened.port,
                 pools,
+                guest,
                 burst,
                 populated: AtomicBool::new(false),
                 options: DpdkOptions {
@@ -397,6 +408,25 @@ impl DpdkPort {
         };
         this.shared.populate();
         Ok(this)
+    }
+
+    /// A port of which this process has one queue; another one has opened it.
+    pub(super) fn of_queue(opened: sys::Opened, pools: Pools, options: DpdkOptions) -> Self {
+        let queues = opened.receive.into_iter().map(|queue| Mutex::new(Some(queue)));
+        Self {
+            shared: Arc::new(Shared {
+                mailboxes: RwLock::default(),
+                queues: queues.collect(),
+                free: Mutex::new([opened.send, Vec::new()]),
+                port: opened.port,
+                pools,
+                guest: None,
+                burst: burst_of(&options),
+                // The rings are of the other process.
+                populated: AtomicBool::new(true),
+                options,
+            }),
+        }
     }
 
     pub(super) fn seat(&self, addr: SocketAddr, count: u16, kind: usize) -> Result<Seat, DpdkError> {
@@ -513,6 +543,14 @@ impl fmt::Debug for DpdkPort {
             .field("driver", &self.shared.port.driver)
             .field("queues", &self.queues())
             .finish_non_exhaustive()
+    }
+}
+
+/// The most packets that are moved in one call.
+pub(super) fn burst_of(options: &DpdkOptions) -> usize {
+    match options.device.copies_when_sent() {
+        true => (STRIDE / usize::from(options.packet_size())).clamp(FEW, BURST),
+        false => BURST,
     }
 }
 

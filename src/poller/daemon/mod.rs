@@ -59,13 +59,13 @@ use self::{
     table::Table,
 };
 use super::{
-    hello::{Answer, Hello},
+    hello::{Answer, Hello, Queue},
     layout::LAYOUT,
 };
 use crate::{
     backends::{
         Backend,
-        dpdk::{DpdkPort, DpdkStats, Lending, Pools, lending_size},
+        dpdk::{DpdkPort, DpdkStats, Lending, Memory, Pools, lending_size, remove_pages},
     },
     config::Config,
     progress::{Clock, random, random_key},
@@ -125,6 +125,8 @@ pub struct Poller {
     clock: Clock,
     looked: Instant,
     next_port: u16,
+    /// Index in `ranks` of the process that has the port's further queue.
+    guest: Option<usize>,
     table: Table,
     /// Keeps other pollers from the device.
     _device: UnixListener,
@@ -155,8 +157,13 @@ impl Poller {
         let lending = Lending {
             memory: Arc::clone(&memory),
             buffers: options.buffers,
+            guest: options.bulk_queue,
         };
-        let port = DpdkPort::open_with(&options.dpdk, Some(lending)).map_err(StartError::Port)?;
+        let mut dpdk = options.dpdk.clone();
+        if options.bulk_queue && dpdk.memory == Memory::Auto {
+            dpdk.memory = Memory::Hugepages;
+        }
+        let port = DpdkPort::open_with(&dpdk, Some(lending)).map_err(StartError::Port)?;
         let backend = port.bind_exclusive(options.address).map_err(StartError::Port)?;
         let limits = Limits::from(&backend.capabilities());
         let clock = Clock::new();
@@ -179,6 +186,7 @@ impl Poller {
             clock,
             looked: clock.now(),
             next_port: FIRST_PORT,
+            guest: None,
             table: Table::default(),
             options,
             _device: device,
@@ -363,6 +371,7 @@ impl Poller {
             return;
         };
         self.ports[usize::from(rank.port())] = NOBODY;
+        self.guest = self.guest.filter(|guest| *guest != index);
         self.net.on_loan -= rank.on_loan();
         self.table.stats.add(&rank.stats());
         self.table.note_end(&rank.person(), reason);
@@ -432,6 +441,11 @@ impl Poller {
         if self.ranks.iter().flatten().count() >= MOST {
             return Err(format!("it has {MOST} processes, which is the most"));
         }
+        let queue = if hello.queue {
+            Some(self.guest_queue(now)?)
+        } else {
+            None
+        };
         let port = self.choose_port(now, hello.port)?;
         let failed = |error: io::Error| format!("it has no memory for another process: {error}");
         let socket = socket.try_clone().map_err(failed)?;
@@ -440,6 +454,7 @@ impl Poller {
             addr: SocketAddr::new(self.options.address, port),
             max_datagram: self.net.limits.max_datagram as u32,
             packets: self.memory.len() as u64,
+            queue,
         };
         let [memory, theirs] = &descriptors;
         let all = [self.packets.as_fd(), memory.as_fd(), theirs.as_fd(), self.bell.as_fd()];
@@ -452,9 +467,35 @@ impl Poller {
             }
         };
         self.ports[usize::from(port)] = index as u16;
+        if hello.queue {
+            self.guest = Some(index);
+        }
         self.table.note_begin(&rank.person());
         self.ranks[index] = Some(rank);
         Ok(())
+    }
+
+    /// The port's queue for the large messages of a process, or the reason why it cannot have it.
+    fn guest_queue(&mut self, now: Instant) -> Result<Queue, String> {
+        if let Some(guest) = self.guest {
+            // It may have gone just now.
+            self.look_at(now, guest);
+        }
+        let holder = self.guest.and_then(|guest| self.ranks.get(guest)?.as_ref());
+        let port = self.net.backend.port();
+        match port.guest() {
+            None => {
+                Err("its port has no queue for large messages of a process (hikyaku poller --bulk-queue)".to_owned())
+            }
+            Some(_) if holder.is_some_and(|holder| !holder.has_gone()) => {
+                Err("another process has the only queue for large messages".to_owned())
+            }
+            Some(_) if port.guest_holds() > 0 => Err(
+                "a process that was killed has kept packets of the queue for large messages: start the poller anew"
+                    .to_owned(),
+            ),
+            Some(queue) => Ok(queue.into()),
+        }
     }
 
     fn choose_port(&mut self, now: Instant, wanted: u16) -> Result<u16, String> {
@@ -515,6 +556,9 @@ impl Drop for Poller {
     fn drop(&mut self) {
         // Before the lock is released.
         let _ = fs::remove_file(&self.options.socket);
+        if self.options.bulk_queue {
+            remove_pages();
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub struct PollerOptions {
     pub buffers: u32,
     /// How long to poll while nothing happens, before sleeping for moments. `None`: for ever. Default 1 ms.
     pub spin: Option<Duration>,
+    /// The port has one more queue, for the large messages of one process (`HIKYAKU_POLLER_BULK=port`). It needs a memif,
+    /// and hugepages in a mounted hugetlbfs. Default: no.
+    pub bulk_queue: bool,
     /// Most peers of one process: 1 to 1,048,575, default 65,536.
     pub most_peers: u32,
 }
@@ -33,6 +36,7 @@ impl PollerOptions {
             socket,
             buffers: 8_192,
             spin: Some(Duration::from_millis(1)),
+            bulk_queue: false,
             most_peers: 1 << 16,
         }
     }

@@ -16,7 +16,7 @@ use std::{
 use super::*;
 use crate::{
     PeerId,
-    backends::dpdk::{self, Device, DpdkOptions},
+    backends::dpdk::{Device, DpdkOptions},
     poller::{
         PollerBackend, PollerError,
         layout::{DOWN, MEMORY, kind, numbered},
@@ -30,7 +30,7 @@ const ADDRESS: &str = "10.99.0.1";
 
 fn options(device: &str, socket: PathBuf) -> PollerOptions {
     let mut dpdk = DpdkOptions::new(Device::parse(device).unwrap());
-    dpdk.memory = dpdk::Memory::NoHuge;
+    dpdk.memory = Memory::NoHuge;
     dpdk.descriptors = Some(256);
     PollerOptions::new(dpdk, ADDRESS.parse().unwrap(), socket)
 }
@@ -239,7 +239,7 @@ fn strangers_and_other_releases_are_refused() {
             release: "0.0.7".to_owned(),
             ..Version::ours(LAYOUT)
         },
-        ..Hello::new(0)
+        ..Hello::new(0, false)
     };
     let socket = UnixStream::connect(&running.socket).unwrap();
     handshake::send(&socket, &old.bytes(), &[]).unwrap();

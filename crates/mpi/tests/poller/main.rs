@@ -3,6 +3,9 @@
 #[path = "../support/built.rs"]
 mod built;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
+#[path = "../../../../tests/support/hugepages.rs"]
+mod hugepages;
+#[expect(dead_code, reason = "what these tests do not need, others do")]
 #[expect(
     clippy::allow_attributes,
     reason = "nobody can expect that an expectation is not fulfilled"

@@ -4,8 +4,9 @@ use std::{fs, process::Command};
 
 use super::{
     built::launcher,
+    hugepages::Huge,
     netns::{INTERFACE, Namespace, Veth, ip},
-    support::{Counted, DPDK, Folder, NO_HUGE, Poller, RIGHT, UDP, job, succeeds, words},
+    support::{Counted, DPDK, Folder, NO_HUGE, PORT, Poller, RIGHT, UDP, job, said, succeeds, words},
 };
 
 const ADDRESSES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
@@ -33,11 +34,16 @@ struct Pair {
 impl Pair {
     /// Joined by memory, in one place.
     fn memif() -> Self {
-        let folder = Folder::new();
+        Self::on_memif(Folder::new(), &[], &[NO_HUGE])
+    }
+
+    /// The same, with more options of the pollers and with these settings.
+    fn on_memif(folder: Folder, more: &[&str], settings: &[(&str, &str)]) -> Self {
         let device = |role: &str| format!("memif:socket={},role={role}", folder.file("memif"));
         let start = |host: usize, role: &str| {
             let socket = folder.file(&format!("poller{host}"));
-            let mut poller = Poller::begin(Command::new(launcher()), &device(role), ADDRESSES[host], &socket);
+            let command = Command::new(launcher());
+            let mut poller = Poller::begin_with(command, &device(role), ADDRESSES[host], &socket, more, settings);
             poller.wait();
             poller
         };
@@ -138,6 +144,72 @@ fn large_messages_past_two_pollers_over_a_device_of_the_ranks_own() {
     let pair = Pair::memif();
     let text = pair.run(2, &["--device", "memif"], &["ft", "S"], &[DPDK, NO_HUGE, COUNTED]);
     has_gone_past(pair.end(), &text);
+}
+
+/// Hugepages in files, for as long as this lives.
+struct Mounted(String);
+
+impl Mounted {
+    fn new(folder: &Folder) -> Self {
+        let place = folder.file("huge");
+        fs::create_dir(&place).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "hugetlbfs", "nodev", &place])
+            .status();
+        assert!(mounted.unwrap().success());
+        Self(place)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn devices_whose_queues_other_processes_cannot_poll_are_refused() {
+    for (device, why) in [
+        ("net_null0,no-rx=1", "another process cannot poll a queue"),
+        ("memif:socket=/nowhere/memif", "HIKYAKU_DPDK_MEMORY=hugepages"),
+    ] {
+        let mut command = Command::new(launcher());
+        command.args(["poller", "--bulk-queue", "--device", device, "--address", ADDRESSES[0]]);
+        let folder = Folder::new();
+        command
+            .args(["--socket", &folder.file("poller")])
+            .env(NO_HUGE.0, NO_HUGE.1);
+        let output = command.output().unwrap();
+        let text = said(&output);
+        assert!(!output.status.success() && text.contains(why), "{text}");
+    }
+}
+
+#[test]
+fn large_messages_over_a_queue_of_the_pollers_port() {
+    let Some(_huge) = Huge::reserve() else { return };
+    let place = Folder::new();
+    let mounted = Mounted::new(&place);
+    let places = format!("--huge-dir={}", mounted.0);
+    let settings = [("HIKYAKU_DPDK_MEMORY", "hugepages"), ("HIKYAKU_DPDK_EAL", &*places)];
+    let pair = Pair::on_memif(Folder::new(), &["--bulk-queue"], &settings);
+    let text = pair.run(2, &[], &["ft", "S"], &[PORT, COUNTED]);
+    has_gone_past(pair.end(), &text);
+    // The pollers have taken their pages with them.
+    assert_eq!(fs::read_dir(&mounted.0).unwrap().count(), 0);
+    // One job after the other has it, and no two processes at once.
+    let pair = Pair::on_memif(Folder::new(), &["--bulk-queue"], &settings);
+    for program in [&["halo", "16", "3"][..], &["sizes"], &["window"]] {
+        pair.run(2, &[], program, &[PORT, ASK]);
+    }
+    let two = ["-n", "2"];
+    let refused = said(
+        &pair.pollers[0]
+            .job(&two, &["sor", "64", "50"], &[PORT])
+            .output()
+            .unwrap(),
+    );
+    assert!(refused.contains("another process has the only queue"), "{refused}");
 }
 
 /// Two hosts: network namespaces, joined three times. The pollers have one link, the kernels, for sockets, have another

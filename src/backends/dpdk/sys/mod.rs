@@ -28,7 +28,7 @@ use dpdk_sys as sys;
 
 pub(in crate::backends::dpdk) use self::attach::{Attached, Scope};
 pub(in crate::backends::dpdk) use self::packet::{BURST, Burst, Found, Packet, Payload, Returning};
-pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
+pub(in crate::backends::dpdk) use self::port::{Opened, Port, ReceiveQueue, Rule, SendQueue, Setup};
 use super::error::DpdkError;
 use crate::shm::Segment;
 
@@ -192,6 +192,8 @@ pub(in crate::backends::dpdk) struct Pool {
     room: u16,
     /// Where the packets are, if not in DPDK's own memory.
     memory: Option<Arc<Segment>>,
+    /// Another process has made it, and frees it.
+    borrowed: bool,
 }
 
 // SAFETY: a mempool may be used by any thread at the same time (it is a ring for many producers and consumers; its
@@ -203,9 +205,14 @@ unsafe impl Sync for Pool {}
 impl Pool {
     /// `count` buffers for packets of up to `room` bytes.
     pub(in crate::backends::dpdk) fn new(count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
+        Self::named(&format!("hikyaku{}", unique()), count, room)
+    }
+
+    /// The same, by a name by which processes that share DPDK's memory [find](Self::find) it.
+    pub(in crate::backends::dpdk) fn named(name: &str, count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
         /// Of each of EAL's threads.
         const CACHE: u32 = 256;
-        let name = c_string(&format!("hikyaku{}", unique()));
+        let name = c_string(name);
         let data_room = room + sys::RTE_PKTMBUF_HEADROOM as u16;
         let cache = CACHE.min(count / 4);
         // SAFETY: EAL has been started (`DpdkBackend::bind` does that first), the name is a C string; -1 is any socket.
@@ -221,6 +228,27 @@ impl Pool {
             count,
             room,
             memory: None,
+            borrowed: false,
+        }))
+    }
+
+    /// The pool of this name that the process has made whose memory this one shares.
+    pub(in crate::backends::dpdk) fn find(name: &str, count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
+        let name = c_string(name);
+        // SAFETY: EAL has been started, and the name is a C string.
+        let raw = unsafe { sys::rte_mempool_lookup(name.as_ptr()) };
+        if raw.is_null() {
+            return Err(DpdkError::Pool {
+                bytes: 0,
+                source: last_error(),
+            });
+        }
+        Ok(Arc::new(Self {
+            raw,
+            count,
+            room,
+            memory: None,
+            borrowed: true,
         }))
     }
 
@@ -267,6 +295,7 @@ impl Pool {
             count,
             room,
             memory: Some(memory),
+            borrowed: false,
         }))
     }
 
@@ -322,6 +351,9 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if self.borrowed {
+            return;
+        }
         // Who still has an mbuf may still use it; memory that is lost is the smaller harm. Loans hold the pool, ports do.
         if self.in_use() == 0 {
             // SAFETY: all mbufs are back, and this is the only owner.
