@@ -3,28 +3,43 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::layout::LAYOUT;
-#[cfg(feature = "dpdk")]
-use crate::backends::dpdk::Guest;
 use crate::shm::handshake::{self, MOST_DESCRIPTORS, Message, Version};
 
 /// The number of descriptors in a welcome: packets, memory, the process's eventfd, the poller's eventfd.
 pub(crate) const DESCRIPTORS: usize = MOST_DESCRIPTORS;
+
+/// Whether a process wants queues of the poller's port for its large messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    No,
+    /// It does without if it cannot have them.
+    IfFree,
+    /// It does not run without.
+    Must,
+}
+
+const WISHES: [Wish; 3] = [Wish::No, Wish::IfFree, Wish::Must];
+/// Places of texts: the version of DPDK in a request, and the queues in an answer.
+const DPDK: usize = 64;
+const QUEUES: usize = 41;
 
 /// The request of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     /// The UDP port that the process wants; 0: any.
     pub(crate) port: u16,
-    /// It wants the port's queue for large messages.
-    pub(crate) queue: bool,
+    pub(crate) wish: Wish,
+    /// The version of DPDK that the process has; empty: none.
+    pub(crate) dpdk: String,
     pub(crate) version: Version,
 }
 
 impl Hello {
-    pub(crate) fn new(port: u16, queue: bool) -> Self {
+    pub(crate) fn new(port: u16, wish: Wish, dpdk: String) -> Self {
         Self {
             port,
-            queue,
+            wish,
+            dpdk,
             version: Version::ours(LAYOUT),
         }
     }
@@ -33,7 +48,8 @@ impl Hello {
         let mut bytes = handshake::message();
         self.version.put(&mut bytes);
         bytes[12..14].copy_from_slice(&self.port.to_le_bytes());
-        bytes[14] = self.queue.into();
+        bytes[14] = WISHES.iter().position(|wish| *wish == self.wish).unwrap_or_default() as u8;
+        handshake::put_text(&mut bytes, DPDK, &self.dpdk);
         bytes
     }
 
@@ -42,7 +58,8 @@ impl Hello {
         Some(Self {
             version: Version::read(bytes)?,
             port: u16::from_le_bytes([bytes[12], bytes[13]]),
-            queue: bytes[14] != 0,
+            wish: *WISHES.get(usize::from(bytes[14]))?,
+            dpdk: handshake::text(bytes, DPDK),
         })
     }
 
@@ -52,49 +69,15 @@ impl Hello {
     }
 }
 
-/// A queue of the poller's port, for a process that shares DPDK's memory with the poller.
+/// The answer to a process's wish for queues of the poller's port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Queue {
-    /// The poller.
-    pub(crate) process: u32,
-    pub(crate) queue: u16,
-    pub(crate) mtu: u16,
-    pub(crate) descriptors: u16,
-    /// The port's name.
-    pub(crate) device: String,
-}
-
-#[cfg(feature = "dpdk")]
-impl From<Guest> for Queue {
-    fn from(guest: Guest) -> Self {
-        let Guest {
-            process,
-            queue,
-            mtu,
-            descriptors,
-            device,
-        } = guest;
-        Self {
-            process,
-            queue,
-            mtu,
-            descriptors,
-            device,
-        }
-    }
-}
-
-#[cfg(feature = "dpdk")]
-impl From<&Queue> for Guest {
-    fn from(queue: &Queue) -> Self {
-        Self {
-            process: queue.process,
-            queue: queue.queue,
-            mtu: queue.mtu,
-            descriptors: queue.descriptors,
-            device: queue.device.clone(),
-        }
-    }
+pub(crate) enum Queues {
+    /// It has no such wish.
+    Unasked,
+    /// Its place, as DPDK's backend writes it.
+    Given(Vec<u8>),
+    /// The reason why it has none.
+    Denied(String),
 }
 
 /// The answer of a poller.
@@ -105,8 +88,7 @@ pub(crate) enum Answer {
         max_datagram: u32,
         /// Bytes of the memory for packets.
         packets: u64,
-        /// The queue that the process has wanted.
-        queue: Option<Queue>,
+        queues: Queues,
     },
     Refused(String),
 }
@@ -119,16 +101,20 @@ impl Answer {
                 addr,
                 max_datagram,
                 packets,
-                queue,
+                queues,
             } => {
                 bytes[8] = 1;
-                if let Some(queue) = queue {
-                    bytes[40] = 1;
-                    bytes[41..45].copy_from_slice(&queue.process.to_le_bytes());
-                    bytes[45..47].copy_from_slice(&queue.queue.to_le_bytes());
-                    bytes[47..49].copy_from_slice(&queue.mtu.to_le_bytes());
-                    bytes[49..51].copy_from_slice(&queue.descriptors.to_le_bytes());
-                    handshake::put_text(&mut bytes, 51, &queue.device);
+                match queues {
+                    Queues::Unasked => {}
+                    Queues::Given(place) => {
+                        let len = place.len().min(bytes.len() - QUEUES - 1);
+                        (bytes[40], bytes[QUEUES]) = (1, len as u8);
+                        bytes[QUEUES + 1..][..len].copy_from_slice(&place[..len]);
+                    }
+                    Queues::Denied(why) => {
+                        bytes[40] = 2;
+                        handshake::put_text(&mut bytes, QUEUES, why);
+                    }
                 }
                 let (v6, ip) = match addr.ip() {
                     IpAddr::V4(ip) => (0, ip.to_ipv6_mapped()),
@@ -163,13 +149,12 @@ impl Answer {
                     addr: SocketAddr::new(mapped.map_or(IpAddr::V6(ip), IpAddr::V4), number(10, 2) as u16),
                     max_datagram: number(12, 4) as u32,
                     packets: number(16, 8),
-                    queue: (bytes[40] != 0).then(|| Queue {
-                        process: number(41, 4) as u32,
-                        queue: number(45, 2) as u16,
-                        mtu: number(47, 2) as u16,
-                        descriptors: number(49, 2) as u16,
-                        device: handshake::text(bytes, 51),
-                    }),
+                    queues: match bytes[40] {
+                        0 => Queues::Unasked,
+                        1 => Queues::Given(bytes.get(QUEUES + 1..)?.get(..usize::from(bytes[QUEUES]))?.to_vec()),
+                        2 => Queues::Denied(handshake::text(bytes, QUEUES)),
+                        _ => return None,
+                    },
                 })
             }
             2 => Some(Self::Refused(handshake::text(bytes, 16))),
@@ -184,22 +169,20 @@ mod tests {
 
     #[test]
     fn both_messages_come_through() {
-        let hello = Hello::new(4711, true);
+        let hello = Hello::new(4711, Wish::IfFree, "DPDK 22.11.11".to_owned());
         assert!(hello.fits());
         assert_eq!(Hello::read(&hello.bytes()), Some(hello));
         assert_eq!(Hello::read(&[0; handshake::LEN]), None);
-        for addr in ["10.0.0.7:4000", "[fd77::1]:1"] {
+        for (addr, queues) in [
+            ("10.0.0.7:4000", Queues::Given(vec![7; 200])),
+            ("10.0.0.7:4000", Queues::Denied("all taken".to_owned())),
+            ("[fd77::1]:1", Queues::Unasked),
+        ] {
             let welcome = Answer::Welcome {
                 addr: addr.parse().unwrap(),
                 max_datagram: 8_972,
                 packets: 1 << 33,
-                queue: Some(Queue {
-                    process: 70_000,
-                    queue: 3,
-                    mtu: 16_000,
-                    descriptors: 256,
-                    device: "net_memif0".to_owned(),
-                }),
+                queues,
             };
             assert_eq!(Answer::read(&welcome.bytes()), Some(welcome));
         }

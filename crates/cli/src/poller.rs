@@ -34,6 +34,19 @@ enum Wait {
     Nap,
 }
 
+/// A number of processes; `None`: the poller finds it out.
+#[derive(Clone, Copy, Debug)]
+struct BulkQueues(Option<u16>);
+
+fn bulk_queues(text: &str) -> Result<BulkQueues, String> {
+    if text == "auto" {
+        return Ok(BulkQueues(None));
+    }
+    let number = text.parse().ok().filter(|number| *number <= 15);
+    let number = number.ok_or("it is auto, or a number from 0 to 15")?;
+    Ok(BulkQueues(Some(number)))
+}
+
 /// Options of `poller`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PollerArgs {
@@ -51,9 +64,10 @@ pub(crate) struct PollerArgs {
     /// Queues of the port in each direction
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     queues: u16,
-    /// One more queue, for the large messages of one process with HIKYAKU_POLLER_BULK=port; for a memif, with hugepages
-    #[arg(long)]
-    bulk_queue: bool,
+    /// Processes that send and receive their large messages by queues of the port, at the same time; `auto`: as many as
+    /// the port, and DPDK's memory, allow (2 on a memif, 3 on a ring); 0: none
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = bulk_queues)]
+    bulk_queues: BulkQueues,
     /// Buffers for received packets
     #[arg(long, value_name = "N", default_value_t = 8_192)]
     buffers: u32,
@@ -70,7 +84,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
         &args.socket,
         args.queues,
         args.buffers,
-        args.bulk_queue,
+        args.bulk_queues.0,
         spin(args.wait),
     );
     Err(Failure::usage(
@@ -104,7 +118,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     };
     let mut options = PollerOptions::new(dpdk, args.address, socket.clone());
     options.buffers = args.buffers;
-    options.bulk_queue = args.bulk_queue;
+    options.bulk_queues = args.bulk_queues.0;
     options.spin = spin(args.wait);
     let device = options.dpdk.device.to_string();
     let mut poller = Poller::start(options).map_err(|error| fail(&error))?;
@@ -114,6 +128,10 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
         poller.address(),
         socket.display()
     );
+    match poller.bulk_queues() {
+        Ok(processes) => println!("queues for large messages: for {processes} processes of this host"),
+        Err(why) => println!("large messages go through the poller: {why}"),
+    }
     let ended = poller.run(|| signals.next().is_some());
     print!("{}", table(&poller));
     ended.or_fail("the port has failed")
@@ -133,13 +151,15 @@ fn spin(wait: Wait) -> Option<Duration> {
 fn table(poller: &hikyaku::poller::Poller) -> String {
     let (stats, port, pools) = (poller.stats(), poller.dpdk_stats(), poller.pools());
     let strangers = stats.dropped.of(hikyaku::DropReason::Stranger);
-    let rows: [(&str, u64); 25] = [
+    let rows: [(&str, u64); 27] = [
         ("processes: came", stats.came),
         ("  left with a goodbye", stats.left),
         ("  ended without one", stats.died),
         ("  thrown out", stats.thrown_out),
         ("  refused, or no processes of ours", stats.refused + stats.strangers),
         ("  still here", stats.processes as u64),
+        ("  with queues for large messages", stats.queues_given),
+        ("  without, because all were taken", stats.queues_denied),
         ("datagrams: received", stats.datagrams_received),
         ("  sent", stats.datagrams_sent),
         ("  bytes received", stats.bytes_received),

@@ -3007,3 +3007,6 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn dpdk_data_room(pool: *mut rte_mempool) -> u16;
 }
+unsafe extern "C" {
+    pub fn dpdk_refill(pool: *mut rte_mempool) -> ::core::ffi::c_int;
+}

@@ -33,10 +33,12 @@ pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
     })
 }
 
-/// Starts EAL with the memory of another process, which has started it by [`start`]. `number`: of this process among all
-/// that share the memory, from 1: two with the same number would corrupt the pools.
-pub(super) fn join(process: u32, number: u32) -> Result<(), DpdkError> {
-    sys::start(vec![format!("memory of process {process}")], || {
+/// Starts EAL with the memory of another process, which has started it by [`start`]. `place`: of this process among all
+/// that share the memory: two with the same one would corrupt the pools.
+pub(super) fn join(process: u32, place: u16) -> Result<(), DpdkError> {
+    // That of the other process is 0.
+    let number = place + 1;
+    sys::start(vec![format!("memory of process {process}, place {place}")], || {
         let arguments = [
             "--proc-type=secondary".to_owned(),
             "--iova-mode=va".to_owned(),
@@ -53,6 +55,16 @@ pub(super) fn join(process: u32, number: u32) -> Result<(), DpdkError> {
 /// The beginning of the names of a process's files.
 pub(super) fn prefix(process: u32) -> String {
     format!("hikyaku-{process}")
+}
+
+/// The folder in which processes find those whose memory they share. DPDK makes it.
+pub(super) fn runtime_folder() -> String {
+    let base = if rustix::process::getuid().is_root() {
+        Some("/var/run".to_owned())
+    } else {
+        std::env::var("XDG_RUNTIME_DIR").ok()
+    };
+    format!("{}/dpdk", base.unwrap_or_else(|| "/tmp".to_owned()))
 }
 
 /// The settings that must be the same for all ports of a process.
@@ -162,7 +174,7 @@ fn cpus() -> String {
 }
 
 /// Bytes of free hugepages of the default size that are not reserved for a process.
-fn free_hugepages() -> u64 {
+pub(super) fn free_hugepages() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;

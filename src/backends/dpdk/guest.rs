@@ -1,131 +1,164 @@
-//! A queue of a port for another process, which shares DPDK's memory with the one that has opened the port (DPDK's
-//! primary and secondary processes).
-//!
-//! The queue has pools of its own in both directions, which no other process uses: packets that a killed process has held
-//! are lost to this queue alone.
+//! Queues of a port that another process has opened: at the process that uses them.
 
-use std::{fs, io, net::SocketAddr, path::Path, sync::Arc};
-
-use super::{
-    DpdkBackend, DpdkError, DpdkOptions, DpdkPort, Pools, eal,
-    options::{Device, Memory},
-    port::burst_of,
-    sys::{BURST, Pool, Port},
+use std::{
+    collections::HashMap,
+    fs, io,
+    net::SocketAddr,
+    ops::Range,
+    path::{Path, PathBuf},
 };
 
-/// Names of the two pools.
-const POOLS: [&str; 2] = ["hikyaku-guest-in", "hikyaku-guest-out"];
-/// The number of the other process among those that share the memory; there is no third one.
-const NUMBER: u32 = 1;
+use super::{
+    DpdkBackend, DpdkError, DpdkPort, eal,
+    ethernet::Mac,
+    guests::{Guest, Wires, Wiring, find_pools, mounts},
+};
+use crate::{
+    backends::{Backend, Neighbours, Sent, Transmit},
+    time::Instant,
+};
 
-/// What another process must know to use the queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Guest {
-    /// The process that has opened the port.
-    pub(crate) process: u32,
-    pub(crate) queue: u16,
-    pub(crate) mtu: u16,
-    pub(crate) descriptors: u16,
-    /// The port's name.
-    pub(crate) device: String,
-}
-
-/// The queue, at the process that has opened the port.
-pub(super) struct GuestQueue {
-    pub(super) pools: Pools,
-    device: String,
-    queue: u16,
-}
-
-/// The device, or its memory, must allow it.
-pub(super) fn check(options: &DpdkOptions) -> Result<(), DpdkError> {
-    let why = if !options.device.copies_when_sent() {
-        "of this driver, another process cannot poll a queue (only of memif, with copies): give each process a device"
-    } else if options.memory != Memory::Hugepages {
-        "a queue for another process needs HIKYAKU_DPDK_MEMORY=hugepages, and a mounted hugetlbfs"
-    } else {
-        return Ok(());
-    };
-    Err(DpdkError::Device {
-        device: options.device.to_string(),
-        source: io::Error::new(io::ErrorKind::Unsupported, why),
-    })
-}
-
-/// Buffers of each pool.
-fn buffers(descriptors: u16) -> u32 {
-    (u32::from(descriptors) * 2 + 8 * BURST as u32).next_power_of_two() - 1
-}
-
-impl GuestQueue {
-    pub(super) fn new(options: &DpdkOptions, device: &str, queue: u16) -> Result<Self, DpdkError> {
-        let room = options.device.buffer(options.packet_size());
-        let count = buffers(options.queue_size());
-        let [receive, send] = POOLS.map(|name| Pool::named(name, count, room));
-        Ok(Self {
-            pools: Pools {
-                receive: receive?,
-                send: send?,
-            },
-            device: device.to_owned(),
-            queue,
-        })
-    }
-}
+/// Bytes of a link address.
+const LINK: usize = Wires::LEN + 2 + 6;
 
 impl DpdkPort {
-    /// The queue for another process, if the port has one; `None` with `lost`, if a process that was killed has kept
-    /// packets of it.
-    pub(crate) fn guest(&self) -> Option<Guest> {
-        let guest = self.shared.guest.as_ref()?;
-        Some(Guest {
-            process: std::process::id(),
-            queue: guest.queue,
-            mtu: self.shared.options.packet_size(),
-            descriptors: self.shared.options.queue_size(),
-            device: guest.device.clone(),
+    /// The number of places for other processes.
+    pub(crate) fn places(&self) -> u16 {
+        self.shared.guests.as_ref().map_or(0, |guests| guests.wires.places)
+    }
+
+    /// The queues of such a place; `None`: the port has none.
+    pub(crate) fn guest(&self, place: u16) -> Option<Guest> {
+        let guests = self.shared.guests.as_ref()?;
+        (place < guests.wires.places).then(|| guests.guest(&self.shared.options, place))
+    }
+
+    /// Packets of a place never come to another one.
+    pub(crate) fn keeps_places_apart(&self) -> bool {
+        let guests = self.shared.guests.as_ref();
+        guests.is_some_and(|guests| guests.wires.wiring != Wiring::Ring)
+    }
+
+    /// Makes places as they were before a process had them. No process may have one of them any more; they are all
+    /// places, unless the port [keeps them apart](Self::keeps_places_apart).
+    pub(crate) fn renew(&self, places: Range<u16>) -> Result<(), DpdkError> {
+        let Some(guests) = &self.shared.guests else {
+            return Ok(());
+        };
+        if !self.keeps_places_apart() {
+            let wires = guests.wires;
+            let queues = wires.first..wires.first + Wires::queues(wires.places);
+            queues.for_each(|queue| self.shared.port.forget(queue));
+        }
+        places.into_iter().try_for_each(|place| guests.refill(place))
+    }
+}
+
+/// A [`Backend`] on such queues: one for each place at the other end.
+pub(crate) struct GuestBackend {
+    backend: DpdkBackend,
+    guest: Guest,
+    /// The places of peers.
+    peers: HashMap<SocketAddr, usize>,
+    /// The last destination.
+    last: Option<SocketAddr>,
+}
+
+impl GuestBackend {
+    /// Joins the process that has opened the port. `addr`: this backend's address, which is one of the port's.
+    ///
+    /// # Errors
+    /// DPDK does not start with that process's memory, or runs already.
+    pub(crate) fn open(addr: SocketAddr, guest: Guest) -> Result<Self, DpdkError> {
+        eal::join(guest.process, guest.place)?;
+        let options = guest.options()?;
+        let pools = find_pools(&guest, &options)?;
+        let lanes: Vec<_> = (0..guest.wires.places).map(|other| guest.lane(other)).collect();
+        let port = DpdkPort::of_queues(&guest.device, &lanes, pools, options)?;
+        Ok(Self {
+            backend: port.bind(addr, guest.wires.places)?,
+            guest,
+            peers: HashMap::new(),
+            last: None,
         })
     }
 
-    /// Packets of that queue's pools that nobody has given back.
-    pub(crate) fn guest_holds(&self) -> u32 {
-        let guest = self.shared.guest.as_ref();
-        guest.map_or(0, |guest| guest.pools.receive().in_use + guest.pools.send().in_use)
+    /// The way to a peer that has such queues, too.
+    fn lane_to(&self, address: SocketAddr, link: &[u8]) -> Result<(usize, Mac), String> {
+        let strange = || "its queues are of another kind".to_owned();
+        let link = <[u8; LINK]>::try_from(link).map_err(|_| strange())?;
+        let (wires, rest) = link.split_first_chunk().ok_or_else(strange)?;
+        let wires = Wires::read(*wires).ok_or_else(strange)?;
+        let (place, rest) = rest.split_first_chunk().ok_or_else(strange)?;
+        let (mac, _) = rest.split_first_chunk().ok_or_else(strange)?;
+        let place = u16::from_le_bytes(*place);
+        let is_here = address.ip() == self.backend.local_addr().ip();
+        match self.guest.wires.wiring {
+            Wiring::Server | Wiring::Client if is_here => {
+                return Err("the port does not lead back to the processes of its own host".to_owned());
+            }
+            Wiring::Ring if !is_here => return Err("the port leads to no other host".to_owned()),
+            Wiring::Server | Wiring::Client | Wiring::Ring => {}
+        }
+        if !self.guest.wires.fits(&wires) || place >= wires.places {
+            return Err(
+                "its poller's port has other queues: give both pollers the same --queues and --bulk-queues, and \
+                        one the role of the server"
+                    .to_owned(),
+            );
+        }
+        Ok((place.into(), *mac))
     }
 }
 
-impl DpdkBackend {
-    /// The queue of another process's port, at an address of that port.
-    pub(crate) fn of_guest(addr: SocketAddr, guest: &Guest) -> Result<Self, DpdkError> {
-        eal::join(guest.process, NUMBER)?;
-        let mut options = DpdkOptions::new(Device::parse("memif:socket=guest")?);
-        options.mtu = Some(guest.mtu);
-        options.descriptors = Some(guest.descriptors);
-        let room = options.device.buffer(options.packet_size());
-        let count = buffers(guest.descriptors);
-        let [receive, send] = POOLS.map(|name| Pool::find(name, count, room));
-        let pools = Pools {
-            receive: receive?,
-            send: send?,
-        };
-        let kept = vec![Arc::clone(&pools.receive), Arc::clone(&pools.send)];
-        let opened = Port::borrow(&guest.device, guest.queue, guest.descriptors, burst_of(&options), kept)?;
-        DpdkPort::of_queue(opened, pools, options).bind(addr, 1)
+impl Backend for GuestBackend {
+    crate::forward_backend!(self => self.backend; name, capabilities, local_addr, receive, received, wait, stats,
+        poll_notices, as_fd, next_deadline, ports);
+
+    #[inline]
+    fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
+        if self.last != Some(transmit.destination) {
+            let Some(&lane) = self.peers.get(&transmit.destination) else {
+                return Ok(Sent::Dropped);
+            };
+            self.backend.use_queue(lane);
+            self.last = Some(transmit.destination);
+        }
+        self.backend.transmit(now, transmit)
+    }
+
+    fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
+        Some(self)
     }
 }
 
-/// Removes the files of this process's hugepages, which DPDK leaves behind.
-pub(crate) fn remove_pages() {
-    let prefix = format!("{}map_", eal::prefix(std::process::id()));
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let folders = mounts.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        words.next().filter(|_| words.next() == Some("hugetlbfs"))
-    });
-    for folder in folders {
-        let files = fs::read_dir(Path::new(folder)).into_iter().flatten().flatten();
-        for file in files.filter(|file| file.file_name().to_string_lossy().starts_with(&prefix)) {
+impl Neighbours for GuestBackend {
+    /// The queues, the place, and the port's Ethernet address.
+    fn link_address(&self) -> Vec<u8> {
+        let mut bytes = self.guest.wires.bytes().to_vec();
+        bytes.extend(self.guest.place.to_le_bytes());
+        bytes.extend(self.backend.mac());
+        bytes
+    }
+
+    fn introduce(&mut self, address: SocketAddr, link: &[u8]) -> io::Result<()> {
+        let (place, mac) = self.lane_to(address, link).map_err(io::Error::other)?;
+        self.last = None;
+        self.peers.insert(address, place);
+        self.backend.add_neighbour(address.ip(), mac);
+        Ok(())
+    }
+}
+
+/// Removes the files of this process that DPDK leaves behind: its hugepages, and what other processes find it by.
+pub(crate) fn remove_files() {
+    let prefix = eal::prefix(std::process::id());
+    let pages = format!("{prefix}map_");
+    for folder in mounts() {
+        let files = fs::read_dir(Path::new(&folder)).into_iter().flatten().flatten();
+        for file in files.filter(|file| file.file_name().to_string_lossy().starts_with(&pages)) {
             let _ = fs::remove_file(file.path());
         }
     }
+    let _ = fs::remove_dir_all(PathBuf::from(eal::runtime_folder()).join(prefix));
 }

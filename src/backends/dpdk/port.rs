@@ -18,7 +18,7 @@ use super::{
     eal,
     ethernet::Host,
     frame::UdpChecksum,
-    guest::{self, GuestQueue},
+    guests::{Guests, Wires},
     options::Checksum,
     sleep::pause,
     slots::Slot,
@@ -62,8 +62,8 @@ fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
 pub(crate) struct Lending {
     pub(crate) memory: Arc<Segment>,
     pub(crate) buffers: u32,
-    /// One more queue is made, for a process that shares DPDK's memory.
-    pub(crate) guest: bool,
+    /// Further queues are made, for so many processes that share DPDK's memory.
+    pub(crate) places: u16,
 }
 
 /// Size and use of a pool of buffers.
@@ -141,8 +141,8 @@ pub(super) struct Shared {
     free: Mutex<[Vec<SendQueue>; 2]>,
     pub(super) port: Arc<Port>,
     pub(super) pools: Pools,
-    /// The queue for another process.
-    pub(super) guest: Option<GuestQueue>,
+    /// The queues for other processes.
+    pub(super) guests: Option<Guests>,
     /// The most packets that are sent or received in one call.
     pub(super) burst: usize,
     /// The pages of the link's memory are all present.
@@ -332,14 +332,11 @@ impl DpdkPort {
         if options.device.shows_memory() {
             may_show(options, lending.is_some())?;
         }
-        let hosts = lending.as_ref().is_some_and(|lending| lending.guest);
-        if hosts {
-            guest::check(options)?;
-        }
+        let places = lending.as_ref().map_or(0, |lending| lending.places);
         eal::start(options)?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
-        let queues = options.queues.max(1) + options.own_queues + u16::from(hosts);
+        let queues = options.queues.max(1) + options.own_queues;
         // Buffers for each queue and its backend: those in the queue, as many that are handed up or on loan, and, if
         // there are several queues, those that wait in a mailbox.
         let parts = if queues > 1 { 3 } else { 2 };
@@ -352,11 +349,10 @@ impl DpdkPort {
             },
             send: Pool::new(send.next_power_of_two() - 1, room)?,
         };
+        let queues = queues + Wires::queues(places);
         let (device, made) = options.device.words(sys::unique(), mtu, options.queue_size(), queues);
         let burst = burst_of(options);
-        let guest = hosts
-            .then(|| GuestQueue::new(options, &device, queues - 1))
-            .transpose()?;
+        let guests = Guests::new(options, &device, places)?;
         let setup = Setup {
             device: &device,
             arguments: options.device.is_virtual().then_some(made.as_str()),
@@ -370,7 +366,7 @@ impl DpdkPort {
             joins: options.device.needs_other_end(),
             receive: Arc::clone(&pools.receive),
             send: Arc::clone(&pools.send),
-            guest: guest.as_ref().map(|guest| Arc::clone(&guest.pools.receive)),
+            guests: guests.iter().flat_map(Guests::receive).collect(),
         };
         let mut left = options.link_timeout;
         let opened = Port::open(&setup, &mut || {
@@ -397,7 +393,7 @@ impl DpdkPort {
                 free: Mutex::new(free),
                 port: opened.port,
                 pools,
-                guest,
+                guests,
                 burst,
                 populated: AtomicBool::new(false),
                 options: DpdkOptions {
@@ -410,23 +406,36 @@ impl DpdkPort {
         Ok(this)
     }
 
-    /// A port of which this process has one queue; another one has opened it.
-    pub(super) fn of_queue(opened: sys::Opened, pools: Pools, options: DpdkOptions) -> Self {
+    /// A port of which this process has the queues `lanes` (to send, and to receive); another one has opened it.
+    pub(super) fn of_queues(
+        device: &str,
+        lanes: &[[u16; 2]],
+        pools: [Arc<Pool>; 2],
+        options: DpdkOptions,
+    ) -> Result<Self, DpdkError> {
+        let kept = pools.to_vec();
+        let opened = Port::borrow(device, lanes, options.queue_size(), burst_of(&options), kept)?;
+        let [receive, send] = pools;
         let queues = opened.receive.into_iter().map(|queue| Mutex::new(Some(queue)));
-        Self {
+        let mut free = opened.send;
+        sort(&mut free);
+        Ok(Self {
             shared: Arc::new(Shared {
                 mailboxes: RwLock::default(),
                 queues: queues.collect(),
-                free: Mutex::new([opened.send, Vec::new()]),
+                free: Mutex::new([free, Vec::new()]),
                 port: opened.port,
-                pools,
-                guest: None,
+                pools: Pools { receive, send },
+                guests: None,
                 burst: burst_of(&options),
                 // The rings are of the other process.
                 populated: AtomicBool::new(true),
-                options,
+                options: DpdkOptions {
+                    queues: lanes.len() as u16,
+                    ..options
+                },
             }),
-        }
+        })
     }
 
     pub(super) fn seat(&self, addr: SocketAddr, count: u16, kind: usize) -> Result<Seat, DpdkError> {

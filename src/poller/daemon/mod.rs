@@ -28,6 +28,7 @@
 mod error;
 mod options;
 mod place;
+mod places;
 mod rank;
 mod table;
 #[cfg(test)]
@@ -55,17 +56,18 @@ pub use self::{
 };
 use self::{
     place::{Lock, listen, lock_device, lock_socket},
+    places::Place,
     rank::{Local, Net, PATIENCE, Rank, Thrown},
     table::Table,
 };
 use super::{
-    hello::{Answer, Hello, Queue},
+    hello::{Answer, Hello},
     layout::LAYOUT,
 };
 use crate::{
     backends::{
         Backend,
-        dpdk::{DpdkPort, DpdkStats, Lending, Memory, Pools, lending_size, remove_pages},
+        dpdk::{self, DpdkPort, DpdkStats, Lending, Pools, lending_size, remove_files},
     },
     config::Config,
     progress::{Clock, random, random_key},
@@ -125,8 +127,10 @@ pub struct Poller {
     clock: Clock,
     looked: Instant,
     next_port: u16,
-    /// Index in `ranks` of the process that has the port's further queue.
-    guest: Option<usize>,
+    /// Places of processes that have queues of the port.
+    places: Vec<Place>,
+    /// The reason why there are none.
+    no_places: Option<String>,
     table: Table,
     /// Keeps other pollers from the device.
     _device: UnixListener,
@@ -154,15 +158,20 @@ impl Poller {
         let (memory, packets) =
             Segment::create("hikyaku-packets", len, Access::Read).map_err(system("making memory for packets"))?;
         let memory = Arc::new(memory);
+        let mut dpdk = options.dpdk.clone();
+        let offered = match options.bulk_queues {
+            Some(0) => Err("they are off (--bulk-queues 0)".to_owned()),
+            Some(places) => Ok((places, dpdk::require(&dpdk, places).map_err(StartError::Port)?)),
+            None => dpdk::offer(&dpdk),
+        };
+        if let Ok((_, memory)) = offered {
+            dpdk.memory = memory;
+        }
         let lending = Lending {
             memory: Arc::clone(&memory),
             buffers: options.buffers,
-            guest: options.bulk_queue,
+            places: offered.as_ref().map_or(0, |(places, _)| *places),
         };
-        let mut dpdk = options.dpdk.clone();
-        if options.bulk_queue && dpdk.memory == Memory::Auto {
-            dpdk.memory = Memory::Hugepages;
-        }
         let port = DpdkPort::open_with(&dpdk, Some(lending)).map_err(StartError::Port)?;
         let backend = port.bind_exclusive(options.address).map_err(StartError::Port)?;
         let limits = Limits::from(&backend.capabilities());
@@ -186,7 +195,8 @@ impl Poller {
             clock,
             looked: clock.now(),
             next_port: FIRST_PORT,
-            guest: None,
+            places: vec![Place::default(); port.places().into()],
+            no_places: offered.err(),
             table: Table::default(),
             options,
             _device: device,
@@ -198,6 +208,18 @@ impl Poller {
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.options.address
+    }
+
+    /// The number of processes that can have queues of the port for their large messages at the same time, or the reason
+    /// why none can.
+    ///
+    /// # Errors
+    /// That reason.
+    pub fn bulk_queues(&self) -> Result<u16, &str> {
+        match &self.no_places {
+            Some(why) => Err(why),
+            None => Ok(self.places.len() as u16),
+        }
     }
 
     /// The port's Ethernet address.
@@ -371,7 +393,7 @@ impl Poller {
             return;
         };
         self.ports[usize::from(rank.port())] = NOBODY;
-        self.guest = self.guest.filter(|guest| *guest != index);
+        self.unseat(index, reason);
         self.net.on_loan -= rank.on_loan();
         self.table.stats.add(&rank.stats());
         self.table.note_end(&rank.person(), reason);
@@ -441,11 +463,7 @@ impl Poller {
         if self.ranks.iter().flatten().count() >= MOST {
             return Err(format!("it has {MOST} processes, which is the most"));
         }
-        let queue = if hello.queue {
-            Some(self.guest_queue(now)?)
-        } else {
-            None
-        };
+        let (queues, place) = self.grant(now, hello)?;
         let port = self.choose_port(now, hello.port)?;
         let failed = |error: io::Error| format!("it has no memory for another process: {error}");
         let socket = socket.try_clone().map_err(failed)?;
@@ -454,7 +472,7 @@ impl Poller {
             addr: SocketAddr::new(self.options.address, port),
             max_datagram: self.net.limits.max_datagram as u32,
             packets: self.memory.len() as u64,
-            queue,
+            queues,
         };
         let [memory, theirs] = &descriptors;
         let all = [self.packets.as_fd(), memory.as_fd(), theirs.as_fd(), self.bell.as_fd()];
@@ -467,35 +485,10 @@ impl Poller {
             }
         };
         self.ports[usize::from(port)] = index as u16;
-        if hello.queue {
-            self.guest = Some(index);
-        }
+        self.seat(place, index);
         self.table.note_begin(&rank.person());
         self.ranks[index] = Some(rank);
         Ok(())
-    }
-
-    /// The port's queue for the large messages of a process, or the reason why it cannot have it.
-    fn guest_queue(&mut self, now: Instant) -> Result<Queue, String> {
-        if let Some(guest) = self.guest {
-            // It may have gone just now.
-            self.look_at(now, guest);
-        }
-        let holder = self.guest.and_then(|guest| self.ranks.get(guest)?.as_ref());
-        let port = self.net.backend.port();
-        match port.guest() {
-            None => {
-                Err("its port has no queue for large messages of a process (hikyaku poller --bulk-queue)".to_owned())
-            }
-            Some(_) if holder.is_some_and(|holder| !holder.has_gone()) => {
-                Err("another process has the only queue for large messages".to_owned())
-            }
-            Some(_) if port.guest_holds() > 0 => Err(
-                "a process that was killed has kept packets of the queue for large messages: start the poller anew"
-                    .to_owned(),
-            ),
-            Some(queue) => Ok(queue.into()),
-        }
     }
 
     fn choose_port(&mut self, now: Instant, wanted: u16) -> Result<u16, String> {
@@ -556,8 +549,8 @@ impl Drop for Poller {
     fn drop(&mut self) {
         // Before the lock is released.
         let _ = fs::remove_file(&self.options.socket);
-        if self.options.bulk_queue {
-            remove_pages();
+        if !self.places.is_empty() {
+            remove_files();
         }
     }
 }

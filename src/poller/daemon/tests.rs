@@ -239,7 +239,7 @@ fn strangers_and_other_releases_are_refused() {
             release: "0.0.7".to_owned(),
             ..Version::ours(LAYOUT)
         },
-        ..Hello::new(0, false)
+        ..Hello::new(0, Wish::No, String::new())
     };
     let socket = UnixStream::connect(&running.socket).unwrap();
     handshake::send(&socket, &old.bytes(), &[]).unwrap();

@@ -65,7 +65,7 @@ impl Double {
                 addr: "10.99.0.1:5".parse().unwrap(),
                 max_datagram: 1_472,
                 packets: PACKETS as u64,
-                queue: None,
+                queues: Queues::Unasked,
             };
             let fds = [&packets_fd, &memory_fd, &bells[0], &bells[1]].map(AsFd::as_fd);
             handshake::send(&socket, &welcome.bytes(), &fds).unwrap();

@@ -28,7 +28,7 @@ use dpdk_sys as sys;
 
 pub(in crate::backends::dpdk) use self::attach::{Attached, Scope};
 pub(in crate::backends::dpdk) use self::packet::{BURST, Burst, Found, Packet, Payload, Returning};
-pub(in crate::backends::dpdk) use self::port::{Opened, Port, ReceiveQueue, Rule, SendQueue, Setup};
+pub(in crate::backends::dpdk) use self::port::{Port, ReceiveQueue, Rule, SendQueue, Setup};
 use super::error::DpdkError;
 use crate::shm::Segment;
 
@@ -250,6 +250,12 @@ impl Pool {
             memory: None,
             borrowed: true,
         }))
+    }
+
+    /// Puts all buffers back, in whatever state a process that was killed has left the pool. None may be in use.
+    pub(in crate::backends::dpdk) fn refill(&self) -> Result<(), DpdkError> {
+        // SAFETY: the pool lives as long as `self`; that no process uses it is the caller's duty.
+        check(unsafe { sys::dpdk_refill(self.raw) }).map_err(|source| DpdkError::Pool { bytes: 0, source })
     }
 
     /// Bytes that each buffer for packets of up to `room` bytes takes in memory of one's own.

@@ -58,8 +58,8 @@ pub(in crate::backends::dpdk) struct Setup<'a> {
     pub(in crate::backends::dpdk) joins: bool,
     pub(in crate::backends::dpdk) receive: Arc<Pool>,
     pub(in crate::backends::dpdk) send: Arc<Pool>,
-    /// The last queue is for another process, and receives into this pool.
-    pub(in crate::backends::dpdk) guest: Option<Arc<Pool>>,
+    /// The last queues are for other processes, and receive into these pools.
+    pub(in crate::backends::dpdk) guests: Vec<Arc<Pool>>,
 }
 
 impl Setup<'_> {
@@ -147,14 +147,14 @@ impl Port {
             borrowed: false,
             offload: false,
             descriptors: 0,
-            queues: setup.queues - u16::from(setup.guest.is_some()),
+            queues: setup.queues - setup.guests.len() as u16,
             hashes: false,
             table: 0,
             mac: [0; 6],
             driver: String::new(),
             pools: [&setup.receive, &setup.send]
                 .into_iter()
-                .chain(&setup.guest)
+                .chain(&setup.guests)
                 .map(Arc::clone)
                 .collect(),
         };
@@ -200,10 +200,11 @@ impl Port {
         })
     }
 
-    /// A queue of a port that another process has opened, whose memory this one shares; it is queue 0 here.
+    /// Queues of a port that another process has opened, whose memory this one shares: `lanes` has the number of the queue
+    /// to send and of that to receive for each queue here.
     pub(in crate::backends::dpdk) fn borrow(
         device: &str,
-        queue: u16,
+        lanes: &[[u16; 2]],
         descriptors: u16,
         burst: usize,
         pools: Vec<Arc<Pool>>,
@@ -227,28 +228,42 @@ impl Port {
             borrowed: true,
             offload: false,
             descriptors,
-            queues: 1,
+            queues: lanes.len() as u16,
             hashes: false,
             table: 0,
             mac: mac.addr_bytes,
             driver: String::new(),
             pools,
         });
+        let receive = lanes.iter().map(|&[_, queue]| ReceiveQueue {
+            id,
+            index: queue,
+            most: burst.min(BURST) as u16,
+            _port: Arc::clone(&port),
+        });
+        let send = (0..).zip(lanes).map(|(index, &[queue, _])| SendQueue {
+            id,
+            index,
+            number: queue,
+            _port: Arc::clone(&port),
+        });
         Ok(Opened {
-            receive: vec![ReceiveQueue {
-                id,
-                index: queue,
-                most: burst.min(BURST) as u16,
-                _port: Arc::clone(&port),
-            }],
-            send: vec![SendQueue {
-                id,
-                index: 0,
-                number: queue,
-                _port: Arc::clone(&port),
-            }],
+            receive: receive.collect(),
+            send: send.collect(),
             port,
         })
+    }
+
+    /// Another process has opened it.
+    pub(in crate::backends::dpdk) fn is_borrowed(&self) -> bool {
+        self.borrowed
+    }
+
+    /// Takes the packets out of a queue of other processes that have ended, without giving their buffers back.
+    pub(in crate::backends::dpdk) fn forget(&self, queue: u16) {
+        let mut mbufs = [ptr::null_mut(); BURST];
+        // SAFETY: the port is started, there is room for as many packets, and no process has the queue.
+        while unsafe { sys::dpdk_rx_burst(self.id, queue, mbufs.as_mut_ptr(), BURST as u16) } > 0 {}
     }
 
     /// Starts it. Gives the connections that have come with it if it `joins` another end, and the kernel lists them.
@@ -350,8 +365,8 @@ impl Port {
         check(unsafe { sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &mut receive, &mut send) })
             .map_err(|e| self.failed("choosing the length of its queues", e))?;
         for queue in 0..setup.queues {
-            let guest = setup.guest.as_ref().filter(|_| queue + 1 == setup.queues);
-            let pool = guest.unwrap_or(&setup.receive);
+            let guest = usize::from(queue).checked_sub(usize::from(self.queues));
+            let pool = guest.map_or(&setup.receive, |index| &setup.guests[index]);
             // SAFETY: the port is configured with these queues, the pool lives as long as the port; null is the default.
             check(unsafe { sys::rte_eth_rx_queue_setup(id, queue, receive, 0, ptr::null(), pool.raw) })
                 .map_err(|e| self.failed("setting up a receive queue", e))?;
