@@ -167,12 +167,24 @@ impl Poller {
         if let Ok((_, memory)) = offered {
             dpdk.memory = memory;
         }
-        let lending = Lending {
-            memory: Arc::clone(&memory),
-            buffers: options.buffers,
-            places: offered.as_ref().map_or(0, |(places, _)| *places),
+        let open = |places| {
+            let lending = Lending {
+                memory: Arc::clone(&memory),
+                buffers: options.buffers,
+                places,
+            };
+            DpdkPort::open_with(&dpdk, Some(lending))
         };
-        let port = DpdkPort::open_with(&dpdk, Some(lending)).map_err(StartError::Port)?;
+        let (port, no_places) = match offered {
+            Err(why) => (open(0), Some(why)),
+            Ok((places, _)) => match open(places) {
+                Err(error) if options.bulk_queues.is_none() && error.is_refused() => {
+                    (open(0), Some("the other end has fewer queues".to_owned()))
+                }
+                opened => (opened, None),
+            },
+        };
+        let port = port.map_err(StartError::Port)?;
         let backend = port.bind_exclusive(options.address).map_err(StartError::Port)?;
         let limits = Limits::from(&backend.capabilities());
         let clock = Clock::new();
@@ -196,7 +208,7 @@ impl Poller {
             looked: clock.now(),
             next_port: FIRST_PORT,
             places: vec![Place::default(); port.places().into()],
-            no_places: offered.err(),
+            no_places,
             table: Table::default(),
             options,
             _device: device,

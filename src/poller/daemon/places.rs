@@ -53,14 +53,14 @@ impl Poller {
 
     /// A place that is free, made ready for its next process. `version`: of the process's DPDK.
     fn find_place(&mut self, now: Instant, version: &str) -> Result<usize, String> {
-        if let Some(why) = &self.no_places {
-            return Err(format!("its port has no queues for processes: {why}"));
-        }
         let ours = dpdk::version();
         if version != ours {
             return Err(format!(
                 "the process has {version}, and the poller {ours}: they cannot share memory"
             ));
+        }
+        if let Some(why) = &self.no_places {
+            return Err(format!("its port has no queues for processes: {why}"));
         }
         for place in 0..self.places.len() {
             // It may have gone just now.

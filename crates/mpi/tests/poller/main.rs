@@ -13,6 +13,7 @@ mod hugepages;
 #[allow(unfulfilled_lint_expectations, reason = "this package may read clocks")]
 #[path = "../../../../tests/support/netns.rs"]
 mod netns;
+mod port;
 mod support;
 mod two;
 

@@ -110,6 +110,19 @@ impl Poller {
         );
     }
 
+    /// Its next line, by which it says how large messages go.
+    pub(crate) fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Kills it at once.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Runs an example as so many ranks.
     pub(crate) fn run(&self, ranks: u32, program: &[&str], settings: &[(&str, &str)]) -> Output {
         self.job(&["-n", &ranks.to_string()], program, settings)

@@ -4,14 +4,13 @@ use std::{fs, process::Command};
 
 use super::{
     built::launcher,
-    hugepages::Huge,
     netns::{INTERFACE, Namespace, Veth, ip},
-    support::{Counted, DPDK, Folder, NO_HUGE, PORT, Poller, RIGHT, UDP, job, said, succeeds, words},
+    support::{Counted, DPDK, Folder, NO_HUGE, Poller, RIGHT, UDP, job, succeeds, words},
 };
 
-const ADDRESSES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
+pub(crate) const ADDRESSES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
 /// The transposes of `ft S` are 2 MiB between the two halves of the ranks, and there are seven.
-const TRANSPOSED: u64 = 7 * (2 << 20);
+pub(crate) const TRANSPOSED: u64 = 7 * (2 << 20);
 /// All else that `ft S` sends to the other half is much less.
 const REST: u64 = TRANSPOSED / 20;
 /// Programs, and whether they compare their result with that of one process.
@@ -26,24 +25,24 @@ const PROGRAMS: [(&[&str], bool); 7] = [
 ];
 
 /// Two pollers, the second of which joins the first.
-struct Pair {
-    pollers: [Poller; 2],
+pub(crate) struct Pair {
+    pub(crate) pollers: [Poller; 2],
     folder: Folder,
 }
 
 impl Pair {
     /// Joined by memory, in one place.
     fn memif() -> Self {
-        Self::on_memif(Folder::new(), &[], &[NO_HUGE])
+        Self::on_memif(Folder::new(), [&[]; 2], &[NO_HUGE])
     }
 
-    /// The same, with more options of the pollers and with these settings.
-    fn on_memif(folder: Folder, more: &[&str], settings: &[(&str, &str)]) -> Self {
+    /// The same, with more options of each poller and with these settings.
+    pub(crate) fn on_memif(folder: Folder, more: [&[&str]; 2], settings: &[(&str, &str)]) -> Self {
         let device = |role: &str| format!("memif:socket={},role={role}", folder.file("memif"));
         let start = |host: usize, role: &str| {
             let socket = folder.file(&format!("poller{host}"));
             let command = Command::new(launcher());
-            let mut poller = Poller::begin_with(command, &device(role), ADDRESSES[host], &socket, more, settings);
+            let mut poller = Poller::begin_with(command, &device(role), ADDRESSES[host], &socket, more[host], settings);
             poller.wait();
             poller
         };
@@ -52,20 +51,24 @@ impl Pair {
     }
 
     /// Runs an example as `ranks` ranks of one machine, and says what it has printed.
-    fn run(&self, ranks: u32, options: &[&str], program: &[&str], settings: &[(&str, &str)]) -> String {
+    pub(crate) fn run(&self, ranks: u32, options: &[&str], program: &[&str], settings: &[(&str, &str)]) -> String {
+        succeeds(&self.job(ranks, options, program, settings).output().unwrap())
+    }
+
+    /// The launcher of such a job.
+    pub(crate) fn job(&self, ranks: u32, options: &[&str], program: &[&str], settings: &[(&str, &str)]) -> Command {
         let half = (ranks / 2).to_string();
         let behind = self
             .pollers
             .each_ref()
             .map(|poller| format!("HIKYAKU_POLLER={}", poller.socket));
         let options = [options, &["-n", &half, "--env", &behind[0]]].concat();
-        let output = job(Command::new(launcher()), &options, settings)
+        let mut command = job(Command::new(launcher()), &options, settings);
+        command
             .args(words(program))
             .args([":", "-n", &half, "--env", &behind[1]])
-            .args(words(program))
-            .output()
-            .unwrap();
-        succeeds(&output)
+            .args(words(program));
+        command
     }
 
     /// Runs all programs, as two ranks and as four.
@@ -78,7 +81,7 @@ impl Pair {
         }
     }
 
-    fn end(self) -> [Counted; 2] {
+    pub(crate) fn end(self) -> [Counted; 2] {
         let counted = self.pollers.map(Poller::end);
         drop(self.folder);
         counted
@@ -86,7 +89,7 @@ impl Pair {
 }
 
 /// Bytes that the ranks of a job have sent, by way of pollers or by themselves (`HIKYAKU_STATS=-`).
-fn sent_by_ranks(text: &str) -> u64 {
+pub(crate) fn sent_by_ranks(text: &str) -> u64 {
     let all = text.lines().filter(|line| line.starts_with("{\"processor\""));
     all.map(|line| {
         let counters: serde_json::Value = serde_json::from_str(line).expect(line);
@@ -95,11 +98,11 @@ fn sent_by_ranks(text: &str) -> u64 {
     .sum()
 }
 
-const COUNTED: (&str, &str) = ("HIKYAKU_STATS", "-");
-const ASK: (&str, &str) = ("HIKYAKU_EAGER_LIMIT", "0");
+pub(crate) const COUNTED: (&str, &str) = ("HIKYAKU_STATS", "-");
+pub(crate) const ASK: (&str, &str) = ("HIKYAKU_EAGER_LIMIT", "0");
 
 /// Each transposed matrix has gone past both pollers; requests and grants, and small messages, have not.
-fn has_gone_past(pollers: [Counted; 2], text: &str) {
+pub(crate) fn has_gone_past(pollers: [Counted; 2], text: &str) {
     assert!(sent_by_ranks(text) > TRANSPOSED, "{text}");
     for poller in pollers {
         assert!(
@@ -144,72 +147,6 @@ fn large_messages_past_two_pollers_over_a_device_of_the_ranks_own() {
     let pair = Pair::memif();
     let text = pair.run(2, &["--device", "memif"], &["ft", "S"], &[DPDK, NO_HUGE, COUNTED]);
     has_gone_past(pair.end(), &text);
-}
-
-/// Hugepages in files, for as long as this lives.
-struct Mounted(String);
-
-impl Mounted {
-    fn new(folder: &Folder) -> Self {
-        let place = folder.file("huge");
-        fs::create_dir(&place).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "hugetlbfs", "nodev", &place])
-            .status();
-        assert!(mounted.unwrap().success());
-        Self(place)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
-#[test]
-fn devices_whose_queues_other_processes_cannot_poll_are_refused() {
-    for (device, why) in [
-        ("net_null0,no-rx=1", "another process cannot poll a queue"),
-        ("memif:socket=/nowhere/memif", "HIKYAKU_DPDK_MEMORY=hugepages"),
-    ] {
-        let mut command = Command::new(launcher());
-        command.args(["poller", "--bulk-queue", "--device", device, "--address", ADDRESSES[0]]);
-        let folder = Folder::new();
-        command
-            .args(["--socket", &folder.file("poller")])
-            .env(NO_HUGE.0, NO_HUGE.1);
-        let output = command.output().unwrap();
-        let text = said(&output);
-        assert!(!output.status.success() && text.contains(why), "{text}");
-    }
-}
-
-#[test]
-fn large_messages_over_a_queue_of_the_pollers_port() {
-    let Some(_huge) = Huge::reserve() else { return };
-    let place = Folder::new();
-    let mounted = Mounted::new(&place);
-    let places = format!("--huge-dir={}", mounted.0);
-    let settings = [("HIKYAKU_DPDK_MEMORY", "hugepages"), ("HIKYAKU_DPDK_EAL", &*places)];
-    let pair = Pair::on_memif(Folder::new(), &["--bulk-queue"], &settings);
-    let text = pair.run(2, &[], &["ft", "S"], &[PORT, COUNTED]);
-    has_gone_past(pair.end(), &text);
-    // The pollers have taken their pages with them.
-    assert_eq!(fs::read_dir(&mounted.0).unwrap().count(), 0);
-    // One job after the other has it, and no two processes at once.
-    let pair = Pair::on_memif(Folder::new(), &["--bulk-queue"], &settings);
-    for program in [&["halo", "16", "3"][..], &["sizes"], &["window"]] {
-        pair.run(2, &[], program, &[PORT, ASK]);
-    }
-    let two = ["-n", "2"];
-    let refused = said(
-        &pair.pollers[0]
-            .job(&two, &["sor", "64", "50"], &[PORT])
-            .output()
-            .unwrap(),
-    );
-    assert!(refused.contains("another process has the only queue"), "{refused}");
 }
 
 /// Two hosts: network namespaces, joined three times. The pollers have one link, the kernels, for sockets, have another

@@ -385,7 +385,24 @@ impl fmt::Debug for Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::rings;
+    use super::{Burst, Pool, rings};
+
+    #[test]
+    fn a_pool_of_a_killed_process_becomes_whole_again() {
+        crate::backends::dpdk::tests::start();
+        let pool = Pool::new(255, 2048).unwrap();
+        for _ in 0..3 {
+            let mut held = Burst::new();
+            let mut taken = 0;
+            while pool.take(32, 100, &mut held) {
+                taken += held.len();
+                std::mem::forget(std::mem::replace(&mut held, Burst::new()));
+            }
+            assert!(taken >= 224 && pool.in_use() as usize == taken, "{taken}");
+            pool.refill().unwrap();
+            assert_eq!(pool.in_use(), 0);
+        }
+    }
 
     #[test]
     fn rings_are_found_among_mappings() {
