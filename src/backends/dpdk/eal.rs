@@ -35,7 +35,8 @@ pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
 
 /// Starts EAL with the memory of another process, which has started it by [`start`]. `place`: of this process among all
 /// that share the memory: two with the same one would corrupt the pools.
-pub(super) fn join(process: u32, place: u16) -> Result<(), DpdkError> {
+/// `card`: the name of the port, if it is one that EAL finds itself.
+pub(super) fn join(process: u32, place: u16, card: Option<&str>) -> Result<(), DpdkError> {
     // That of the other process is 0.
     let number = place + 1;
     sys::start(vec![format!("memory of process {process}, place {place}")], || {
@@ -43,7 +44,7 @@ pub(super) fn join(process: u32, place: u16) -> Result<(), DpdkError> {
             "--proc-type=secondary".to_owned(),
             "--iova-mode=va".to_owned(),
             "--no-telemetry".to_owned(),
-            "--no-pci".to_owned(),
+            card.map_or("--no-pci".to_owned(), |card| format!("--allow={card}")),
             "--log-level=*:critical".to_owned(),
             format!("--file-prefix={}", prefix(process)),
             format!("--lcores={number}@({})", cpus()),

@@ -11,7 +11,8 @@ use std::{
 use super::{
     DpdkBackend, DpdkError, DpdkPort, eal,
     ethernet::Mac,
-    guests::{Guest, Wires, Wiring, find_pools, mounts},
+    guests::{Guest, Renewal, Wires, Wiring, find_pools, mounts},
+    sys::Rule,
 };
 use crate::{
     backends::{Backend, Neighbours, Sent, Transmit},
@@ -27,32 +28,56 @@ impl DpdkPort {
         self.shared.guests.as_ref().map_or(0, |guests| guests.wires.places)
     }
 
-    /// The queues of such a place; `None`: the port has none.
-    pub(crate) fn guest(&self, place: u16) -> Option<Guest> {
+    /// The queues of such a place; `None`: the port has none. `udp_port`: from which datagrams are
+    /// [steered](Self::steer) there.
+    pub(crate) fn guest(&self, place: u16, udp_port: u16) -> Option<Guest> {
         let guests = self.shared.guests.as_ref()?;
-        (place < guests.wires.places).then(|| guests.guest(&self.shared.options, place))
+        (place < guests.wires.places).then(|| guests.guest(&self.shared.options, place, udp_port))
     }
 
-    /// Packets of a place never come to another one.
-    pub(crate) fn keeps_places_apart(&self) -> bool {
+    /// Datagrams come to a place only if they are [steered](Self::steer) there.
+    pub(crate) fn must_steer(&self) -> bool {
         let guests = self.shared.guests.as_ref();
-        guests.is_some_and(|guests| guests.wires.wiring != Wiring::Ring)
+        guests.is_some_and(|guests| guests.wires.wiring == Wiring::Card)
+    }
+
+    /// Has the port put datagrams for an address into the queue of a place, for as long as what it gives lives.
+    ///
+    /// # Errors
+    /// The port has no such rules.
+    pub(crate) fn steer(&self, addr: SocketAddr, place: u16) -> io::Result<Steered> {
+        let Some(guests) = &self.shared.guests else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let version = if addr.is_ipv4() { 4 } else { 6 };
+        let [_, queue] = guests.wires.lane(place, 0);
+        let rule = Rule::new(&self.shared.port, version, addr.port(), queue);
+        rule.map(Steered).map_err(|(error, _)| error)
+    }
+
+    /// How places are made ready for other processes.
+    pub(crate) fn renewal(&self) -> Renewal {
+        let guests = self.shared.guests.as_ref();
+        guests.map_or(Renewal::Never, |guests| guests.wires.renewal())
     }
 
     /// Makes places as they were before a process had them. No process may have one of them any more; they are all
-    /// places, unless the port [keeps them apart](Self::keeps_places_apart).
+    /// places, if they are renewed [together](Renewal::Together).
     pub(crate) fn renew(&self, places: Range<u16>) -> Result<(), DpdkError> {
         let Some(guests) = &self.shared.guests else {
             return Ok(());
         };
-        if !self.keeps_places_apart() {
-            let wires = guests.wires;
-            let queues = wires.first..wires.first + Wires::queues(wires.places);
+        let wires = guests.wires;
+        if wires.renewal() == Renewal::Together {
+            let queues = wires.first..wires.first + wires.queues();
             queues.for_each(|queue| self.shared.port.forget(queue));
         }
         places.into_iter().try_for_each(|place| guests.refill(place))
     }
 }
+
+/// A rule of the port by which datagrams come to a place.
+pub(crate) struct Steered(#[expect(dead_code, reason = "it ends when it is dropped")] Rule);
 
 /// A [`Backend`] on such queues: one for each place at the other end.
 pub(crate) struct GuestBackend {
@@ -70,13 +95,18 @@ impl GuestBackend {
     /// # Errors
     /// DPDK does not start with that process's memory, or runs already.
     pub(crate) fn open(addr: SocketAddr, guest: Guest) -> Result<Self, DpdkError> {
-        eal::join(guest.process, guest.place)?;
+        let card = (guest.wires.wiring == Wiring::Card).then_some(&*guest.device);
+        eal::join(guest.process, guest.place, card)?;
         let options = guest.options()?;
         let pools = find_pools(&guest, &options)?;
-        let lanes: Vec<_> = (0..guest.wires.places).map(|other| guest.lane(other)).collect();
+        let lanes = guest.wires.lanes(guest.place);
+        let addr = match guest.udp_port {
+            0 => addr,
+            port => SocketAddr::new(addr.ip(), port),
+        };
         let port = DpdkPort::of_queues(&guest.device, &lanes, pools, options)?;
         Ok(Self {
-            backend: port.bind(addr, guest.wires.places)?,
+            backend: port.bind(addr, lanes.len() as u16)?,
             guest,
             peers: HashMap::new(),
             last: None,
@@ -94,11 +124,11 @@ impl GuestBackend {
         let place = u16::from_le_bytes(*place);
         let is_here = address.ip() == self.backend.local_addr().ip();
         match self.guest.wires.wiring {
-            Wiring::Server | Wiring::Client if is_here => {
+            Wiring::Server | Wiring::Client | Wiring::Card if is_here => {
                 return Err("the port does not lead back to the processes of its own host".to_owned());
             }
             Wiring::Ring if !is_here => return Err("the port leads to no other host".to_owned()),
-            Wiring::Server | Wiring::Client | Wiring::Ring => {}
+            _ => {}
         }
         if !self.guest.wires.fits(&wires) || place >= wires.places {
             return Err(
@@ -107,7 +137,12 @@ impl GuestBackend {
                     .to_owned(),
             );
         }
-        Ok((place.into(), *mac))
+        let lane = if self.guest.wires.wiring == Wiring::Card {
+            0
+        } else {
+            place
+        };
+        Ok((lane.into(), *mac))
     }
 }
 

@@ -32,12 +32,25 @@ pub(crate) enum Wiring {
     Client,
     /// To queue *n* of the port itself.
     Ring,
+    /// To a network: the port at the other end steers what comes.
+    Card,
 }
 
-const WIRINGS: [Wiring; 3] = [Wiring::Server, Wiring::Client, Wiring::Ring];
+const WIRINGS: [Wiring; 4] = [Wiring::Server, Wiring::Client, Wiring::Ring, Wiring::Card];
+
+/// How a place is made ready for another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// Alone: its packets never come to another place.
+    Each,
+    /// All of them at once.
+    Together,
+    /// Not at all: the card may still use its packets.
+    Never,
+}
 
 /// Queues for `places` processes here, and as many at the other end: one for each pair of them, as a queue has one sender
-/// and one receiver.
+/// and one receiver. On a card, one for each process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wires {
     pub(crate) wiring: Wiring,
@@ -51,8 +64,19 @@ impl Wires {
     pub(super) const LEN: usize = 5;
 
     /// The number of queues.
-    pub(super) fn queues(places: u16) -> u16 {
-        places * places
+    pub(super) fn queues(&self) -> u16 {
+        match self.wiring {
+            Wiring::Server | Wiring::Client | Wiring::Ring => self.places * self.places,
+            Wiring::Card => self.places,
+        }
+    }
+
+    pub(super) fn renewal(&self) -> Renewal {
+        match self.wiring {
+            Wiring::Server | Wiring::Client => Renewal::Each,
+            Wiring::Ring => Renewal::Together,
+            Wiring::Card => Renewal::Never,
+        }
     }
 
     fn queue(&self, a: u16, b: u16) -> u16 {
@@ -66,7 +90,17 @@ impl Wires {
             Wiring::Server => [there, there],
             Wiring::Client => [back, back],
             Wiring::Ring => [there, back],
+            Wiring::Card => [self.first + own; 2],
         }
+    }
+
+    /// The queues of a process with the place `own`, to send and to receive.
+    pub(super) fn lanes(&self, own: u16) -> Vec<[u16; 2]> {
+        let others = match self.wiring {
+            Wiring::Server | Wiring::Client | Wiring::Ring => self.places,
+            Wiring::Card => 1,
+        };
+        (0..others).map(|other| self.lane(own, other)).collect()
     }
 
     /// The place of the process that receives from the queue at `index` among these.
@@ -74,15 +108,19 @@ impl Wires {
         match self.wiring {
             Wiring::Server => index / self.places,
             Wiring::Client | Wiring::Ring => index % self.places,
+            Wiring::Card => index,
         }
     }
 
     /// The queues at the other end fit these.
     pub(super) fn fits(&self, other: &Self) -> bool {
+        if self.wiring == Wiring::Card {
+            return other.wiring == Wiring::Card;
+        }
         let opposite = match self.wiring {
             Wiring::Server => Wiring::Client,
             Wiring::Client => Wiring::Server,
-            Wiring::Ring => Wiring::Ring,
+            same => same,
         };
         *other
             == Self {
@@ -111,13 +149,28 @@ impl Wires {
 fn wiring(device: &Device) -> Result<Wiring, &'static str> {
     if device.is_ring() {
         Ok(Wiring::Ring)
+    } else if !device.is_virtual() {
+        Ok(Wiring::Card)
     } else if !device.copies_when_sent() {
-        Err("of this driver, another process cannot poll a queue (only of memif, with copies, and of ring)")
+        Err("of this driver, another process cannot poll a queue (only of memif, with copies, of ring, and of cards)")
     } else if device.needs_other_end() {
         Ok(Wiring::Client)
     } else {
         Ok(Wiring::Server)
     }
+}
+
+/// The queues for processes at `places` places, if there are any.
+pub(super) fn wires(options: &DpdkOptions, places: u16) -> Result<Option<Wires>, DpdkError> {
+    if places == 0 {
+        return Ok(None);
+    }
+    require(options, places)?;
+    Ok(wiring(&options.device).ok().map(|wiring| Wires {
+        wiring,
+        first: options.queues.max(1) + options.own_queues,
+        places,
+    }))
 }
 
 /// Queues of the port for the processes at `places` places, and DPDK's memory for it.
@@ -132,9 +185,7 @@ pub(crate) fn require(options: &DpdkOptions, places: u16) -> Result<Memory, Dpdk
     let wiring = wiring(&options.device).map_err(|why| refused(why.to_owned()))?;
     let most = most(options, wiring);
     if places > most {
-        return Err(refused(format!(
-            "it has queues for {most} processes at most, as each pair of them takes one"
-        )));
+        return Err(refused(format!("it has queues for {most} processes at most")));
     }
     match options.memory {
         Memory::Hugepages => Ok(Memory::Hugepages),
@@ -155,6 +206,9 @@ fn offer_of(options: &DpdkOptions, free: u64) -> Result<(u16, Memory), String> {
     let places = most(options, wiring).min(match wiring {
         Wiring::Server | Wiring::Client => OF_MEMIF,
         Wiring::Ring => MOST,
+        Wiring::Card => {
+            return Err("a card gives processes queues only if --bulk-queues says how many".to_owned());
+        }
     });
     if places == 0 {
         return Err("its port has too few queues".to_owned());
@@ -181,6 +235,7 @@ fn most(options: &DpdkOptions, wiring: Wiring) -> u16 {
     let queues = match wiring {
         Wiring::Server | Wiring::Client => MOST_QUEUES,
         Wiring::Ring => OF_RING,
+        Wiring::Card => return MOST,
     };
     let left = queues.saturating_sub(options.queues.max(1) + options.own_queues);
     left.isqrt().min(MOST)
@@ -209,6 +264,8 @@ pub(crate) struct Guest {
     pub(crate) descriptors: u16,
     pub(crate) wires: Wires,
     pub(crate) place: u16,
+    /// The UDP port from which the port steers datagrams to these queues; 0: none is needed.
+    pub(crate) udp_port: u16,
     /// The port's name.
     pub(crate) device: String,
 }
@@ -216,7 +273,7 @@ pub(crate) struct Guest {
 impl Guest {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.process.to_le_bytes().to_vec();
-        for number in [self.mtu, self.descriptors, self.place] {
+        for number in [self.mtu, self.descriptors, self.place, self.udp_port] {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(self.wires.bytes());
@@ -229,6 +286,7 @@ impl Guest {
         let (mtu, rest) = rest.split_first_chunk()?;
         let (descriptors, rest) = rest.split_first_chunk()?;
         let (place, rest) = rest.split_first_chunk()?;
+        let (udp_port, rest) = rest.split_first_chunk()?;
         let (wires, device) = rest.split_first_chunk()?;
         let wires = Wires::read(*wires)?;
         let place = u16::from_le_bytes(*place);
@@ -238,13 +296,9 @@ impl Guest {
             descriptors: u16::from_le_bytes(*descriptors),
             wires,
             place,
+            udp_port: u16::from_le_bytes(*udp_port),
             device: String::from_utf8_lossy(device).into_owned(),
         })
-    }
-
-    /// The queues for the process at the place `other`: to send, and to receive.
-    pub(super) fn lane(&self, other: u16) -> [u16; 2] {
-        self.wires.lane(self.place, other)
     }
 
     /// The settings of a backend with these queues.
@@ -252,6 +306,7 @@ impl Guest {
         let device = match self.wires.wiring {
             Wiring::Server | Wiring::Client => "memif:socket=guest",
             Wiring::Ring => "ring",
+            Wiring::Card => &format!("port:{}", self.device),
         };
         let mut options = DpdkOptions::new(Device::parse(device)?);
         options.mtu = Some(self.mtu);
@@ -268,9 +323,10 @@ fn names(place: u16) -> [String; 2] {
 /// Buffers of each pool of a place.
 fn buffers(options: &DpdkOptions, places: u16) -> u32 {
     // A memif has packets of its own in its queues.
-    let queued = match options.device.is_ring() {
-        true => u32::from(options.queue_size()) * u32::from(places),
-        false => 0,
+    let queued = match wiring(&options.device) {
+        Ok(Wiring::Ring) => u32::from(options.queue_size()) * u32::from(places),
+        Ok(Wiring::Card) => u32::from(options.queue_size()) * 2,
+        Ok(Wiring::Server | Wiring::Client) | Err(_) => 0,
     };
     (queued + SPARE).next_power_of_two() - 1
 }
@@ -284,20 +340,8 @@ pub(super) struct Guests {
 
 impl Guests {
     /// Makes the pools. `device`: the port's name.
-    pub(super) fn new(options: &DpdkOptions, device: &str, places: u16) -> Result<Option<Self>, DpdkError> {
-        if places == 0 {
-            return Ok(None);
-        }
-        require(options, places)?;
-        let wiring = match wiring(&options.device) {
-            Ok(wiring) => wiring,
-            Err(_) => return Ok(None),
-        };
-        let wires = Wires {
-            wiring,
-            first: options.queues.max(1) + options.own_queues,
-            places,
-        };
+    pub(super) fn new(options: &DpdkOptions, device: &str, wires: Wires) -> Result<Self, DpdkError> {
+        let places = wires.places;
         let room = options.device.buffer(options.packet_size());
         let count = buffers(options, places);
         let mut pools = Vec::new();
@@ -305,26 +349,27 @@ impl Guests {
             let [receive, send] = names(place).map(|name| Pool::named(&name, count, room));
             pools.push([receive?, send?]);
         }
-        Ok(Some(Self {
+        Ok(Self {
             wires,
             device: device.to_owned(),
             pools,
-        }))
+        })
     }
 
     /// The pools into which the queues receive, from the first queue.
     pub(super) fn receive(&self) -> impl Iterator<Item = Arc<Pool>> {
-        let queues = 0..Wires::queues(self.wires.places);
+        let queues = 0..self.wires.queues();
         queues.map(|index| Arc::clone(&self.pools[usize::from(self.wires.receiver(index))][0]))
     }
 
-    pub(super) fn guest(&self, options: &DpdkOptions, place: u16) -> Guest {
+    pub(super) fn guest(&self, options: &DpdkOptions, place: u16, udp_port: u16) -> Guest {
         Guest {
             process: std::process::id(),
             mtu: options.packet_size(),
             descriptors: options.queue_size(),
             wires: self.wires,
             place,
+            udp_port,
             device: self.device.clone(),
         }
     }
@@ -347,7 +392,7 @@ pub(super) fn find_pools(guest: &Guest, options: &DpdkOptions) -> Result<[Arc<Po
 mod tests {
     use super::*;
 
-    fn wires(wiring: Wiring) -> Wires {
+    fn wires_of(wiring: Wiring) -> Wires {
         Wires {
             wiring,
             first: 3,
@@ -358,7 +403,7 @@ mod tests {
     #[test]
     fn both_ends_of_a_pair_have_the_same_queue_and_no_other_pair_has_it() {
         for [here, there] in [[Wiring::Server, Wiring::Client], [Wiring::Ring, Wiring::Ring]] {
-            let (here, there) = (wires(here), wires(there));
+            let (here, there) = (wires_of(here), wires_of(there));
             assert!(here.fits(&there) && there.fits(&here));
             let mut seen = Vec::new();
             for (a, b) in (0..4).flat_map(|a| (0..4).map(move |b| (a, b))) {
@@ -369,14 +414,20 @@ mod tests {
                 seen.push(to_b);
             }
             seen.sort_unstable();
-            assert!(seen.into_iter().eq(3..3 + Wires::queues(4)));
+            assert!(seen.into_iter().eq(3..3 + here.queues()));
         }
-        assert!(!wires(Wiring::Server).fits(&wires(Wiring::Server)));
+        // A card's are not wired.
+        let card = wires_of(Wiring::Card);
+        let fewer = Wires { places: 2, ..card };
+        assert!(card.fits(&fewer) && !card.fits(&wires_of(Wiring::Client)));
+        assert!((0..4).all(|place| card.lanes(place) == [[3 + place; 2]] && card.receiver(place) == place));
+        assert_eq!(card.queues(), 4);
+        assert!(!wires_of(Wiring::Server).fits(&wires_of(Wiring::Server)));
         let fewer = Wires {
             places: 3,
-            ..wires(Wiring::Client)
+            ..wires_of(Wiring::Client)
         };
-        assert!(!wires(Wiring::Server).fits(&fewer));
+        assert!(!wires_of(Wiring::Server).fits(&fewer));
     }
 
     #[test]
@@ -385,8 +436,9 @@ mod tests {
             process: 70_000,
             mtu: 16_000,
             descriptors: 256,
-            wires: wires(Wiring::Ring),
+            wires: wires_of(Wiring::Ring),
             place: 3,
+            udp_port: 50_000,
             device: "net_memif0".to_owned(),
         };
         let bytes = guest.bytes();
@@ -417,6 +469,7 @@ mod tests {
                 Memory::Hugepages,
                 "another process cannot poll",
             ),
+            ("port:0000:03:00.0", Memory::Hugepages, "--bulk-queues says how many"),
             ("af_packet:iface=e", Memory::Hugepages, "another process cannot poll"),
         ] {
             let refused = offered(device, memory, 0).unwrap_err();

@@ -63,8 +63,8 @@ pub use self::{
 pub(crate) use self::{
     exclusive_port::{Lent, lending_size},
     gather::Outgoing,
-    guest::{GuestBackend, remove_files},
-    guests::{Guest, offer, require},
+    guest::{GuestBackend, Steered, remove_files},
+    guests::{Guest, Renewal, offer, require},
     port::Lending,
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};

@@ -18,7 +18,7 @@ use super::{
     eal,
     ethernet::Host,
     frame::UdpChecksum,
-    guests::{Guests, Wires},
+    guests::{self, Guests, Wires},
     options::Checksum,
     sleep::pause,
     slots::Slot,
@@ -332,7 +332,7 @@ impl DpdkPort {
         if options.device.shows_memory() {
             may_show(options, lending.is_some())?;
         }
-        let places = lending.as_ref().map_or(0, |lending| lending.places);
+        let wires = guests::wires(options, lending.as_ref().map_or(0, |lending| lending.places))?;
         eal::start(options)?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
@@ -349,10 +349,10 @@ impl DpdkPort {
             },
             send: Pool::new(send.next_power_of_two() - 1, room)?,
         };
-        let queues = queues + Wires::queues(places);
+        let queues = queues + wires.as_ref().map_or(0, Wires::queues);
         let (device, made) = options.device.words(sys::unique(), mtu, options.queue_size(), queues);
         let burst = burst_of(options);
-        let guests = Guests::new(options, &device, places)?;
+        let guests = wires.map(|wires| Guests::new(options, &device, wires)).transpose()?;
         let setup = Setup {
             device: &device,
             arguments: options.device.is_virtual().then_some(made.as_str()),

@@ -90,6 +90,8 @@ const BUDGET: usize = 32;
 const FIRST_PORT: u16 = 49_152;
 /// Marks a UDP port without a process.
 const NOBODY: u16 = u16::MAX;
+/// Marks a UDP port whose datagrams the network port steers to a process itself.
+const STEERED: u16 = u16::MAX - 1;
 /// Most processes at a time.
 const MOST: usize = 4_096;
 
@@ -207,7 +209,7 @@ impl Poller {
             clock,
             looked: clock.now(),
             next_port: FIRST_PORT,
-            places: vec![Place::default(); port.places().into()],
+            places: (0..port.places()).map(|_| Place::default()).collect(),
             no_places,
             table: Table::default(),
             options,
@@ -349,6 +351,10 @@ impl Poller {
             if let Err(thrown) = rank.receive(now, &mut self.net, &self.memory, index) {
                 self.throw_out(owner, thrown)?;
             }
+            return Ok(());
+        }
+        if owner == usize::from(STEERED) {
+            // It has come before the rule was there, or is steered no more: its sender sends it again.
             return Ok(());
         }
         let (source, data) = self.net.backend.received_with(index, 0);
@@ -505,7 +511,11 @@ impl Poller {
 
     fn choose_port(&mut self, now: Instant, wanted: u16) -> Result<u16, String> {
         if wanted != 0 {
-            let owner = usize::from(self.ports[usize::from(wanted)]);
+            let owner = self.ports[usize::from(wanted)];
+            if owner == STEERED {
+                return Err(format!("another process has UDP port {wanted}"));
+            }
+            let owner = usize::from(owner);
             // Its process may have gone just now.
             self.look_at(now, owner);
             while let Some(Some(rank)) = self.ranks.get_mut(owner)

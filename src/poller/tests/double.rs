@@ -20,7 +20,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::super::{
     PollerBackend,
-    hello::Answer,
+    hello::{Answer, Queues},
     layout::{self, kind, numbered},
 };
 use crate::shm::{Access, Producer, Segment, handshake};

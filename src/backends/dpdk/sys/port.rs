@@ -345,7 +345,9 @@ impl Port {
             .map(|hashes| hashes & info.flow_type_rss_offloads)
             .into_iter()
             .find(|hashes| *hashes != 0);
-        if let Some(hashes) = hashes.filter(|_| setup.queues > 1) {
+        // Nothing but what a rule steers may come to queues of other processes.
+        let strays = !setup.guests.is_empty() && (setup.spread == 1 || info.reta_size == 0);
+        if let Some(hashes) = hashes.filter(|_| setup.queues > 1 && !strays) {
             conf.rxmode.mq_mode = sys::DPDK_MQ_RX_RSS;
             conf.rx_adv_conf.rss_conf.rss_hf = hashes;
             (self.hashes, self.table) = (true, info.reta_size);
