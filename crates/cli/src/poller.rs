@@ -8,7 +8,10 @@ use hikyaku_bench::failure::Failure;
 /// How to use it.
 pub(crate) const EXAMPLES: &str = "\
 A process that owns a port of DPDK and runs the protocol for the processes of this host: nothing is lost while they \
-compute, and they need neither root nor DPDK.
+compute, and they need neither root nor DPDK. Processes with DPDK send and receive large messages by queues of the port \
+themselves, where another process can poll some: on a memif or a ring, with hugepages in a mounted hugetlbfs (and on \
+cards, where that has never run). The second line says whether they can, or why not; HIKYAKU_POLLER_BULK=off switches it \
+off for a process, --bulk-queues 0 for all.
 
 Examples:
   hikyaku poller --device af_packet:iface=eth1 --address 10.0.0.7 --socket /tmp/p &
