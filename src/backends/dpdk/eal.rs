@@ -44,7 +44,7 @@ pub(super) fn join(process: u32, place: u16, card: Option<&str>) -> Result<(), D
             "--proc-type=secondary".to_owned(),
             "--iova-mode=va".to_owned(),
             "--no-telemetry".to_owned(),
-            card.map_or("--no-pci".to_owned(), |card| format!("--allow={card}")),
+            card.map_or_else(|| "--no-pci".to_owned(), |card| format!("--allow={card}")),
             "--log-level=*:critical".to_owned(),
             format!("--file-prefix={}", prefix(process)),
             format!("--lcores={number}@({})", cpus()),
