@@ -53,7 +53,7 @@ mod bindings {
     /// The system libraries that those need.
     const STATIC_SYSTEM: [&str; 5] = ["numa", "dl", "m", "pthread", "bsd"];
 
-    const FUNCTIONS: [&str; 41] = [
+    const FUNCTIONS: [&str; 42] = [
         "rte_eal_alarm_set",
         "rte_eal_init",
         "rte_eal_cleanup",
@@ -85,6 +85,7 @@ mod bindings {
         "rte_mempool_avail_count",
         "rte_mempool_free",
         "rte_mempool_in_use_count",
+        "rte_mempool_lookup",
         "rte_pktmbuf_free_bulk",
         "rte_pktmbuf_pool_create",
         "rte_pktmbuf_pool_create_extbuf",

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <rte_ring.h>
+
 int dpdk_errno(void) { return rte_errno; }
 
 unsigned int dpdk_lcore_id(void) { return rte_lcore_id(); }
@@ -107,6 +109,25 @@ int dpdk_attach(struct rte_mbuf *head, struct rte_mempool *pool, void *bytes, ui
 }
 
 uint16_t dpdk_data_room(struct rte_mempool *pool) { return rte_pktmbuf_data_room_size(pool); }
+
+static void put_back(struct rte_mempool *pool, void *failure, void *mbuf, unsigned int index) {
+    rte_pktmbuf_init(pool, NULL, mbuf, index);
+    if (rte_mempool_ops_enqueue_bulk(pool, &mbuf, 1) != 0)
+        *(int *)failure = -ENOBUFS;
+}
+
+int dpdk_refill(struct rte_mempool *pool) {
+    const struct rte_mempool_ops *ops = rte_mempool_get_ops(pool->ops_index);
+    /* Its memory is a ring, which can be emptied even if a process was killed within a call. */
+    if (strncmp(ops->name, "ring_", 5) != 0)
+        return -ENOTSUP;
+    for (unsigned int core = 0; pool->local_cache != NULL && core < RTE_MAX_LCORE; core++)
+        pool->local_cache[core].len = 0;
+    rte_ring_reset(pool->pool_data);
+    int failure = 0;
+    rte_mempool_obj_iter(pool, put_back, &failure);
+    return failure;
+}
 
 int dpdk_steer(uint16_t port, int ip_version, uint16_t udp_port, uint16_t queue, struct rte_flow **rule, int *valid) {
     struct rte_flow_attr attributes = {.ingress = 1};

@@ -89,5 +89,8 @@ int dpdk_spread(uint16_t port, uint16_t size, uint16_t queues);
 int dpdk_spread_of(uint16_t port, uint16_t size, uint16_t *queues);
 /* rte_pktmbuf_data_room_size(). */
 uint16_t dpdk_data_room(struct rte_mempool *pool);
+/* Puts all mbufs of a pool back into it, in whatever state a process that was killed has left it: none may be in use. 0, or a
+   negative errno. */
+int dpdk_refill(struct rte_mempool *pool);
 
 #endif

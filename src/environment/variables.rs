@@ -185,7 +185,7 @@ pub const VARIABLES: &[Variable] = &[
 
     of(Poller, "HIKYAKU_POLLER", "the socket of the node-wide poller", "a path").or(NONE),
     of(Poller, "HIKYAKU_POLLER_BULK",
-        "beside the poller, the backend for large messages of MPI", "udp or dpdk").or(NONE),
+        "the way of MPI's large messages beside the poller", "auto, port, udp, dpdk or off").or("auto"),
 
     of(Mpi, "HIKYAKU_EAGER_LIMIT", "the largest message that is sent without asking", "bytes, 0 to 1M"),
     of(Mpi, "HIKYAKU_CHECK", "compare the calls of ranks, to find mistakes", SWITCH),

@@ -34,7 +34,7 @@ use rustix::{
 
 use super::{
     PollerError,
-    hello::{self, Answer, Hello},
+    hello::{self, Answer, Hello, Queues, Wish},
     layout::{self, INLINE, kind, numbered, numbers},
     protocol::LINK,
 };
@@ -50,6 +50,14 @@ use crate::{
 pub(crate) const NAME: &str = "poller";
 /// Names the environment variable with the path of the poller's socket.
 pub const VARIABLE: &str = "HIKYAKU_POLLER";
+
+/// Says how placements go: `auto` (the default: over queues of the poller's port, if the poller gives any, else through the
+/// poller), `port` (over such queues, or not at all), `off` (through the poller), or by a backend, `udp` or `dpdk`.
+pub const BULK_VARIABLE: &str = "HIKYAKU_POLLER_BULK";
+/// Values that name no backend.
+pub(super) const AUTO: &str = "auto";
+pub(super) const OF_PORT: &str = "port";
+pub(super) const OFF: &str = "off";
 
 /// The longest record. The area for large records holds two.
 const LONGEST: usize = layout::AREA_LEN / 2;
@@ -79,6 +87,8 @@ pub struct PollerBackend {
     bells: [OwnedFd; 2],
     addr: SocketAddr,
     max_datagram: usize,
+    /// Queues of the poller's port for this process's large messages.
+    queues: Queues,
     empty: u32,
     /// The poller has ended.
     gone: bool,
@@ -91,7 +101,13 @@ impl PollerBackend {
     /// # Errors
     /// [`PollerError`].
     pub fn from_environment(environment: &Environment, port: u16) -> Result<Self, PollerError> {
-        Self::connect(environment.path(VARIABLE).ok_or(PollerError::Unnamed)?, port)
+        let path = environment.path(VARIABLE).ok_or(PollerError::Unnamed)?;
+        let wish = match environment.get(BULK_VARIABLE) {
+            None | Some(AUTO) if cfg!(feature = "dpdk") => Wish::IfFree,
+            Some(OF_PORT) => Wish::Must,
+            _ => Wish::No,
+        };
+        Self::connect_for(path, port, wish)
     }
 
     /// Connects to the poller whose socket is at `path`. `port`: the UDP port to use, 0 for any.
@@ -99,6 +115,10 @@ impl PollerBackend {
     /// # Errors
     /// [`PollerError`].
     pub fn connect(path: &Path, port: u16) -> Result<Self, PollerError> {
+        Self::connect_for(path, port, Wish::No)
+    }
+
+    fn connect_for(path: &Path, port: u16, wish: Wish) -> Result<Self, PollerError> {
         let unreachable = |source| PollerError::Unreachable {
             path: path.to_owned(),
             source,
@@ -115,10 +135,11 @@ impl PollerBackend {
             own: foreign.own,
         })?;
         socket.set_read_timeout(Some(TIMEOUT)).map_err(unreachable)?;
-        handshake::send(&socket, &Hello::new(port).bytes(), &[]).map_err(unreachable)?;
+        let hello = Hello::new(port, wish, dpdk_version());
+        handshake::send(&socket, &hello.bytes(), &[]).map_err(unreachable)?;
         let (bytes, descriptors) = handshake::receive(&socket).map_err(strange)?;
         let invalid = || strange(io::ErrorKind::InvalidData.into());
-        let (addr, max_datagram, len) = match Answer::read(&bytes).ok_or_else(invalid)? {
+        let (addr, max_datagram, len, queues) = match Answer::read(&bytes).ok_or_else(invalid)? {
             Answer::Refused(why) => {
                 let path = path.to_owned();
                 return Err(PollerError::Refused { path, why });
@@ -127,7 +148,8 @@ impl PollerBackend {
                 addr,
                 max_datagram,
                 packets,
-            } => (addr, max_datagram as usize, packets as usize),
+                queues,
+            } => (addr, max_datagram as usize, packets as usize, queues),
         };
         let [packets, memory, ours, theirs] =
             <[OwnedFd; hello::DESCRIPTORS]>::try_from(descriptors).map_err(|_| invalid())?;
@@ -144,10 +166,16 @@ impl PollerBackend {
             bells: [ours, theirs],
             addr,
             max_datagram,
+            queues,
             empty: 0,
             gone: false,
             stats: BackendStats::default(),
         })
+    }
+
+    /// The queues of the poller's port that this process has.
+    pub(super) fn queues(&self) -> &Queues {
+        &self.queues
     }
 
     /// The number of large records that the poller still needs.
@@ -254,6 +282,14 @@ impl PollerBackend {
         }
         Ok(Wake::TimedOut)
     }
+}
+
+/// The version of DPDK that this process has; empty: none.
+fn dpdk_version() -> String {
+    #[cfg(feature = "dpdk")]
+    return crate::backends::dpdk::version();
+    #[cfg(not(feature = "dpdk"))]
+    String::new()
 }
 
 /// The bytes of a slot's record. The range was checked when the slot was made.

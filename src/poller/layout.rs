@@ -3,7 +3,7 @@
 use crate::shm::{CONTROL, Place, Segment};
 
 /// The layout of the shared memory, on which both sides must agree. The number increases when the layout changes.
-pub(crate) const LAYOUT: u32 = 4;
+pub(crate) const LAYOUT: u32 = 5;
 
 /// Bytes of the two rings and of the memory of a process, and the offsets in it.
 pub(crate) const REPORTS: usize = 4 << 20;

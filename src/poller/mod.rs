@@ -37,8 +37,8 @@ pub use self::protocol::{Broken, DualPath, ProxyEndpoint, ProxyServer};
 pub(crate) use self::{backend::NAME, path::open};
 #[cfg(all(feature = "poller", target_os = "linux"))]
 pub use self::{
-    backend::{PollerBackend, VARIABLE},
+    backend::{BULK_VARIABLE, PollerBackend, VARIABLE},
     error::PollerError,
-    joined::{BULK_VARIABLE, Joined},
+    joined::Joined,
     path::Path,
 };

@@ -1,8 +1,12 @@
 //! The packet layer of a process behind a poller.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, sync::Arc};
 
-use super::{DualPath, Joined, PollerBackend, ProxyEndpoint, backend::NAME, joined::own_backend};
+use super::{
+    DualPath, Joined, PollerBackend, ProxyEndpoint,
+    backend::NAME,
+    joined::{Own, Reached, own_backend},
+};
 use crate::{
     backends::{Backend, BindError, BindOptions},
     config::{Config, ConfigError},
@@ -12,12 +16,14 @@ use crate::{
 
 /// How packets go from a process to its peers: by way of its poller, or also directly. It makes the packet layer that fits
 /// a [`PollerBackend`] or a [`Joined`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Path {
     /// The limits of the link to the poller.
     link: Limits,
     /// Placements go directly.
     is_dual: bool,
+    /// The peers to which they do, if not to all.
+    straight: Option<Arc<Reached>>,
 }
 
 impl Path {
@@ -36,7 +42,11 @@ impl Path {
         };
         let endpoint = Endpoint::new(own, limits, random(), random_key())?;
         let proxy = ProxyEndpoint::new(config, self.link, processors)?;
-        Ok(Box::new(DualPath::new(proxy, endpoint)).into())
+        let mut path = DualPath::new(proxy, endpoint);
+        if let Some(peers) = &self.straight {
+            path = path.straight_to(peers.clone());
+        }
+        Ok(Box::new(path).into())
     }
 }
 
@@ -47,6 +57,7 @@ impl PollerBackend {
         Path {
             link: Limits::from(&self.capabilities()),
             is_dual: false,
+            straight: None,
         }
     }
 }
@@ -57,6 +68,7 @@ impl Joined {
     pub fn path(&self) -> Path {
         Path {
             is_dual: true,
+            straight: self.reached(),
             ..self.link().path()
         }
     }
@@ -75,13 +87,16 @@ pub(crate) fn open(addr: SocketAddr, options: &BindOptions) -> Result<(Box<dyn B
     };
     let link = PollerBackend::from_environment(&options.environment, addr.port())
         .map_err(|error| failed(io::Error::from(error)))?;
-    Ok(match own_backend(addr, options).map_err(failed)? {
+    Ok(match own_backend(&link, addr, options).map_err(failed)? {
         None => {
             let path = link.path();
             (Box::new(link), path)
         }
         Some(own) => {
-            let joined = Joined::new(link, own);
+            let joined = match own {
+                Own::Backend(own) => Joined::new(link, own),
+                Own::OfPort(own) => Joined::of_port(link, own),
+            };
             let path = joined.path();
             (Box::new(joined), path)
         }

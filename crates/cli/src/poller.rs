@@ -8,7 +8,10 @@ use hikyaku_bench::failure::Failure;
 /// How to use it.
 pub(crate) const EXAMPLES: &str = "\
 A process that owns a port of DPDK and runs the protocol for the processes of this host: nothing is lost while they \
-compute, and they need neither root nor DPDK.
+compute, and they need neither root nor DPDK. Processes with DPDK send and receive large messages by queues of the port \
+themselves, where another process can poll some: on a memif or a ring, with hugepages in a mounted hugetlbfs (and on \
+cards, where that has never run). The second line says whether they can, or why not; HIKYAKU_POLLER_BULK=off switches it \
+off for a process, --bulk-queues 0 for all.
 
 Examples:
   hikyaku poller --device af_packet:iface=eth1 --address 10.0.0.7 --socket /tmp/p &
@@ -34,6 +37,19 @@ enum Wait {
     Nap,
 }
 
+/// A number of processes; `None`: the poller finds it out.
+#[derive(Clone, Copy, Debug)]
+struct BulkQueues(Option<u16>);
+
+fn bulk_queues(text: &str) -> Result<BulkQueues, String> {
+    if text == "auto" {
+        return Ok(BulkQueues(None));
+    }
+    let number = text.parse().ok().filter(|number| *number <= 15);
+    let number = number.ok_or("it is auto, or a number from 0 to 15")?;
+    Ok(BulkQueues(Some(number)))
+}
+
 /// Options of `poller`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PollerArgs {
@@ -51,6 +67,10 @@ pub(crate) struct PollerArgs {
     /// Queues of the port in each direction
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     queues: u16,
+    /// Processes that send and receive their large messages by queues of the port, at the same time; `auto`: as many as
+    /// the port, and DPDK's memory, allow (2 on a memif, 3 on a ring); 0: none
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = bulk_queues)]
+    bulk_queues: BulkQueues,
     /// Buffers for received packets
     #[arg(long, value_name = "N", default_value_t = 8_192)]
     buffers: u32,
@@ -67,6 +87,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
         &args.socket,
         args.queues,
         args.buffers,
+        args.bulk_queues.0,
         spin(args.wait),
     );
     Err(Failure::usage(
@@ -100,6 +121,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     };
     let mut options = PollerOptions::new(dpdk, args.address, socket.clone());
     options.buffers = args.buffers;
+    options.bulk_queues = args.bulk_queues.0;
     options.spin = spin(args.wait);
     let device = options.dpdk.device.to_string();
     let mut poller = Poller::start(options).map_err(|error| fail(&error))?;
@@ -109,6 +131,10 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
         poller.address(),
         socket.display()
     );
+    match poller.bulk_queues() {
+        Ok(processes) => println!("queues for large messages: for {processes} processes of this host"),
+        Err(why) => println!("large messages go through the poller: {why}"),
+    }
     let ended = poller.run(|| signals.next().is_some());
     print!("{}", table(&poller));
     ended.or_fail("the port has failed")
@@ -128,13 +154,15 @@ fn spin(wait: Wait) -> Option<Duration> {
 fn table(poller: &hikyaku::poller::Poller) -> String {
     let (stats, port, pools) = (poller.stats(), poller.dpdk_stats(), poller.pools());
     let strangers = stats.dropped.of(hikyaku::DropReason::Stranger);
-    let rows: [(&str, u64); 25] = [
+    let rows: [(&str, u64); 27] = [
         ("processes: came", stats.came),
         ("  left with a goodbye", stats.left),
         ("  ended without one", stats.died),
         ("  thrown out", stats.thrown_out),
         ("  refused, or no processes of ours", stats.refused + stats.strangers),
         ("  still here", stats.processes as u64),
+        ("  with queues for large messages", stats.queues_given),
+        ("  without, because all were taken", stats.queues_denied),
         ("datagrams: received", stats.datagrams_received),
         ("  sent", stats.datagrams_sent),
         ("  bytes received", stats.bytes_received),

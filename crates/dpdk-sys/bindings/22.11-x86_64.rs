@@ -1367,6 +1367,9 @@ unsafe extern "C" {
     pub fn rte_mempool_free(mp: *mut rte_mempool);
 }
 unsafe extern "C" {
+    pub fn rte_mempool_lookup(name: *const ::core::ffi::c_char) -> *mut rte_mempool;
+}
+unsafe extern "C" {
     pub fn rte_mempool_avail_count(mp: *const rte_mempool) -> ::core::ffi::c_uint;
 }
 unsafe extern "C" {
@@ -3003,4 +3006,7 @@ unsafe extern "C" {
 }
 unsafe extern "C" {
     pub fn dpdk_data_room(pool: *mut rte_mempool) -> u16;
+}
+unsafe extern "C" {
+    pub fn dpdk_refill(pool: *mut rte_mempool) -> ::core::ffi::c_int;
 }

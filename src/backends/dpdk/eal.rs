@@ -33,6 +33,41 @@ pub(super) fn start(options: &DpdkOptions) -> Result<(), DpdkError> {
     })
 }
 
+/// Starts EAL with the memory of another process, which has started it by [`start`]. `place`: of this process among all
+/// that share the memory: two with the same one would corrupt the pools.
+/// `card`: the name of the port, if it is one that EAL finds itself.
+pub(super) fn join(process: u32, place: u16, card: Option<&str>) -> Result<(), DpdkError> {
+    // That of the other process is 0.
+    let number = place + 1;
+    sys::start(vec![format!("memory of process {process}, place {place}")], || {
+        let arguments = [
+            "--proc-type=secondary".to_owned(),
+            "--iova-mode=va".to_owned(),
+            "--no-telemetry".to_owned(),
+            card.map_or_else(|| "--no-pci".to_owned(), |card| format!("--allow={card}")),
+            "--log-level=*:critical".to_owned(),
+            format!("--file-prefix={}", prefix(process)),
+            format!("--lcores={number}@({})", cpus()),
+        ];
+        (arguments.to_vec(), ())
+    })
+}
+
+/// The beginning of the names of a process's files.
+pub(super) fn prefix(process: u32) -> String {
+    format!("hikyaku-{process}")
+}
+
+/// The folder in which processes find those whose memory they share. DPDK makes it.
+pub(super) fn runtime_folder() -> String {
+    let base = if rustix::process::getuid().is_root() {
+        Some("/var/run".to_owned())
+    } else {
+        std::env::var("XDG_RUNTIME_DIR").ok()
+    };
+    format!("{}/dpdk", base.unwrap_or_else(|| "/tmp".to_owned()))
+}
+
 /// The settings that must be the same for all ports of a process.
 fn settings(options: &DpdkOptions) -> Vec<String> {
     let mut settings = vec![format!("HIKYAKU_DPDK_MEMORY={}", options.memory)];
@@ -82,7 +117,7 @@ fn arguments(options: &DpdkOptions, memory: Memory) -> Vec<String> {
         "--iova-mode=va".to_owned(),
         "--no-telemetry".to_owned(),
         // Processes share nothing by default.
-        format!("--file-prefix=hikyaku-{}", std::process::id()),
+        format!("--file-prefix={}", prefix(std::process::id())),
     ];
     if !options.pci {
         arguments.push("--no-pci".to_owned());
@@ -140,7 +175,7 @@ fn cpus() -> String {
 }
 
 /// Bytes of free hugepages of the default size that are not reserved for a process.
-fn free_hugepages() -> u64 {
+pub(super) fn free_hugepages() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let number = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;

@@ -95,6 +95,13 @@ pub enum DpdkError {
     },
 }
 
+impl DpdkError {
+    /// The other end of the link is there, and does not let this one in.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Port { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused)
+    }
+}
+
 impl fmt::Display for DpdkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -162,8 +169,8 @@ fn hint(device: &str, source: &io::Error) -> &'static str {
     if device.contains("zero-copy=yes") {
         "A memif client that does not copy needs a server at its socket, and hugepages (HIKYAKU_DPDK_MEMORY=in-memory)"
     } else if device.contains("memif") {
-        "A memif client needs a server at its socket, with the same id; the server needs a folder in which it may make \
-         the socket"
+        "A memif client needs a server at its socket, with the same id, and with as many queues or more; the server needs a \
+         folder in which it may make the socket"
     } else if device.contains("af_packet") || device.contains("af_xdp") {
         "It needs root (or CAP_NET_RAW, CAP_NET_ADMIN and, for af_xdp, CAP_BPF), and an interface of that name that is up"
     } else if device.contains("net_tap") {

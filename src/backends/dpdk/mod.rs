@@ -22,6 +22,8 @@ mod ethernet;
 mod exclusive_port;
 mod frame;
 mod gather;
+mod guest;
+mod guests;
 mod neighbours;
 mod options;
 mod port;
@@ -36,6 +38,7 @@ mod tests;
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
+    ops::Range,
     sync::Arc,
     time::Duration,
 };
@@ -60,6 +63,8 @@ pub use self::{
 pub(crate) use self::{
     exclusive_port::{Lent, lending_size},
     gather::Outgoing,
+    guest::{GuestBackend, Steered, remove_files},
+    guests::{Guest, Renewal, offer, require},
     port::Lending,
 };
 use super::{Backend, BackendStats, Capabilities, Received, Sent, Transmit, Wake};
@@ -114,6 +119,8 @@ pub struct DpdkBackend {
     identification: u16,
     /// The index in `queues` of the queue that sends next.
     next_queue: usize,
+    /// The queues that send in turn.
+    in_turn: Range<usize>,
     /// The order in which receive queues are looked into: the backend's own queues before each of the others.
     schedule: Vec<u16>,
     next_look: usize,
@@ -209,6 +216,7 @@ impl DpdkBackend {
             single: 0,
             identification: 0,
             next_queue: 0,
+            in_turn: 0..own.len(),
             span: own.len() + usize::from(!others.is_empty()),
             schedule,
             next_look: 0,
@@ -219,7 +227,9 @@ impl DpdkBackend {
         };
         this.single = this.most_single();
         // Neighbours that know this address with another Ethernet address learn the new one.
-        this.send_alone(&discovery::announce(&host));
+        if !this.port.shared.port.is_borrowed() {
+            this.send_alone(&discovery::announce(&host));
+        }
         this
     }
 
@@ -365,9 +375,15 @@ impl DpdkBackend {
     #[inline]
     fn turn(&mut self) {
         self.next_queue += 1;
-        if self.next_queue == self.queues.len() {
-            self.next_queue = 0;
+        if self.next_queue == self.in_turn.end {
+            self.next_queue = self.in_turn.start;
         }
+    }
+
+    /// Sends by this queue alone from now on.
+    pub(super) fn use_queue(&mut self, index: usize) {
+        self.in_turn = index..index + 1;
+        self.next_queue = index;
     }
 
     /// Keeps the packets in `outgoing` until `to` has told its Ethernet address. Drops the oldest ones if too many

@@ -18,6 +18,7 @@ use super::{
     eal,
     ethernet::Host,
     frame::UdpChecksum,
+    guests::{self, Guests, Wires},
     options::Checksum,
     sleep::pause,
     slots::Slot,
@@ -61,6 +62,8 @@ fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
 pub(crate) struct Lending {
     pub(crate) memory: Arc<Segment>,
     pub(crate) buffers: u32,
+    /// Further queues are made, for so many processes that share DPDK's memory.
+    pub(crate) places: u16,
 }
 
 /// Size and use of a pool of buffers.
@@ -138,6 +141,8 @@ pub(super) struct Shared {
     free: Mutex<[Vec<SendQueue>; 2]>,
     pub(super) port: Arc<Port>,
     pub(super) pools: Pools,
+    /// The queues for other processes.
+    pub(super) guests: Option<Guests>,
     /// The most packets that are sent or received in one call.
     pub(super) burst: usize,
     /// The pages of the link's memory are all present.
@@ -327,6 +332,7 @@ impl DpdkPort {
         if options.device.shows_memory() {
             may_show(options, lending.is_some())?;
         }
+        let wires = guests::wires(options, lending.as_ref().map_or(0, |lending| lending.places))?;
         eal::start(options)?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
@@ -338,16 +344,15 @@ impl DpdkPort {
         let send = u32::from(queues) * (u32::from(options.queue_size()) * 2 + 8 * BURST as u32);
         let pools = Pools {
             receive: match lending {
-                Some(Lending { memory, buffers }) => Pool::outside(buffers, room, memory)?,
+                Some(Lending { memory, buffers, .. }) => Pool::outside(buffers, room, memory)?,
                 None => Pool::new(count.next_power_of_two() - 1, room)?,
             },
             send: Pool::new(send.next_power_of_two() - 1, room)?,
         };
+        let queues = queues + wires.as_ref().map_or(0, Wires::queues);
         let (device, made) = options.device.words(sys::unique(), mtu, options.queue_size(), queues);
-        let burst = match options.device.copies_when_sent() {
-            true => (STRIDE / usize::from(mtu)).clamp(FEW, BURST),
-            false => BURST,
-        };
+        let burst = burst_of(options);
+        let guests = wires.map(|wires| Guests::new(options, &device, wires)).transpose()?;
         let setup = Setup {
             device: &device,
             arguments: options.device.is_virtual().then_some(made.as_str()),
@@ -361,6 +366,7 @@ impl DpdkPort {
             joins: options.device.needs_other_end(),
             receive: Arc::clone(&pools.receive),
             send: Arc::clone(&pools.send),
+            guests: guests.iter().flat_map(Guests::receive).collect(),
         };
         let mut left = options.link_timeout;
         let opened = Port::open(&setup, &mut || {
@@ -387,6 +393,7 @@ impl DpdkPort {
                 free: Mutex::new(free),
                 port: opened.port,
                 pools,
+                guests,
                 burst,
                 populated: AtomicBool::new(false),
                 options: DpdkOptions {
@@ -397,6 +404,38 @@ impl DpdkPort {
         };
         this.shared.populate();
         Ok(this)
+    }
+
+    /// A port of which this process has the queues `lanes` (to send, and to receive); another one has opened it.
+    pub(super) fn of_queues(
+        device: &str,
+        lanes: &[[u16; 2]],
+        pools: [Arc<Pool>; 2],
+        options: DpdkOptions,
+    ) -> Result<Self, DpdkError> {
+        let kept = pools.to_vec();
+        let opened = Port::borrow(device, lanes, options.queue_size(), burst_of(&options), kept)?;
+        let [receive, send] = pools;
+        let queues = opened.receive.into_iter().map(|queue| Mutex::new(Some(queue)));
+        let mut free = opened.send;
+        sort(&mut free);
+        Ok(Self {
+            shared: Arc::new(Shared {
+                mailboxes: RwLock::default(),
+                queues: queues.collect(),
+                free: Mutex::new([free, Vec::new()]),
+                port: opened.port,
+                pools: Pools { receive, send },
+                guests: None,
+                burst: burst_of(&options),
+                // The rings are of the other process.
+                populated: AtomicBool::new(true),
+                options: DpdkOptions {
+                    queues: lanes.len() as u16,
+                    ..options
+                },
+            }),
+        })
     }
 
     pub(super) fn seat(&self, addr: SocketAddr, count: u16, kind: usize) -> Result<Seat, DpdkError> {
@@ -513,6 +552,14 @@ impl fmt::Debug for DpdkPort {
             .field("driver", &self.shared.port.driver)
             .field("queues", &self.queues())
             .finish_non_exhaustive()
+    }
+}
+
+/// The most packets that are moved in one call.
+pub(super) fn burst_of(options: &DpdkOptions) -> usize {
+    match options.device.copies_when_sent() {
+        true => (STRIDE / usize::from(options.packet_size())).clamp(FEW, BURST),
+        false => BURST,
     }
 }
 

@@ -28,6 +28,7 @@
 mod error;
 mod options;
 mod place;
+mod places;
 mod rank;
 mod table;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub use self::{
 };
 use self::{
     place::{Lock, listen, lock_device, lock_socket},
+    places::Place,
     rank::{Local, Net, PATIENCE, Rank, Thrown},
     table::Table,
 };
@@ -65,7 +67,7 @@ use super::{
 use crate::{
     backends::{
         Backend,
-        dpdk::{DpdkPort, DpdkStats, Lending, Pools, lending_size},
+        dpdk::{self, DpdkPort, DpdkStats, Lending, Pools, lending_size, remove_files},
     },
     config::Config,
     progress::{Clock, random, random_key},
@@ -88,6 +90,8 @@ const BUDGET: usize = 32;
 const FIRST_PORT: u16 = 49_152;
 /// Marks a UDP port without a process.
 const NOBODY: u16 = u16::MAX;
+/// Marks a UDP port whose datagrams the network port steers to a process itself.
+const STEERED: u16 = u16::MAX - 1;
 /// Most processes at a time.
 const MOST: usize = 4_096;
 
@@ -125,6 +129,10 @@ pub struct Poller {
     clock: Clock,
     looked: Instant,
     next_port: u16,
+    /// Places of processes that have queues of the port.
+    places: Vec<Place>,
+    /// The reason why there are none.
+    no_places: Option<String>,
     table: Table,
     /// Keeps other pollers from the device.
     _device: UnixListener,
@@ -152,11 +160,33 @@ impl Poller {
         let (memory, packets) =
             Segment::create("hikyaku-packets", len, Access::Read).map_err(system("making memory for packets"))?;
         let memory = Arc::new(memory);
-        let lending = Lending {
-            memory: Arc::clone(&memory),
-            buffers: options.buffers,
+        let mut dpdk = options.dpdk.clone();
+        let offered = match options.bulk_queues {
+            Some(0) => Err("they are off (--bulk-queues 0)".to_owned()),
+            Some(places) => Ok((places, dpdk::require(&dpdk, places).map_err(StartError::Port)?)),
+            None => dpdk::offer(&dpdk),
         };
-        let port = DpdkPort::open_with(&options.dpdk, Some(lending)).map_err(StartError::Port)?;
+        if let Ok((_, memory)) = offered {
+            dpdk.memory = memory;
+        }
+        let open = |places| {
+            let lending = Lending {
+                memory: Arc::clone(&memory),
+                buffers: options.buffers,
+                places,
+            };
+            DpdkPort::open_with(&dpdk, Some(lending))
+        };
+        let (port, no_places) = match offered {
+            Err(why) => (open(0), Some(why)),
+            Ok((places, _)) => match open(places) {
+                Err(error) if options.bulk_queues.is_none() && error.is_refused() => {
+                    (open(0), Some("the other end has fewer queues".to_owned()))
+                }
+                opened => (opened, None),
+            },
+        };
+        let port = port.map_err(StartError::Port)?;
         let backend = port.bind_exclusive(options.address).map_err(StartError::Port)?;
         let limits = Limits::from(&backend.capabilities());
         let clock = Clock::new();
@@ -179,6 +209,8 @@ impl Poller {
             clock,
             looked: clock.now(),
             next_port: FIRST_PORT,
+            places: (0..port.places()).map(|_| Place::default()).collect(),
+            no_places,
             table: Table::default(),
             options,
             _device: device,
@@ -190,6 +222,18 @@ impl Poller {
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.options.address
+    }
+
+    /// The number of processes that can have queues of the port for their large messages at the same time, or the reason
+    /// why none can.
+    ///
+    /// # Errors
+    /// That reason.
+    pub fn bulk_queues(&self) -> Result<u16, &str> {
+        match &self.no_places {
+            Some(why) => Err(why),
+            None => Ok(self.places.len() as u16),
+        }
     }
 
     /// The port's Ethernet address.
@@ -309,6 +353,10 @@ impl Poller {
             }
             return Ok(());
         }
+        if owner == usize::from(STEERED) {
+            // It has come before the rule was there, or is steered no more: its sender sends it again.
+            return Ok(());
+        }
         let (source, data) = self.net.backend.received_with(index, 0);
         let stride = data.len();
         self.nobody.handle_datagrams(now, source, data, stride, &mut Refuse);
@@ -363,6 +411,7 @@ impl Poller {
             return;
         };
         self.ports[usize::from(rank.port())] = NOBODY;
+        self.unseat(index, reason);
         self.net.on_loan -= rank.on_loan();
         self.table.stats.add(&rank.stats());
         self.table.note_end(&rank.person(), reason);
@@ -432,6 +481,7 @@ impl Poller {
         if self.ranks.iter().flatten().count() >= MOST {
             return Err(format!("it has {MOST} processes, which is the most"));
         }
+        let (queues, place) = self.grant(now, hello)?;
         let port = self.choose_port(now, hello.port)?;
         let failed = |error: io::Error| format!("it has no memory for another process: {error}");
         let socket = socket.try_clone().map_err(failed)?;
@@ -440,6 +490,7 @@ impl Poller {
             addr: SocketAddr::new(self.options.address, port),
             max_datagram: self.net.limits.max_datagram as u32,
             packets: self.memory.len() as u64,
+            queues,
         };
         let [memory, theirs] = &descriptors;
         let all = [self.packets.as_fd(), memory.as_fd(), theirs.as_fd(), self.bell.as_fd()];
@@ -452,6 +503,7 @@ impl Poller {
             }
         };
         self.ports[usize::from(port)] = index as u16;
+        self.seat(place, index);
         self.table.note_begin(&rank.person());
         self.ranks[index] = Some(rank);
         Ok(())
@@ -459,7 +511,11 @@ impl Poller {
 
     fn choose_port(&mut self, now: Instant, wanted: u16) -> Result<u16, String> {
         if wanted != 0 {
-            let owner = usize::from(self.ports[usize::from(wanted)]);
+            let owner = self.ports[usize::from(wanted)];
+            if owner == STEERED {
+                return Err(format!("another process has UDP port {wanted}"));
+            }
+            let owner = usize::from(owner);
             // Its process may have gone just now.
             self.look_at(now, owner);
             while let Some(Some(rank)) = self.ranks.get_mut(owner)
@@ -515,6 +571,9 @@ impl Drop for Poller {
     fn drop(&mut self) {
         // Before the lock is released.
         let _ = fs::remove_file(&self.options.socket);
+        if !self.places.is_empty() {
+            remove_files();
+        }
     }
 }
 

@@ -308,6 +308,11 @@ impl Rank {
         self.gone.is_some()
     }
 
+    /// Whether its process has ended, or has left.
+    pub(super) fn is_away(&self) -> bool {
+        self.hung_up || self.gone.is_some()
+    }
+
     /// Whether it has hung up with commands left to execute.
     pub(super) fn is_leaving(&self) -> bool {
         self.hung_up && self.gone.is_none() && !self.down.is_drained()

@@ -48,6 +48,10 @@ pub struct PollerStats {
     pub thrown_out: u64,
     /// Processes that were refused.
     pub refused: u64,
+    /// Processes that have got queues of the port for their large messages.
+    pub queues_given: u64,
+    /// Processes that wanted such queues and run without.
+    pub queues_denied: u64,
     /// Connections whose first message could not be parsed.
     pub strangers: u64,
     /// Datagrams for UDP ports without a process.
@@ -94,6 +98,8 @@ crate::table::display_as_table!(PollerStats {
     died,
     thrown_out,
     refused,
+    queues_given,
+    queues_denied,
     strangers,
     for_nobody,
     on_loan,

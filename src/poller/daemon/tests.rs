@@ -16,9 +16,10 @@ use std::{
 use super::*;
 use crate::{
     PeerId,
-    backends::dpdk::{self, Device, DpdkOptions},
+    backends::dpdk::{Device, DpdkOptions, Memory},
     poller::{
         PollerBackend, PollerError,
+        hello::{Queues, Wish},
         layout::{DOWN, MEMORY, kind, numbered},
     },
     shm::{as_nobody, handshake::Version},
@@ -30,7 +31,7 @@ const ADDRESS: &str = "10.99.0.1";
 
 fn options(device: &str, socket: PathBuf) -> PollerOptions {
     let mut dpdk = DpdkOptions::new(Device::parse(device).unwrap());
-    dpdk.memory = dpdk::Memory::NoHuge;
+    dpdk.memory = Memory::NoHuge;
     dpdk.descriptors = Some(256);
     PollerOptions::new(dpdk, ADDRESS.parse().unwrap(), socket)
 }
@@ -239,7 +240,7 @@ fn strangers_and_other_releases_are_refused() {
             release: "0.0.7".to_owned(),
             ..Version::ours(LAYOUT)
         },
-        ..Hello::new(0)
+        ..Hello::new(0, Wish::No, String::new())
     };
     let socket = UnixStream::connect(&running.socket).unwrap();
     handshake::send(&socket, &old.bytes(), &[]).unwrap();
@@ -248,6 +249,25 @@ fn strangers_and_other_releases_are_refused() {
         panic!("it was let in");
     };
     assert!(why.contains("0.0.7"), "{why}");
+    // Queues of the port, with another DPDK, and of a port that has none.
+    let ask = |wish, dpdk: &str| {
+        let socket = UnixStream::connect(&running.socket).unwrap();
+        let hello = Hello::new(0, wish, dpdk.to_owned());
+        handshake::send(&socket, &hello.bytes(), &[]).unwrap();
+        Answer::read(&handshake::receive(&socket).unwrap().0)
+    };
+    let Some(Answer::Refused(why)) = ask(Wish::Must, "DPDK 99.11.0") else {
+        panic!("it was let in");
+    };
+    assert!(why.contains("has DPDK 99.11.0, and the poller DPDK"), "{why}");
+    let Some(Answer::Welcome {
+        queues: Queues::Denied(why),
+        ..
+    }) = ask(Wish::IfFree, &dpdk::version())
+    else {
+        panic!("it was not let in, or got queues");
+    };
+    assert!(why.contains("no queues for processes: of this driver"), "{why}");
     // A UDP port that is in use.
     let taken = steady[0].0.local_addr().port();
     let error = PollerBackend::connect(&running.socket, taken).unwrap_err().to_string();
@@ -258,7 +278,8 @@ fn strangers_and_other_releases_are_refused() {
     talk(&mut steady);
     drop(steady);
     let stats = running.finish();
-    assert_eq!((stats.came, stats.refused, stats.strangers), (2, 2, 3));
+    assert_eq!((stats.came, stats.refused, stats.strangers), (3, 3, 3));
+    assert_eq!((stats.queues_given, stats.queues_denied), (0, 1));
 }
 
 /// Each break writes something else into the shared memory.

@@ -3,9 +3,10 @@
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
+    sync::Arc,
     vec::Vec,
 };
-use core::net::SocketAddr;
+use core::{fmt, net::SocketAddr};
 
 use bytes::Bytes;
 
@@ -36,6 +37,12 @@ enum End {
     Bulk { error: PeerError, lost: bool },
 }
 
+/// Tells which peers take placements straight from this process; the others get them by way of the host.
+pub trait Straight: fmt::Debug + Send + Sync {
+    /// The peer at this address does. If it did once, it does so for ever.
+    fn leads_to(&self, address: SocketAddr) -> bool;
+}
+
 /// A [`ProxyEndpoint`] that has the messages and an [`Endpoint`] of our own that has the placements.
 ///
 /// Both know the same peers by the same numbers and addresses; the backend translates the addresses of the endpoint. A
@@ -48,6 +55,8 @@ enum End {
 pub struct DualPath {
     eager: ProxyEndpoint,
     bulk: Endpoint,
+    /// `None`: straight to all peers.
+    straight: Option<Arc<dyn Straight>>,
     now: Instant,
     ends: BTreeMap<u32, End>,
     events: VecDeque<Event>,
@@ -76,6 +85,7 @@ impl DualPath {
         Self {
             eager,
             bulk,
+            straight: None,
             now: Instant::ZERO,
             ends: BTreeMap::new(),
             events: VecDeque::new(),
@@ -86,6 +96,20 @@ impl DualPath {
 
 /// Commands.
 impl DualPath {
+    /// Only these peers get placements straight.
+    #[must_use]
+    pub fn straight_to(mut self, peers: Arc<dyn Straight>) -> Self {
+        self.straight = Some(peers);
+        self
+    }
+
+    fn goes_straight(&self, peer: PeerId) -> bool {
+        let Some(straight) = &self.straight else { return true };
+        self.eager
+            .address(peer)
+            .is_some_and(|address| straight.leads_to(address))
+    }
+
     /// The endpoint gets the peers that have come.
     fn follow(&mut self) {
         while self.bulk.peers() < self.eager.peers() {
@@ -322,6 +346,9 @@ impl PacketLayer for DualPath {
         data: Bytes,
     ) -> Result<SendToken, SendError> {
         self.eager.check(peer)?;
+        if !self.goes_straight(peer) {
+            return self.eager.place(now, peer, channel, target, data);
+        }
         let token = self.bulk.place(now, peer, channel, target, data)?;
         Ok(SendToken(token.0 | PLACED))
     }

@@ -36,7 +36,7 @@ mod server;
 mod tests;
 
 pub use self::{
-    dual::DualPath,
+    dual::{DualPath, Straight},
     proxy::ProxyEndpoint,
     record::{DELIVERY, LINK, REPORT},
     server::{Broken, ProxyServer},

@@ -20,7 +20,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::super::{
     PollerBackend,
-    hello::Answer,
+    hello::{Answer, Queues},
     layout::{self, kind, numbered},
 };
 use crate::shm::{Access, Producer, Segment, handshake};
@@ -65,6 +65,7 @@ impl Double {
                 addr: "10.99.0.1:5".parse().unwrap(),
                 max_datagram: 1_472,
                 packets: PACKETS as u64,
+                queues: Queues::Unasked,
             };
             let fds = [&packets_fd, &memory_fd, &bells[0], &bells[1]].map(AsFd::as_fd);
             handshake::send(&socket, &welcome.bytes(), &fds).unwrap();

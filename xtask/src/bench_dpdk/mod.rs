@@ -90,16 +90,43 @@ struct Table {
     rows: Vec<Row>,
 }
 
-/// Two ranks have a memif of their own; more of them have nothing that joins all.
+/// Two ranks have a memif of their own; more of them have nothing that joins all. Queues of the pollers' port need
+/// hugepages in files.
 fn ways(ranks: u32, has_openmpi: bool) -> Vec<Way> {
     let mut ways = match ranks {
-        2 => vec![Way::Dpdk, Way::Poller, Way::Combined, Way::CombinedUdp, Way::Udp],
-        _ => vec![Way::Poller, Way::CombinedUdp, Way::Udp],
+        2 => vec![
+            Way::Dpdk,
+            Way::Poller,
+            Way::Combined,
+            Way::CombinedPort,
+            Way::CombinedUdp,
+            Way::Udp,
+        ],
+        _ => vec![Way::Poller, Way::CombinedPort, Way::CombinedUdp, Way::Udp],
     };
+    if !has_pages() {
+        eprintln!(
+            "without {}: it takes hugepages and a mounted hugetlbfs",
+            Way::CombinedPort.name()
+        );
+        ways.retain(|way| *way != Way::CombinedPort);
+    }
     if has_openmpi {
         ways.push(Way::OpenMpi);
     }
     ways
+}
+
+/// Whether pollers can share their memory.
+fn has_pages() -> bool {
+    let read = |file| std::fs::read_to_string(file).unwrap_or_default();
+    let mounted = read("/proc/mounts").lines().any(|line| line.contains(" hugetlbfs "));
+    let free = read("/proc/meminfo");
+    let free = free.lines().find_map(|line| line.strip_prefix("HugePages_Free:"));
+    mounted
+        && free
+            .and_then(|pages| pages.trim().parse().ok())
+            .is_some_and(|pages: u32| pages >= 100)
 }
 
 pub(crate) fn run(args: &[String]) -> Result<(), String> {

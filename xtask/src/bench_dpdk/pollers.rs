@@ -19,6 +19,8 @@ pub(super) struct Pollers {
     children: Vec<Child>,
     folder: PathBuf,
     shares: bool,
+    /// Ranks have queues of the port for large messages.
+    queues: bool,
 }
 
 /// Whether pollers and so many ranks share CPUs. Then ranks sleep while they wait, and the pollers poll in the time that
@@ -32,14 +34,15 @@ fn cpus() -> usize {
 }
 
 impl Pollers {
-    /// Starts them for a job of so many ranks.
-    pub(super) fn start(ranks: u32) -> Result<Self, String> {
+    /// Starts them for a job of so many ranks, with `queues` of the port for each of these, or without.
+    pub(super) fn start(ranks: u32, queues: bool) -> Result<Self, String> {
         let folder = env::temp_dir().join(format!("hikyaku-bench-dpdk-{}", process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut pollers = Self {
             children: Vec::new(),
             folder,
             shares: share(ranks),
+            queues,
         };
         for (end, role) in ["server", "client"].into_iter().enumerate() {
             let child = pollers.one(end, role).map_err(|error| format!("a poller: {error}"))?;
@@ -63,6 +66,7 @@ impl Pollers {
             .args(["poller", "--wait", "spin", "--address", &format!("10.99.0.{}", 1 + end)])
             .args(["--device", &format!("memif:socket={folder}/link,role={role}")])
             .args(["--socket", &format!("{folder}/p{end}")])
+            .args(["--bulk-queues", if self.queues { "2" } else { "0" }])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

@@ -16,6 +16,8 @@ pub(super) enum Way {
     Poller,
     /// The pollers for small messages; for large ones the processes, a device of their own.
     Combined,
+    /// The same, by queues of the pollers' port.
+    CombinedPort,
     /// The same, by the kernel's sockets.
     CombinedUdp,
     /// The kernel's sockets.
@@ -43,6 +45,7 @@ impl Way {
             Self::Dpdk => "hikyaku/dpdk",
             Self::Poller => "hikyaku/poller",
             Self::Combined => "hikyaku/poller+dpdk",
+            Self::CombinedPort => "hikyaku/poller+port",
             Self::CombinedUdp => "hikyaku/poller+udp",
             Self::Udp => "hikyaku/udp",
             Self::UdpAsleep => "hikyaku/udp, asleep",
@@ -62,8 +65,11 @@ impl Way {
         // With more ranks than CPUs, `hikyaku run` knows how ranks wait.
         let spins = |run: Cmd| if crowded { run } else { run.env("HIKYAKU_WAIT", "spin") };
         let mut pollers = None;
-        if matches!(self, Self::Poller | Self::Combined | Self::CombinedUdp) {
-            pollers = Some(Pollers::start(job.ranks)?);
+        if matches!(
+            self,
+            Self::Poller | Self::Combined | Self::CombinedPort | Self::CombinedUdp
+        ) {
+            pollers = Some(Pollers::start(job.ranks, self == Self::CombinedPort)?);
         }
         let behind = |run: Cmd| match &pollers {
             Some(pollers) => pollers.ranks(run, &ours),
@@ -75,7 +81,8 @@ impl Way {
                 .args(&ours),
             Self::Udp => spins(run).args(&ours),
             Self::UdpAsleep => run.env("HIKYAKU_WAIT", "block").args(&ours),
-            Self::Poller => behind(run),
+            Self::Poller => behind(run.env("HIKYAKU_POLLER_BULK", "off")),
+            Self::CombinedPort => behind(run.env("HIKYAKU_POLLER_BULK", "port")),
             Self::Combined => behind(run.env("HIKYAKU_POLLER_BULK", "dpdk").args(["--device", job.device])),
             Self::CombinedUdp => behind(run.env("HIKYAKU_POLLER_BULK", "udp")),
             Self::OpenMpi => Cmd::new("mpirun.openmpi")

@@ -3,6 +3,9 @@
 #[path = "../support/built.rs"]
 mod built;
 #[expect(dead_code, reason = "what these tests do not need, others do")]
+#[path = "../../../../tests/support/hugepages.rs"]
+mod hugepages;
+#[expect(dead_code, reason = "what these tests do not need, others do")]
 #[expect(
     clippy::allow_attributes,
     reason = "nobody can expect that an expectation is not fulfilled"
@@ -10,6 +13,7 @@ mod built;
 #[allow(unfulfilled_lint_expectations, reason = "this package may read clocks")]
 #[path = "../../../../tests/support/netns.rs"]
 mod netns;
+mod port;
 mod support;
 mod two;
 

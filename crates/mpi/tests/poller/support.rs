@@ -13,6 +13,7 @@ use super::built::{example, launcher};
 /// The output of programs that compare their result with that of one process.
 pub(crate) const RIGHT: &str = "as in one process";
 pub(crate) const UDP: (&str, &str) = ("HIKYAKU_POLLER_BULK", "udp");
+pub(crate) const PORT: (&str, &str) = ("HIKYAKU_POLLER_BULK", "port");
 pub(crate) const DPDK: (&str, &str) = ("HIKYAKU_POLLER_BULK", "dpdk");
 pub(crate) const NO_HUGE: (&str, &str) = ("HIKYAKU_DPDK_MEMORY", "no-huge");
 
@@ -70,10 +71,23 @@ impl Poller {
     }
 
     /// Starts one; [`wait`](Self::wait) follows. `command`: the launcher, wherever it is to run.
-    pub(crate) fn begin(mut command: Command, device: &str, address: &str, socket: &str) -> Self {
+    pub(crate) fn begin(command: Command, device: &str, address: &str, socket: &str) -> Self {
+        Self::begin_with(command, device, address, socket, &[], &[NO_HUGE])
+    }
+
+    /// The same, with more options and with these settings.
+    pub(crate) fn begin_with(
+        mut command: Command,
+        device: &str,
+        address: &str,
+        socket: &str,
+        more: &[&str],
+        settings: &[(&str, &str)],
+    ) -> Self {
         let mut child = command
             .args(["poller", "--device", device, "--address", address, "--socket", socket])
-            .env(NO_HUGE.0, NO_HUGE.1)
+            .args(more)
+            .envs(settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -94,6 +108,19 @@ impl Poller {
             line.contains("HIKYAKU_POLLER="),
             "no poller starts: cargo build -p hikyaku-cli --features dpdk. It says: {line}"
         );
+    }
+
+    /// Its next line, by which it says how large messages go.
+    pub(crate) fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Kills it at once.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Runs an example as so many ranks.

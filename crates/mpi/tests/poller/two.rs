@@ -8,9 +8,9 @@ use super::{
     support::{Counted, DPDK, Folder, NO_HUGE, Poller, RIGHT, UDP, job, succeeds, words},
 };
 
-const ADDRESSES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
+pub(crate) const ADDRESSES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
 /// The transposes of `ft S` are 2 MiB between the two halves of the ranks, and there are seven.
-const TRANSPOSED: u64 = 7 * (2 << 20);
+pub(crate) const TRANSPOSED: u64 = 7 * (2 << 20);
 /// All else that `ft S` sends to the other half is much less.
 const REST: u64 = TRANSPOSED / 20;
 /// Programs, and whether they compare their result with that of one process.
@@ -25,19 +25,24 @@ const PROGRAMS: [(&[&str], bool); 7] = [
 ];
 
 /// Two pollers, the second of which joins the first.
-struct Pair {
-    pollers: [Poller; 2],
+pub(crate) struct Pair {
+    pub(crate) pollers: [Poller; 2],
     folder: Folder,
 }
 
 impl Pair {
     /// Joined by memory, in one place.
     fn memif() -> Self {
-        let folder = Folder::new();
+        Self::on_memif(Folder::new(), [&[]; 2], &[NO_HUGE])
+    }
+
+    /// The same, with more options of each poller and with these settings.
+    pub(crate) fn on_memif(folder: Folder, more: [&[&str]; 2], settings: &[(&str, &str)]) -> Self {
         let device = |role: &str| format!("memif:socket={},role={role}", folder.file("memif"));
         let start = |host: usize, role: &str| {
             let socket = folder.file(&format!("poller{host}"));
-            let mut poller = Poller::begin(Command::new(launcher()), &device(role), ADDRESSES[host], &socket);
+            let command = Command::new(launcher());
+            let mut poller = Poller::begin_with(command, &device(role), ADDRESSES[host], &socket, more[host], settings);
             poller.wait();
             poller
         };
@@ -46,20 +51,24 @@ impl Pair {
     }
 
     /// Runs an example as `ranks` ranks of one machine, and says what it has printed.
-    fn run(&self, ranks: u32, options: &[&str], program: &[&str], settings: &[(&str, &str)]) -> String {
+    pub(crate) fn run(&self, ranks: u32, options: &[&str], program: &[&str], settings: &[(&str, &str)]) -> String {
+        succeeds(&self.job(ranks, options, program, settings).output().unwrap())
+    }
+
+    /// The launcher of such a job.
+    pub(crate) fn job(&self, ranks: u32, options: &[&str], program: &[&str], settings: &[(&str, &str)]) -> Command {
         let half = (ranks / 2).to_string();
         let behind = self
             .pollers
             .each_ref()
             .map(|poller| format!("HIKYAKU_POLLER={}", poller.socket));
         let options = [options, &["-n", &half, "--env", &behind[0]]].concat();
-        let output = job(Command::new(launcher()), &options, settings)
+        let mut command = job(Command::new(launcher()), &options, settings);
+        command
             .args(words(program))
             .args([":", "-n", &half, "--env", &behind[1]])
-            .args(words(program))
-            .output()
-            .unwrap();
-        succeeds(&output)
+            .args(words(program));
+        command
     }
 
     /// Runs all programs, as two ranks and as four.
@@ -72,7 +81,7 @@ impl Pair {
         }
     }
 
-    fn end(self) -> [Counted; 2] {
+    pub(crate) fn end(self) -> [Counted; 2] {
         let counted = self.pollers.map(Poller::end);
         drop(self.folder);
         counted
@@ -80,7 +89,7 @@ impl Pair {
 }
 
 /// Bytes that the ranks of a job have sent, by way of pollers or by themselves (`HIKYAKU_STATS=-`).
-fn sent_by_ranks(text: &str) -> u64 {
+pub(crate) fn sent_by_ranks(text: &str) -> u64 {
     let all = text.lines().filter(|line| line.starts_with("{\"processor\""));
     all.map(|line| {
         let counters: serde_json::Value = serde_json::from_str(line).expect(line);
@@ -89,11 +98,11 @@ fn sent_by_ranks(text: &str) -> u64 {
     .sum()
 }
 
-const COUNTED: (&str, &str) = ("HIKYAKU_STATS", "-");
-const ASK: (&str, &str) = ("HIKYAKU_EAGER_LIMIT", "0");
+pub(crate) const COUNTED: (&str, &str) = ("HIKYAKU_STATS", "-");
+pub(crate) const ASK: (&str, &str) = ("HIKYAKU_EAGER_LIMIT", "0");
 
 /// Each transposed matrix has gone past both pollers; requests and grants, and small messages, have not.
-fn has_gone_past(pollers: [Counted; 2], text: &str) {
+pub(crate) fn has_gone_past(pollers: [Counted; 2], text: &str) {
     assert!(sent_by_ranks(text) > TRANSPOSED, "{text}");
     for poller in pollers {
         assert!(

@@ -192,6 +192,8 @@ pub(in crate::backends::dpdk) struct Pool {
     room: u16,
     /// Where the packets are, if not in DPDK's own memory.
     memory: Option<Arc<Segment>>,
+    /// Another process has made it, and frees it.
+    borrowed: bool,
 }
 
 // SAFETY: a mempool may be used by any thread at the same time (it is a ring for many producers and consumers; its
@@ -203,9 +205,14 @@ unsafe impl Sync for Pool {}
 impl Pool {
     /// `count` buffers for packets of up to `room` bytes.
     pub(in crate::backends::dpdk) fn new(count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
+        Self::named(&format!("hikyaku{}", unique()), count, room)
+    }
+
+    /// The same, by a name by which processes that share DPDK's memory [find](Self::find) it.
+    pub(in crate::backends::dpdk) fn named(name: &str, count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
         /// Of each of EAL's threads.
         const CACHE: u32 = 256;
-        let name = c_string(&format!("hikyaku{}", unique()));
+        let name = c_string(name);
         let data_room = room + sys::RTE_PKTMBUF_HEADROOM as u16;
         let cache = CACHE.min(count / 4);
         // SAFETY: EAL has been started (`DpdkBackend::bind` does that first), the name is a C string; -1 is any socket.
@@ -221,7 +228,34 @@ impl Pool {
             count,
             room,
             memory: None,
+            borrowed: false,
         }))
+    }
+
+    /// The pool of this name that the process has made whose memory this one shares.
+    pub(in crate::backends::dpdk) fn find(name: &str, count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
+        let name = c_string(name);
+        // SAFETY: EAL has been started, and the name is a C string.
+        let raw = unsafe { sys::rte_mempool_lookup(name.as_ptr()) };
+        if raw.is_null() {
+            return Err(DpdkError::Pool {
+                bytes: 0,
+                source: last_error(),
+            });
+        }
+        Ok(Arc::new(Self {
+            raw,
+            count,
+            room,
+            memory: None,
+            borrowed: true,
+        }))
+    }
+
+    /// Puts all buffers back, in whatever state a process that was killed has left the pool. None may be in use.
+    pub(in crate::backends::dpdk) fn refill(&self) -> Result<(), DpdkError> {
+        // SAFETY: the pool lives as long as `self`; that no process uses it is the caller's duty.
+        check(unsafe { sys::dpdk_refill(self.raw) }).map_err(|source| DpdkError::Pool { bytes: 0, source })
     }
 
     /// Bytes that each buffer for packets of up to `room` bytes takes in memory of one's own.
@@ -267,6 +301,7 @@ impl Pool {
             count,
             room,
             memory: Some(memory),
+            borrowed: false,
         }))
     }
 
@@ -322,6 +357,9 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if self.borrowed {
+            return;
+        }
         // Who still has an mbuf may still use it; memory that is lost is the smaller harm. Loans hold the pool, ports do.
         if self.in_use() == 0 {
             // SAFETY: all mbufs are back, and this is the only owner.
@@ -347,7 +385,24 @@ impl fmt::Debug for Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::rings;
+    use super::{Burst, Pool, rings};
+
+    #[test]
+    fn a_pool_of_a_killed_process_becomes_whole_again() {
+        crate::backends::dpdk::tests::start();
+        let pool = Pool::new(255, 2048).unwrap();
+        for _ in 0..3 {
+            let mut held = Burst::new();
+            let mut taken = 0;
+            while pool.take(32, 100, &mut held) {
+                taken += held.len();
+                std::mem::forget(std::mem::replace(&mut held, Burst::new()));
+            }
+            assert!(taken >= 224 && pool.in_use() as usize == taken, "{taken}");
+            pool.refill().unwrap();
+            assert_eq!(pool.in_use(), 0);
+        }
+    }
 
     #[test]
     fn rings_are_found_among_mappings() {

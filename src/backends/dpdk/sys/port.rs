@@ -58,6 +58,8 @@ pub(in crate::backends::dpdk) struct Setup<'a> {
     pub(in crate::backends::dpdk) joins: bool,
     pub(in crate::backends::dpdk) receive: Arc<Pool>,
     pub(in crate::backends::dpdk) send: Arc<Pool>,
+    /// The last queues are for other processes, and receive into these pools.
+    pub(in crate::backends::dpdk) guests: Vec<Arc<Pool>>,
 }
 
 impl Setup<'_> {
@@ -78,6 +80,8 @@ pub(in crate::backends::dpdk) struct Port {
     words: String,
     /// Made here, so to be taken away.
     made: bool,
+    /// Another process has opened it, and closes it.
+    borrowed: bool,
     /// It computes UDP checksums.
     pub(in crate::backends::dpdk) offload: bool,
     /// Packets that wait in each of its queues until they are received.
@@ -92,7 +96,7 @@ pub(in crate::backends::dpdk) struct Port {
     /// The driver's name.
     pub(in crate::backends::dpdk) driver: String,
     /// Kept because the driver has mbufs of them.
-    pools: [Arc<Pool>; 2],
+    pools: Vec<Arc<Pool>>,
 }
 
 /// A queue out of which packets come.
@@ -111,6 +115,8 @@ pub(in crate::backends::dpdk) struct SendQueue {
     /// The port's number.
     id: u16,
     index: u16,
+    /// The port's number of it.
+    number: u16,
     /// Kept as long as this.
     _port: Arc<Port>,
 }
@@ -138,14 +144,19 @@ impl Port {
             device: setup.device.to_owned(),
             words: setup.words(),
             made: setup.arguments.is_some(),
+            borrowed: false,
             offload: false,
             descriptors: 0,
-            queues: setup.queues,
+            queues: setup.queues - setup.guests.len() as u16,
             hashes: false,
             table: 0,
             mac: [0; 6],
             driver: String::new(),
-            pools: [Arc::clone(&setup.receive), Arc::clone(&setup.send)],
+            pools: [&setup.receive, &setup.send]
+                .into_iter()
+                .chain(&setup.guests)
+                .map(Arc::clone)
+                .collect(),
         };
         // From here on a failure drops it, which closes it.
         this.configure(setup)?;
@@ -170,15 +181,16 @@ impl Port {
                 .map_err(|source| this.failed("spreading packets over its queues", source))?;
         }
         let port = Arc::new(this);
-        let receive = (0..setup.queues).map(|index| ReceiveQueue {
+        let receive = (0..port.queues).map(|index| ReceiveQueue {
             id,
             index,
             most: setup.burst.min(BURST) as u16,
             _port: Arc::clone(&port),
         });
-        let send = (0..setup.queues).map(|index| SendQueue {
+        let send = (0..port.queues).map(|index| SendQueue {
             id,
             index,
+            number: index,
             _port: Arc::clone(&port),
         });
         Ok(Opened {
@@ -186,6 +198,72 @@ impl Port {
             send: send.collect(),
             port,
         })
+    }
+
+    /// Queues of a port that another process has opened, whose memory this one shares: `lanes` has the number of the queue
+    /// to send and of that to receive for each queue here.
+    pub(in crate::backends::dpdk) fn borrow(
+        device: &str,
+        lanes: &[[u16; 2]],
+        descriptors: u16,
+        burst: usize,
+        pools: Vec<Arc<Pool>>,
+    ) -> Result<Opened, DpdkError> {
+        let failed = |source| DpdkError::Device {
+            device: device.to_owned(),
+            source,
+        };
+        let name = c_string(device);
+        let mut id = 0;
+        // SAFETY: a C string, and a number that may be written.
+        check(unsafe { sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &mut id) }).map_err(failed)?;
+        let mut mac = sys::rte_ether_addr::default();
+        // SAFETY: the port exists, and `mac` may be written.
+        check(unsafe { sys::rte_eth_macaddr_get(id, &mut mac) }).map_err(failed)?;
+        let port = Arc::new(Self {
+            id,
+            device: device.to_owned(),
+            words: device.to_owned(),
+            made: false,
+            borrowed: true,
+            offload: false,
+            descriptors,
+            queues: lanes.len() as u16,
+            hashes: false,
+            table: 0,
+            mac: mac.addr_bytes,
+            driver: String::new(),
+            pools,
+        });
+        let receive = lanes.iter().map(|&[_, queue]| ReceiveQueue {
+            id,
+            index: queue,
+            most: burst.min(BURST) as u16,
+            _port: Arc::clone(&port),
+        });
+        let send = (0..).zip(lanes).map(|(index, &[queue, _])| SendQueue {
+            id,
+            index,
+            number: queue,
+            _port: Arc::clone(&port),
+        });
+        Ok(Opened {
+            receive: receive.collect(),
+            send: send.collect(),
+            port,
+        })
+    }
+
+    /// Another process has opened it.
+    pub(in crate::backends::dpdk) fn is_borrowed(&self) -> bool {
+        self.borrowed
+    }
+
+    /// Takes the packets out of a queue of other processes that have ended, without giving their buffers back.
+    pub(in crate::backends::dpdk) fn forget(&self, queue: u16) {
+        let mut mbufs = [ptr::null_mut(); BURST];
+        // SAFETY: the port is started, there is room for as many packets, and no process has the queue.
+        while unsafe { sys::dpdk_rx_burst(self.id, queue, mbufs.as_mut_ptr(), BURST as u16) } > 0 {}
     }
 
     /// Starts it. Gives the connections that have come with it if it `joins` another end, and the kernel lists them.
@@ -267,7 +345,9 @@ impl Port {
             .map(|hashes| hashes & info.flow_type_rss_offloads)
             .into_iter()
             .find(|hashes| *hashes != 0);
-        if let Some(hashes) = hashes.filter(|_| setup.queues > 1) {
+        // Nothing but what a rule steers may come to queues of other processes.
+        let strays = !setup.guests.is_empty() && (setup.spread == 1 || info.reta_size == 0);
+        if let Some(hashes) = hashes.filter(|_| setup.queues > 1 && !strays) {
             conf.rxmode.mq_mode = sys::DPDK_MQ_RX_RSS;
             conf.rx_adv_conf.rss_conf.rss_hf = hashes;
             (self.hashes, self.table) = (true, info.reta_size);
@@ -287,8 +367,10 @@ impl Port {
         check(unsafe { sys::rte_eth_dev_adjust_nb_rx_tx_desc(id, &mut receive, &mut send) })
             .map_err(|e| self.failed("choosing the length of its queues", e))?;
         for queue in 0..setup.queues {
+            let guest = usize::from(queue).checked_sub(usize::from(self.queues));
+            let pool = guest.map_or(&setup.receive, |index| &setup.guests[index]);
             // SAFETY: the port is configured with these queues, the pool lives as long as the port; null is the default.
-            check(unsafe { sys::rte_eth_rx_queue_setup(id, queue, receive, 0, ptr::null(), setup.receive.raw) })
+            check(unsafe { sys::rte_eth_rx_queue_setup(id, queue, receive, 0, ptr::null(), pool.raw) })
                 .map_err(|e| self.failed("setting up a receive queue", e))?;
             // SAFETY: as before.
             check(unsafe { sys::rte_eth_tx_queue_setup(id, queue, send, 0, ptr::null()) })
@@ -428,7 +510,7 @@ impl SendQueue {
     pub(in crate::backends::dpdk) fn send(&mut self, packets: &mut Burst) -> usize {
         // SAFETY: the port is started, and `self` is the only one with this queue. Those that are taken belong to the port
         // from then on.
-        unsafe { packets.take(|mbufs, count| sys::dpdk_tx_burst(self.id, self.index, mbufs, count as u16).into()) }
+        unsafe { packets.take(|mbufs, count| sys::dpdk_tx_burst(self.id, self.number, mbufs, count as u16).into()) }
     }
 
     /// Sends one packet; gives it back if the port does not take it.
@@ -438,7 +520,7 @@ impl SendQueue {
         let mut mbuf = packet.mbuf();
         // SAFETY: the port is started, `self` is the only one with this queue, and the packet is ours. If it is taken, it
         // belongs to the port from then on, and is forgotten here.
-        match unsafe { sys::dpdk_tx_burst(self.id, self.index, &mut mbuf, 1) } {
+        match unsafe { sys::dpdk_tx_burst(self.id, self.number, &mut mbuf, 1) } {
             0 => Err(mem::ManuallyDrop::into_inner(packet)),
             _ => Ok(()),
         }
@@ -489,6 +571,9 @@ fn make(device: &CStr, arguments: &CStr) -> io::Result<()> {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        if self.borrowed {
+            return;
+        }
         let (id, device, made, pools) = (self.id, c_string(&self.device), self.made, self.pools.clone());
         let close = move || {
             // SAFETY: the port exists and is not used elsewhere; stopping one that has not started is an error without

@@ -111,6 +111,7 @@ fn a_memif_client_that_is_refused_tries_again() {
         joins: true,
         receive,
         send,
+        guests: Vec::new(),
     };
     let mut server = None;
     let opened = Port::open(&setup, &mut || {
