@@ -506,6 +506,10 @@ pub trait Neighbours {
     fn meet(&mut self) -> io::Result<Met> {
         Ok(Met::default())
     }
+
+    /// This process begins nothing more: peers that wait for it may have to learn of it, also those that it has never
+    /// talked with.
+    fn leave(&mut self) {}
 }
 
 /// How the peers are reached that were introduced ([`Neighbours::meet`]).

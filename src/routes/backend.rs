@@ -1,7 +1,7 @@
 //! The backend of a process that reaches some peers through memory and the others over the network.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     fmt, io,
     net::SocketAddr,
     sync::Arc,
@@ -12,10 +12,10 @@ use super::{
     door::{Caller, Door, NotMet},
     identity::{Apart, Identity},
     limits,
-    links::Links,
+    links::{Links, PROBE},
     near::Near,
     pair::Pair,
-    socket::{News, Sockets, Way},
+    socket::{News, Presence, Sockets, Way},
     streams::Streams,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     config::{Config, ConfigError},
     events::event,
     progress::random,
-    reliability::{Beside, Endpoint, MemoryLayer, Obstacle},
+    reliability::{Beside, Endpoint, Gate, MemoryLayer, Obstacle},
     time::Instant,
 };
 
@@ -55,8 +55,9 @@ pub(crate) struct Routed {
     /// The processes that are reached through memory, by their addresses, and their addresses by their names.
     pub(super) host: HashMap<SocketAddr, Identity>,
     names: HashMap<u64, SocketAddr>,
-    /// Those of them with which there is no memory yet.
-    uncalled: HashSet<SocketAddr>,
+    /// Those of them with which there is no memory yet; and when this process has last looked for those that it waits for.
+    uncalled: BTreeMap<SocketAddr, Gate>,
+    looked_for: Instant,
     /// Callers of which this process has not heard yet: those that it spawns may be faster than the launcher.
     early: VecDeque<Caller>,
     /// Introduced processes that are reached over the network.
@@ -132,7 +133,8 @@ impl Routed {
             door,
             host: HashMap::new(),
             names: HashMap::new(),
-            uncalled: HashSet::new(),
+            uncalled: BTreeMap::new(),
+            looked_for: Instant::ZERO,
             early: VecDeque::new(),
             links: Links::new(sockets, streams),
             own_link: network
@@ -280,6 +282,23 @@ impl Routed {
         }
     }
 
+    /// Looks for the processes that this one waits for, and with which there is no memory: of those that are not there the
+    /// end is told, and to those that leave a session is opened, in which they say so.
+    fn look_for_awaited(&mut self, now: Instant) {
+        if self.uncalled.is_empty() || now.nanos_since(self.looked_for) < PROBE {
+            return;
+        }
+        self.looked_for = now;
+        for (address, gate) in self.uncalled.iter().filter(|(_, gate)| gate.take_question()) {
+            let Some(other) = self.host.get(address) else { continue };
+            match self.links.find_process(other.number()) {
+                Presence::There => {}
+                Presence::Leaves => gate.set_wanted(),
+                Presence::Gone => self.links.refuse(*address, None),
+            }
+        }
+    }
+
     /// Returns whether this pass looks at the network.
     #[inline]
     fn is_networks_turn(&mut self, now: Instant) -> bool {
@@ -345,6 +364,7 @@ impl Backend for Routed {
         self.received = self.links.receive(if looks { budget.div_ceil(2) } else { budget });
         if self.received == 0 && self.links.note_empty() || looks && self.is_doors_turn(now) {
             self.attend(Some(Duration::ZERO))?;
+            self.look_for_awaited(now);
         }
         let mut count = self.received;
         if looks {
@@ -437,8 +457,7 @@ impl Neighbours for Routed {
             self.obstacles.has_lower |= self.own.is_some_and(|own| other.process < own.process);
             self.names.insert(other.number(), address);
             self.host.insert(address, other);
-            self.near.add(address);
-            self.uncalled.insert(address);
+            self.uncalled.insert(address, self.near.add(address));
             if let Some(at) = self.early.iter().position(|caller| caller.name == other.number())
                 && let Some(caller) = self.early.remove(at)
             {
@@ -457,6 +476,16 @@ impl Neighbours for Routed {
             }
         }
         self.introduce_to_network(address, rest)
+    }
+
+    fn leave(&mut self) {
+        if let Some(own) = &self.own
+            && let Err(error) = self.links.sockets.show_that_it_leaves(own.number())
+        {
+            // Those that wait for this process without having talked with it learn of its end later.
+            event!(WARN, %error, "this process cannot show that it leaves");
+            drop(error);
+        }
     }
 
     fn meet(&mut self) -> io::Result<Met> {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{
     pair::{Inward, Outward, Pushed},
-    socket::{Ended, News, Sockets, Way},
+    socket::{Ended, News, Presence, Sockets, Way},
     streams::Streams,
 };
 use crate::{
@@ -23,7 +23,10 @@ const LENT: usize = 2 << 10;
 const REST: Duration = Duration::from_secs(1);
 /// Time, ns, after which a process that is sent something is asked for again, where its end is not told: what a rank sends to
 /// one that it waits for comes so often.
-const PROBE: u64 = 90_000_000;
+pub(super) const PROBE: u64 = 90_000_000;
+/// Longest time between two probes that counts as silence, ns: when this process did not run, the other one may not have run
+/// either.
+const COUNTED: u64 = 200_000_000;
 /// A datagram that no process of hikyaku sends: the packet layer ends the session with who sends it.
 const NONSENSE: [u8; 1] = [0xff];
 
@@ -37,6 +40,9 @@ struct Link {
     /// Closed while there is no room for packets to it.
     gate: Option<Gate>,
     probed: Instant,
+    /// How much the process had read then, and how long, ns, it had read nothing of what there was.
+    read: u64,
+    silence: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +121,8 @@ impl Links {
             state: State::Open,
             gate: None,
             probed: Instant::ZERO,
+            read: 0,
+            silence: 0,
         };
         let index = match self.links.iter().position(|link| link.state == State::Closed) {
             Some(index) => index,
@@ -242,10 +250,37 @@ impl Links {
 
     #[cold]
     fn probe(&mut self, index: usize, now: Instant) {
-        self.links[index].probed = now;
+        let link = &mut self.links[index];
+        let since = now.nanos_since(link.probed);
+        link.probed = now;
+        match link.outward.read() {
+            Ok((read, false)) if read == link.read => link.silence += since.min(COUNTED),
+            Ok((read, _)) => (link.read, link.silence) = (read, 0),
+            Err(Corrupt) => return self.break_off(index),
+        }
+        if let Some(gate) = &link.gate {
+            gate.set_silence(Duration::from_nanos(link.silence));
+        }
         if !self.sockets.probe(index) {
             self.note_end(index, None);
         }
+    }
+
+    /// Probes the processes to which nothing can be sent, so that no packet does.
+    #[cold]
+    fn probe_full(&mut self, now: Instant) {
+        for at in 0..self.full.len() {
+            let index = self.full[at];
+            if now.nanos_since(self.links[index].probed) >= PROBE {
+                self.probe(index, now);
+            }
+        }
+    }
+
+    /// Looks for the process of this name, with which there is no memory.
+    #[cold]
+    pub(super) fn find_process(&self, name: u64) -> Presence {
+        self.sockets.find(name)
     }
 
     /// What it sent before can still be read.
@@ -401,9 +436,12 @@ impl Links {
         news.map(Some)
     }
 
-    /// Gives memory of silent directions back, if it is time.
+    /// Gives memory of silent directions back, if it is time, and looks whether those still read that do not.
     #[inline]
     pub(super) fn rest(&mut self, now: Instant) {
+        if !self.full.is_empty() {
+            self.probe_full(now);
+        }
         if now.nanos_since(self.rested) >= nanos(REST) {
             self.rest_all(now);
         }

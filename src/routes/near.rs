@@ -30,9 +30,11 @@ impl Near {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a process, whose packets have to pass a gate.
-    pub(super) fn add(&self, address: SocketAddr) {
-        self.table().gates.insert(address, Gate::default());
+    /// Adds a process. Gives the gate that packets to it have to pass.
+    pub(super) fn add(&self, address: SocketAddr) -> Gate {
+        let gate = Gate::default();
+        self.table().gates.insert(address, gate.clone());
+        gate
     }
 
     /// Keeps the rings of a memory in common with a process until a session begins. If there are those of another memory,

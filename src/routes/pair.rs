@@ -204,6 +204,16 @@ impl Outward {
         ring.has_room(if is_top { LONGEST } else { 0 })
     }
 
+    /// How much the other side has read, in the rings of all levels, and whether it has read all.
+    pub(super) fn read(&mut self) -> Result<(u64, bool), Corrupt> {
+        let (mut read, mut sent) = (0_u64, 0_u64);
+        for ring in &mut self.rings {
+            read = read.wrapping_add(ring.refresh()?);
+            sent = sent.wrapping_add(ring.position());
+        }
+        Ok((read, read == sent))
+    }
+
     /// Goes on in the ring of another level. Returns whether the other side has to be woken. There is room for a record.
     #[cold]
     fn go_on_in(&mut self, level: usize) -> bool {
@@ -220,7 +230,9 @@ impl Outward {
     /// has to be woken.
     pub(super) fn rest(&mut self) -> Result<bool, Corrupt> {
         let mut wakes = false;
-        if !self.has_sent && self.level > 0 && self.rings[self.level].has_room(0)? {
+        let ring = &mut self.rings[self.level];
+        // (One that was not read stays: there may be no room in it when the direction comes back.)
+        if !self.has_sent && self.level > 0 && ring.refresh()? == ring.position() {
             wakes = self.go_on_in(0);
         }
         self.has_sent = false;

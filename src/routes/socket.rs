@@ -18,7 +18,7 @@ use std::{
 use rustix::{
     event::{Timespec, epoll},
     io::Errno,
-    net::{RecvFlags, SendFlags, recv, send},
+    net::{RecvFlags, SendFlags, SocketAddrUnix, bind, recv, send},
 };
 
 use crate::{
@@ -71,6 +71,20 @@ impl Way {
 
 fn bell(name: u64) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("hikyaku-bell-{name:016x}"))
+}
+
+/// The name that the process's probe gets when the process leaves.
+fn sign(name: u64) -> String {
+    format!("hikyaku-left-{name:016x}")
+}
+
+/// What a look for a process has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    There,
+    /// It is there, and begins nothing more.
+    Leaves,
+    Gone,
 }
 
 /// What is new.
@@ -188,6 +202,34 @@ impl Sockets {
         };
         let found = self.bell.as_ref().map(|own| own.probe.connect_addr(address));
         !matches!(found, Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
+    /// Looks for the process of this name.
+    #[cold]
+    pub(super) fn find(&self, name: u64) -> Presence {
+        let Some(own) = &self.bell else { return Presence::There };
+        let is_there = |address: io::Result<SocketAddr>| {
+            let found = address.and_then(|address| own.probe.connect_addr(&address));
+            found.map_or_else(|error| error.kind() != io::ErrorKind::ConnectionRefused, |()| true)
+        };
+        if !is_there(bell(name)) {
+            Presence::Gone
+        } else if is_there(SocketAddr::from_abstract_name(sign(name))) {
+            Presence::Leaves
+        } else {
+            Presence::There
+        }
+    }
+
+    /// Shows to those that look for this process, of this name, that it leaves.
+    pub(super) fn show_that_it_leaves(&self, name: u64) -> io::Result<()> {
+        match &self.bell {
+            Some(own) => Ok(bind(
+                &own.probe,
+                &SocketAddrUnix::new_abstract_name(sign(name).as_bytes())?,
+            )?),
+            None => Ok(()),
+        }
     }
 
     /// Closes a connection.

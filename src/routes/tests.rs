@@ -543,3 +543,76 @@ fn where_there_is_no_memory_the_network_takes_over() {
         assert_eq!(receive(&mut all[1]), Some((links[from].0, b"far".to_vec())));
     }
 }
+
+/// A process that is waited for, but was never sent anything: there is no memory, and its end, and that it leaves, are
+/// noticed all the same.
+#[test]
+fn who_waits_for_a_process_needs_no_memory() {
+    let [mut a, mut b] = two();
+    let to_b = b.local_addr();
+    let gate = a.near.gate(to_b).unwrap();
+    let mut now = Instant::ZERO;
+    let mut look = |a: &mut Routed| {
+        gate.ask();
+        now += Duration::from_millis(100);
+        a.receive(now, 4).unwrap();
+        (gate.is_wanted(), refused(a))
+    };
+    assert_eq!(look(&mut a), (false, vec![]));
+    b.leave();
+    assert_eq!(look(&mut a), (true, vec![]), "it has something to say");
+    drop(b);
+    assert_eq!(look(&mut a), (true, vec![to_b]));
+    assert_eq!(a.links.len(), 0, "no memory");
+}
+
+/// Time in which a process reads nothing of what there is for it counts, but not time in which this one did not look.
+#[test]
+fn who_does_not_read_is_silent() {
+    let [mut a, mut b] = two();
+    let to_b = b.local_addr();
+    let gate = a.near.gate(to_b).unwrap();
+    let data = [7; 100];
+    let mut now = Instant::ZERO;
+    let mut send = |a: &mut Routed, millis| {
+        now += Duration::from_millis(millis);
+        let transmit = Transmit {
+            destination: to_b,
+            port: 0,
+            segment_size: data.len(),
+            len: data.len(),
+            slices: &[IoSlice::new(&data)],
+            dont_fragment: true,
+            token: 0,
+        };
+        assert_eq!(a.transmit(now, &transmit).unwrap(), Sent::All);
+        gate.silence()
+    };
+    send(&mut a, 100);
+    let first = send(&mut a, 100);
+    assert_eq!(send(&mut a, 100) - first, Duration::from_millis(100));
+    // In between this process was stopped.
+    assert_eq!(send(&mut a, 60_000) - first, Duration::from_millis(300));
+    while b.receive(Instant::ZERO, 8).unwrap() == 0 {}
+    // (What was read is given back at the next look.)
+    b.receive(Instant::ZERO, 8).unwrap();
+    assert_eq!(send(&mut a, 100), Duration::ZERO);
+}
+
+/// Also if nothing more can be sent to it.
+#[test]
+fn who_does_not_read_is_silent_when_its_memory_is_full() {
+    let [mut a, b] = two();
+    let to_b = b.local_addr();
+    let gate = a.near.gate(to_b).unwrap();
+    let data = vec![3; LONGEST];
+    while gate.is_open() {
+        assert_eq!(transmit(&mut a, to_b, &data), Sent::All);
+    }
+    for turn in 1..70_u32 {
+        a.receive(Instant::ZERO + turn * Duration::from_millis(100), 4).unwrap();
+        assert!(!gate.is_open(), "there is no room for what comes next");
+    }
+    assert!(gate.silence() > Duration::from_secs(4), "{:?}", gate.silence());
+    drop(b);
+}

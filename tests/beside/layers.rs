@@ -1,12 +1,12 @@
 //! The layer in memory by itself, and beside an endpoint.
 
-use std::{collections::VecDeque, net::SocketAddr};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use hikyaku::{
     Config, PeerError,
     messaging::{Access, Messenger, SendOptions},
-    reliability::{Beside, Burst, Endpoint, Event, Limits, MemoryLayer, Payload, PeerId},
+    reliability::{Beside, Burst, Endpoint, Event, Gate, Limits, MemoryLayer, Payload, PeerId},
     time::Instant,
 };
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ impl Medium {
         for _ in 0..1_000 {
             let moved: usize = (0..self.ends.len()).map(|end| self.transmit(end)).sum();
             (0..self.ends.len()).for_each(|end| self.receive(end));
-            self.now += std::time::Duration::from_millis(1);
+            self.now += Duration::from_millis(1);
             if moved == 0 {
                 return;
             }
@@ -136,6 +136,69 @@ fn a_placement_is_sent_when_it_has_arrived() {
     medium.run();
     assert_eq!(medium.events(0), tokens.map(|token| Event::Sent { peer, token }));
     assert!(medium.ends[0].layer().is_idle(peer));
+}
+
+/// Two layers, the first with a gate to the second.
+fn gated() -> (Medium, Gate) {
+    let gate = Gate::default();
+    let end = |end: usize| {
+        let layer = MemoryLayer::new(Config::default(), LIMITS, end as u64 + 1).unwrap();
+        let gates = (end == 0).then(|| gate.clone());
+        let layer = layer.with_gates(move |_| gates.clone());
+        let mut messenger = Messenger::new(Box::new(layer), &[end as u32]);
+        let peer = messenger.add_peer(address(1 - end), 1 - end as u32).unwrap();
+        (messenger, peer)
+    };
+    let [(first, peer), (second, _)] = [end(0), end(1)];
+    (Medium::new(vec![first, second], peer), gate)
+}
+
+/// Who waits for a peer asks the medium for it, and sends nothing, until the medium wants a session.
+#[test]
+fn a_peer_that_is_watched_from_the_beginning_is_sent_nothing() {
+    let (mut medium, gate) = gated();
+    for _ in 0..3 {
+        medium.now += Duration::from_millis(100);
+        medium.ends[0].watch(medium.now, medium.peer, true);
+        assert_eq!(medium.transmit(0), 0);
+        assert!(gate.take_question() && !gate.take_question());
+    }
+    gate.set_wanted();
+    medium.now += Duration::from_millis(100);
+    medium.ends[0].watch(medium.now, medium.peer, true);
+    medium.run();
+    assert!(medium.ends[0].layer().is_up(medium.peer));
+}
+
+/// It is given up if somebody waits for it, and learns of it when it goes on.
+#[test]
+fn a_peer_that_is_silent_for_too_long_is_given_up() {
+    let (mut medium, gate) = gated();
+    medium.send(0, b"hello");
+    medium.run();
+    (0..2).for_each(|end| drop(medium.events(end)));
+    let limit = Config::default().death_timeout;
+    gate.set_silence(limit - Duration::from_millis(1));
+    medium.now += Duration::from_millis(100);
+    medium.ends[0].watch(medium.now, medium.peer, true);
+    assert_eq!(medium.events(0), []);
+    gate.set_silence(limit);
+    medium.ends[0].watch(medium.now, medium.peer, true);
+    assert_eq!(medium.events(0), [], "it has just been watched");
+    medium.now += Duration::from_millis(100);
+    medium.ends[0].watch(medium.now, medium.peer, true);
+    let error_of = |event: &Event| match event {
+        Event::Down { error, .. } => Some(*error),
+        _ => None,
+    };
+    let errors: Vec<_> = medium.events(0).iter().filter_map(error_of).collect();
+    let silence = limit;
+    assert_eq!(errors, [PeerError::TimedOut { resends: 0, silence }]);
+    medium.send(1, b"here again");
+    medium.run();
+    assert_eq!(medium.take(0), None);
+    let errors: Vec<_> = medium.events(1).iter().filter_map(error_of).collect();
+    assert_eq!(errors, [PeerError::Reset]);
 }
 
 proptest! {

@@ -217,6 +217,20 @@ fn one_pair_of_addresses_and_one_port_are_enough() {
     }
 }
 
+/// Containers of one host, each with a network of its own: ranks of one share memory, the others take the network, and the
+/// lowest rank says so.
+#[cfg(feature = "shm")]
+#[test]
+#[ignore = "needs root and iproute2: cargo xtask ci"]
+fn containers_with_networks_of_their_own_use_these() {
+    let Some(wires) = Wires::new(1, 1500) else { return };
+    let all = Ranks::start(&wires, 2, 100, &[]).finish();
+    let line = "ranks of this host talk over the network instead of through memory: process 2: it sees another network";
+    for (rank, (said, _)) in all.iter().enumerate() {
+        assert_eq!(said.contains(line), rank == 0, "rank {rank}: {said}");
+    }
+}
+
 /// Two hosts with two interfaces each, behind a router that lets datagrams through between the first of the one and the
 /// second of the other only.
 #[test]

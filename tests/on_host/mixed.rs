@@ -1,20 +1,21 @@
 //! Collectives by memory against the same ones by messages: drawn from seeds, with the same results.
 
-use std::env;
+use std::{env, sync::Arc};
 
 use hikyaku::{
     internals::prng::Prng,
     mpi::{
-        collectives::{Algorithm, Call, Collective},
+        collectives::{Algorithm, Blocks, Call, Collective, Lengths, Partners, Role, displacements},
         datatype::{Datatype, Kind},
-        engine::{Buffers, Communicator, Region},
+        engine::{Buffers, Communicator, Entry, Exit, Options, Profiler, Region},
         operation::{Operation, Predefined},
     },
+    time::Instant,
 };
 
-use super::support::job;
+use super::support::{job_on, options};
 
-const KINDS: [Collective; 8] = [
+const KINDS: [Collective; 16] = [
     Collective::Barrier,
     Collective::Bcast,
     Collective::Gather,
@@ -23,6 +24,14 @@ const KINDS: [Collective; 8] = [
     Collective::Alltoall,
     Collective::Reduce,
     Collective::Allreduce,
+    Collective::Gatherv,
+    Collective::Scatterv,
+    Collective::Allgatherv,
+    Collective::Alltoallv,
+    Collective::ReduceScatter,
+    Collective::ReduceScatterBlock,
+    Collective::Scan,
+    Collective::Exscan,
 ];
 /// Elements: what fits into a line, into a piece, into several.
 const COUNTS: [usize; 10] = [0, 1, 2, 6, 7, 100, 256, 2_100, 9_001, 40_000];
@@ -67,17 +76,16 @@ impl Drawn {
     fn draw(prng: &mut Prng, size: usize) -> Self {
         let kind = pick(prng, &KINDS);
         let operation = match kind {
-            Collective::Reduce | Collective::Allreduce if prng.below(3) == 0 => Some(in_order()),
-            Collective::Reduce | Collective::Allreduce => Some(Operation::predefined(pick(
+            _ if !kind.reduces() => None,
+            _ if prng.below(3) == 0 => Some(in_order()),
+            _ => Some(Operation::predefined(pick(
                 prng,
                 &[Predefined::Sum, Predefined::Max, Predefined::Bxor],
             ))),
-            _ => None,
         };
-        let many = matches!(
-            kind,
-            Collective::Alltoall | Collective::Scatter | Collective::Gather | Collective::Allgather
-        );
+        let many = [kind.input(), kind.output()]
+            .iter()
+            .any(|role| matches!(role, Role::Blocks | Role::Divided));
         Self {
             kind,
             root: prng.below(size as u64) as usize,
@@ -92,6 +100,23 @@ impl Drawn {
         }
     }
 
+    /// Blocks have lengths of their own.
+    fn is_uneven(&self) -> bool {
+        self.kind.functions()[0].lengths == Lengths::Each
+    }
+
+    /// Elements that a rank has for another one.
+    fn len(&self, from: usize, to: usize) -> usize {
+        let (from, to) = match self.kind {
+            _ if !self.is_uneven() => return self.count,
+            Collective::Gatherv | Collective::Allgatherv => (from, 1),
+            Collective::Scatterv | Collective::ReduceScatter => (1, to),
+            _ => (from, to),
+        };
+        // (In place, both of a pair have as much.)
+        self.count * ((from + to) * 3 % 5) / 2
+    }
+
     /// What the rank has after the call.
     fn run(&self, comm: &Communicator, salt: u64, algorithm: Option<Algorithm>) -> Vec<i64> {
         let (rank, size) = (comm.rank() as usize, comm.size() as usize);
@@ -100,7 +125,8 @@ impl Drawn {
             1 => plain,
             stride => Datatype::resized(0, 8 * stride as i64, &plain).unwrap(),
         };
-        let room = size * self.count.max(1) * self.stride;
+        let block = 2 * self.count + 1;
+        let room = size * block * self.stride;
         let mut input: Vec<i64> = (0..room)
             .map(|at| (at as u64 * 31 + rank as u64 * 977 + salt) as i64)
             .collect();
@@ -108,44 +134,51 @@ impl Drawn {
         let is_root = rank == self.root;
         let of = |data: &mut Vec<i64>| Region::Plain(data.as_mut_ptr().cast(), &datatype);
         let (mut from, mut into) = (of(&mut input), of(&mut output));
-        let counts = if self.kind == Collective::Bcast {
-            8 * self.count
-        } else {
-            self.count
+        let sent: Vec<_> = (0..size).map(|to| self.len(rank, to)).collect();
+        let taken: Vec<_> = match self.kind {
+            Collective::ReduceScatter => sent.clone(),
+            _ => (0..size).map(|from| self.len(from, rank)).collect(),
         };
-        let mut call = Call::of(self.kind).with_root(self.root).with_count(counts);
+        let places = |counts| match self.kind {
+            Collective::ReduceScatter => displacements(counts),
+            // With gaps, the last one first.
+            _ => (0..size).rev().map(|at| (at * block) as isize).collect(),
+        };
+        let (sent_at, taken_at) = (places(&sent), places(&taken));
+        let blocks = |role, counts, displacements, single: usize| match role {
+            Role::Blocks | Role::Divided if self.is_uneven() => Blocks::Uneven { counts, displacements },
+            Role::Packed => (8 * self.count).into(),
+            Role::Block => single.into(),
+            _ => self.count.into(),
+        };
+        let (to_root, from_root) = (self.len(rank, self.root), self.len(self.root, rank));
+        let mut call = Call::of(self.kind)
+            .with_root(self.root)
+            .with_input(blocks(self.kind.input(), &sent, &sent_at, to_root))
+            .with_output(blocks(self.kind.output(), &taken, &taken_at, from_root));
         if let Some(operation) = &self.operation {
             call = call.with_commutative(operation.is_commutative());
         }
-        let rooted = matches!(self.kind, Collective::Gather | Collective::Scatter | Collective::Reduce);
-        if self.in_place && (!rooted || is_root) {
+        let is_rooted = self.kind.partners() == Partners::Root;
+        if self.in_place && (!is_rooted || is_root) {
             call = call.with_in_place(true);
-            match self.kind {
-                Collective::Scatter => into = Region::None,
+            match self.kind.input() {
+                Role::Blocks if is_rooted => into = Region::None,
                 _ => from = Region::None,
             }
         }
-        match self.kind {
-            Collective::Barrier => (from, into) = (Region::None, Region::None),
-            Collective::Bcast => from = Region::None,
-            Collective::Gather | Collective::Reduce if !is_root => into = Region::None,
-            Collective::Scatter if !is_root => from = Region::None,
+        match (self.kind.input(), self.kind.output()) {
+            (Role::None, _) => (from, into) = (Region::None, Region::None),
+            (Role::Packed, _) => from = Region::None,
+            (_, Role::Blocks | Role::Vector) if is_rooted && !is_root => into = Region::None,
+            (Role::Blocks, _) if is_rooted && !is_root => from = Region::None,
             _ => {}
         }
         let buffers = Buffers {
             input: from,
             output: into,
         };
-        let name = match self.kind {
-            Collective::Barrier => "MPI_Barrier",
-            Collective::Bcast => "MPI_Bcast",
-            Collective::Gather => "MPI_Gather",
-            Collective::Scatter => "MPI_Scatter",
-            Collective::Allgather => "MPI_Allgather",
-            Collective::Alltoall => "MPI_Alltoall",
-            Collective::Reduce => "MPI_Reduce",
-            _ => "MPI_Allreduce",
-        };
+        let name = self.kind.functions()[0].blocking;
         // SAFETY: both are borrowed until it has ended.
         let request = unsafe { comm.collective(name, &call, &buffers, self.operation.as_ref(), algorithm) };
         request.unwrap().wait().unwrap();
@@ -160,32 +193,47 @@ fn seeds() -> std::ops::Range<u64> {
     from..from + of("HIKYAKU_SIM_RUNS").unwrap_or(3)
 }
 
+/// Messages that this rank has sent.
+fn sent(comm: &Communicator) -> u64 {
+    let stats = comm.engine().stats();
+    stats.eager + stats.rendezvous
+}
+
+#[derive(Debug)]
+struct Quiet;
+
+impl Profiler for Quiet {
+    fn leave(&self, _: Instant, _: Instant, _: &Entry, _: &Exit<'_>) {}
+}
+
+/// And by memory no message is sent, with and without a profiler.
 #[test]
 fn memory_and_messages_give_the_same() {
-    for seed in seeds() {
-        for size in [2, 3, 4, 7] {
-            job(size, |world| {
-                let mut prng = Prng::new(seed);
-                for turn in 0..60 {
-                    let drawn = Drawn::draw(&mut prng, size as usize);
-                    let commutes = drawn.operation.as_ref().is_none_or(Operation::is_commutative);
-                    let algorithms = drawn.kind.algorithms();
-                    let by_messages = algorithms
-                        .iter()
-                        .find(|one| one.suits(drawn.kind, size as usize, commutes));
-                    let here = drawn.run(&world, turn, None);
-                    let there = drawn.run(&world, turn, by_messages.copied());
-                    assert!(
-                        here == there,
-                        "seed {seed}, {size} ranks, call {turn}: {:?} of {} elements, root {}, in place: {}, stride {}",
-                        drawn.kind,
-                        drawn.count,
-                        drawn.root,
-                        drawn.in_place,
-                        drawn.stride,
-                    );
-                }
-            });
-        }
+    let profiled = Options {
+        profiler: Some(Arc::new(Quiet)),
+        ..options()
+    };
+    for (seed, size) in seeds().flat_map(|seed| [2, 3, 4, 7].map(|size| (seed, size))) {
+        let options = if seed % 2 == 0 { &profiled } else { &options() };
+        job_on("udp", size, options, |world| {
+            let mut prng = Prng::new(seed);
+            for turn in 0..100 {
+                let drawn = Drawn::draw(&mut prng, size as usize);
+                let commutes = drawn.operation.as_ref().is_none_or(Operation::is_commutative);
+                let algorithms = drawn.kind.algorithms();
+                let by_messages = algorithms
+                    .iter()
+                    .find(|one| one.suits(drawn.kind, size as usize, commutes));
+                let call = format!(
+                    "seed {seed}, {size} ranks, call {turn}: {:?} of {} elements, root {}, in place: {}, stride {}",
+                    drawn.kind, drawn.count, drawn.root, drawn.in_place, drawn.stride,
+                );
+                let before = sent(&world);
+                let here = drawn.run(&world, turn, None);
+                assert_eq!(sent(&world), before, "{call}");
+                let there = drawn.run(&world, turn, by_messages.copied());
+                assert!(here == there, "{call}");
+            }
+        });
     }
 }

@@ -57,6 +57,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     for tests in &IGNORED {
         ignored(steps, tests)?;
     }
+    on_one_host(steps)?;
     match attack::obstacle() {
         None => steps.call("attacks, short form", attack::short)?,
         Some(why) => steps.skip("attacks, short form", &why),
@@ -66,6 +67,19 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     dpdk(steps)?;
     fuzz::run(steps, &[])?;
     callgrind::run(steps, false)
+}
+
+/// Processes of one host: in containers, and many of them. (What they run was built by the tests before.)
+fn on_one_host(steps: &mut Steps) -> Result<(), String> {
+    let obstacle = match shell::is_root() {
+        true => shell::missing(&["ip", "nft"]),
+        false => Some("needs root".to_owned()),
+    };
+    let containers =
+        Cmd::parse("cargo test -p hikyaku --features shm --test netns -- --ignored --test-threads=1 containers");
+    steps.run_unless(obstacle, "containers of one host", &containers.limit_s(120))?;
+    let many = Cmd::parse("cargo test -p hikyaku-mpi --test routes -- --ignored --nocapture");
+    steps.run("256 ranks of one host", &many.limit_s(300))
 }
 
 /// The tests with seeds, with more of them than `cargo test` has: the same ones each time, and those of the commit.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hikyaku run -n 4 --on-failure continue target/release/examples/lost \
-//!     barrier|receive|probe|collective|leave|finalize|several|compute [MILLISECONDS]
+//!     barrier|receive|probe|collective|leave|finalize|several|memory|stopped FILE|compute [MILLISECONDS]
 //! ```
 //!
 //! The last rank is in trouble, the others tell what becomes of their calls:
@@ -11,6 +11,9 @@
 //!   others wait in a barrier, to receive from it (with a length that is known, or not), or in a large reduction;
 //! - `leave`: it exits in the middle, as if all were well;
 //! - `finalize`: it ends MPI while the others add numbers, of which none gets a sum;
+//! - `memory`: it takes more and more memory until the system ends it, while the others wait to receive from it;
+//! - `stopped`: the user stops it (SIGSTOP), and makes FILE and lets it go on (SIGCONT) when the others have given it up, or
+//!   before; then it sends what they wait for;
 //! - `several`: every second rank does nothing, until the user kills them, while the others wait to receive from each;
 //! - `compute`: it computes for so long (default 1000), without calling MPI, while the others send to it and then wait in
 //!   a barrier. That is no trouble: it is only late.
@@ -19,7 +22,10 @@
 //! others see they must ignore SIGTERM (`sh -c "trap '' TERM; exec lost barrier"`) for the three seconds that they have.
 //! Under other launchers the others notice by themselves: `HIKYAKU_DEATH_TIMEOUT=300ms` sets how long a rank may be silent.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use mpi::{Error, Rank, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
 
@@ -29,8 +35,8 @@ const LETTERS: u64 = 1_000;
 /// The work of the other ranks; it ends with an error when the last rank is lost.
 fn wait_for(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Error> {
     match how {
-        "receive" => {
-            let letter = world.process_at_rank(last).receive::<u64>()?;
+        "receive" | "memory" => {
+            let letter = world.process_at_rank(last).receive_with_tag::<u64>(0)?;
             panic!("received {letter:?}, which nobody has sent");
         }
         "probe" => {
@@ -78,12 +84,40 @@ pub(crate) fn go_on_without(world: &SimpleCommunicator, last: Rank, how: &str) -
     let later = world.barrier().expect_err("a barrier without the last rank");
     assert_eq!(later.peer(), Some(last), "the wrong one was named");
 
-    // Those that are left go on among themselves.
+    are_left(world, last)
+}
+
+/// Those that are left go on among themselves.
+fn are_left(world: &SimpleCommunicator, last: Rank) -> Result<(), Error> {
     let others = world.group().exclude(&[last]);
     let others = world.split_by_subgroup(&others)?.expect("this rank is one of them");
     let mut sum = 0;
     others.all_reduce_into(&1, &mut sum, SystemOperation::sum())?;
-    println!("rank {rank}: {sum} are left");
+    println!("rank {}: {sum} are left", world.rank());
+    Ok(())
+}
+
+/// The last rank is stopped for a while, and sends to the others when it goes on.
+fn stopped(world: &SimpleCommunicator, last: Rank, until: &Path) -> Result<(), Error> {
+    let rank = world.rank();
+    if rank == last {
+        println!("rank {rank} pid {}", std::process::id());
+        while !until.exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut sent = (0..last).try_for_each(|rank| world.process_at_rank(rank).send(&7_u64));
+        sent = sent.and_then(|()| world.barrier());
+        if let Err(error) = sent {
+            println!("rank {rank}: given up: {:?}: {error}", error.class());
+            return Ok(());
+        }
+    } else if let Err(error) = world.process_at_rank(last).receive::<u64>() {
+        println!("rank {rank}: {:?}: {error}", error.class());
+        return are_left(world, last);
+    } else {
+        world.barrier()?;
+    }
+    println!("rank {rank}: nobody is lost");
     Ok(())
 }
 
@@ -126,6 +160,21 @@ fn several(world: &SimpleCommunicator) -> Result<(), Error> {
     Ok(())
 }
 
+/// Takes more and more memory. Messages that nobody receives are under way meanwhile.
+fn take_memory(world: &SimpleCommunicator) {
+    const STEP: usize = 1 << 20;
+    let mut kept = Vec::new();
+    // (Where nothing limits it, it must not take all that the system has.)
+    for turn in 0..4_096 {
+        kept.push(vec![7_u8; STEP]);
+        if turn < 64 {
+            let letter = &kept[turn][..10_000];
+            world.process_at_rank(0).send_with_tag(letter, 9).unwrap();
+        }
+    }
+    println!("there is no limit");
+}
+
 /// Computes, and calls nobody.
 fn compute(time: Duration) -> u64 {
     let start = Instant::now();
@@ -158,7 +207,8 @@ fn late(world: &SimpleCommunicator, last: Rank, time: Duration) -> Result<(), Er
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let how = arguments.next().unwrap_or_default();
-    let usage = "usage: lost barrier|receive|probe|collective|leave|finalize|several|compute [MILLISECONDS]";
+    let usage = "usage: lost barrier|receive|probe|collective|leave|finalize|several|memory|\
+        stopped FILE|compute [MILLISECONDS]";
     let known = [
         "barrier",
         "receive",
@@ -167,10 +217,13 @@ fn main() -> Result<(), Error> {
         "leave",
         "finalize",
         "several",
+        "memory",
+        "stopped",
         "compute",
     ];
     assert!(known.contains(&&*how), "{usage}");
-    let time = arguments.next().map_or(1_000, |time| time.parse().expect(usage));
+    let argument = arguments.next();
+    let time = || argument.as_ref().map_or(1_000, |time| time.parse().expect(usage));
     let universe = mpi::initialize().unwrap();
     let world = universe.world();
     let (rank, last) = (world.rank(), world.size() - 1);
@@ -179,7 +232,7 @@ fn main() -> Result<(), Error> {
         return Ok(());
     }
     if how == "compute" {
-        return late(&world, last, Duration::from_millis(time));
+        return late(&world, last, Duration::from_millis(time()));
     }
     if how == "several" {
         return several(&world);
@@ -189,6 +242,9 @@ fn main() -> Result<(), Error> {
         world.barrier()?;
     }
     begin(&world, last)?;
+    if how == "stopped" {
+        return stopped(&world, last, Path::new(&argument.expect(usage)));
+    }
     if rank < last {
         return go_on_without(&world, last, &how);
     }
@@ -198,6 +254,9 @@ fn main() -> Result<(), Error> {
     println!("rank {rank} pid {}", std::process::id());
     if how == "leave" {
         std::process::exit(0);
+    }
+    if how == "memory" {
+        take_memory(&world);
     }
     loop {
         std::thread::park();

@@ -3,6 +3,8 @@
 
 #[path = "support/built.rs"]
 mod built;
+#[path = "routes/confined.rs"]
+mod confined;
 
 use std::{
     fs,

@@ -96,7 +96,7 @@ impl Blocks<'_> {
     }
 
     /// The first element of block `index`.
-    pub(super) fn offset(&self, index: usize) -> isize {
+    pub(in crate::mpi) fn offset(&self, index: usize) -> isize {
         match *self {
             Self::Even { count } => (index * count) as isize,
             Self::Uneven { displacements, .. } => displacements[index],

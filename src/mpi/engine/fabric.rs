@@ -56,6 +56,11 @@ pub(crate) trait Fabric: Send + Sync {
         true
     }
 
+    /// This process begins nothing more.
+    fn leave(&self) {
+        self.access(&mut |core, messenger, now| core.leave(messenger, now));
+    }
+
     /// Posts a receive, with the processes from which it takes messages if it names no source. Returns how it has ended,
     /// if it ends at once; `None`: the network has failed.
     fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {

@@ -180,7 +180,12 @@ pub struct Engine {
     policy: Policy,
     arrays: Arc<pool::Pool>,
     helper: Option<native::Helper>,
+    /// Some peers may be reached through memory. Whether a thread that waits yields its core to others.
+    memory: Option<Yields>,
 }
+
+/// Whether a thread that waits yields its core to others.
+type Yields = bool;
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -200,7 +205,8 @@ impl Engine {
         peers: Vec<Option<PeerId>>,
         options: Options,
     ) -> Self {
-        let short = native::takes_short(&driver) && options.profiler.is_none() && !options.check;
+        let in_memory = native::takes_short(&driver);
+        let short = in_memory && options.profiler.is_none() && !options.check;
         let mut core = Process::new(driver.messenger(), Peers::all(peers), options.eager_limit);
         core.set_connection_plan(ConnectionPlan::ahead(options.connect_ahead));
         let native = Arc::new(Native::new(driver, core, options.wait));
@@ -210,6 +216,7 @@ impl Engine {
             helper,
             first: world.start,
             rings: short.then(|| Arc::clone(&native)),
+            memory: in_memory.then(|| native.yields()),
             ..Self::on_fabric(native, process, world.len() as u32, options)
         }
     }
@@ -236,6 +243,7 @@ impl Engine {
             arrays: Arc::default(),
             helper: None,
             rings: None,
+            memory: None,
         }
     }
 
@@ -419,14 +427,14 @@ impl Engine {
         self.rings.as_deref()
     }
 
-    /// Returns whether messages of this process may go by rings in memory.
-    fn has_rings(&self) -> bool {
-        self.rings.is_some()
+    /// Returns whether this process may reach some peers through memory.
+    fn has_memory(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// Returns whether a rank that waits yields its core to others.
     fn yields(&self) -> bool {
-        self.rings.as_ref().is_some_and(|native| native.yields())
+        self.memory.unwrap_or_default()
     }
 
     /// Whether a helper thread makes progress.

@@ -388,6 +388,17 @@ impl Fabric for Native {
         self.unlock(inner, before);
     }
 
+    fn leave(&self) {
+        self.access(&mut |core, messenger, now| core.leave(messenger, now));
+        // Who opens a session because of that is told.
+        let mut inner = self.lock();
+        let before = inner.core.ended;
+        if let Some(neighbours) = inner.driver.neighbours() {
+            neighbours.leave();
+        }
+        self.unlock(inner, before);
+    }
+
     fn now(&self) -> Instant {
         self.clock.now()
     }

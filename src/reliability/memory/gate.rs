@@ -1,30 +1,75 @@
-//! Whether the medium has room for another packet to a peer.
+//! What a medium says of a peer: whether it has room for another packet to it, and whether the peer is there.
 
 use alloc::{sync::Arc, vec::Vec};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
+};
 
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 
 /// Time after which the medium is asked again for room.
-const ROOM_CHECK: core::time::Duration = core::time::Duration::from_micros(100);
+const ROOM_CHECK: Duration = Duration::from_micros(100);
 
 /// Says whether the medium has room for another packet to a peer. The medium opens and closes it; while it is closed, the
 /// layer makes no packets for that peer, and goes on with those for others. All clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Gate(Arc<AtomicBool>);
+pub struct Gate(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_closed: AtomicBool,
+    silence: AtomicU64,
+    is_asked: AtomicBool,
+    is_wanted: AtomicBool,
+}
 
 impl Gate {
     /// Opens or closes it. It is open at first.
     #[inline]
     pub fn set_open(&self, open: bool) {
-        self.0.store(!open, Ordering::Relaxed);
+        self.0.is_closed.store(!open, Ordering::Relaxed);
     }
 
     /// Returns whether there is room.
     #[must_use]
     #[inline]
     pub fn is_open(&self) -> bool {
-        !self.0.load(Ordering::Relaxed)
+        !self.0.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// The medium says how long the peer has read nothing of what there is for it. A session with a watched peer that
+    /// is silent for too long ends.
+    pub fn set_silence(&self, silence: Duration) {
+        self.0.silence.store(nanos(silence), Ordering::Relaxed);
+    }
+
+    /// How long the peer has read nothing of what there is for it.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        Duration::from_nanos(self.0.silence.load(Ordering::Relaxed))
+    }
+
+    /// The layer waits for a peer to which it has never sent anything: the medium is to look whether the peer is there.
+    pub fn ask(&self) {
+        self.0.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the layer has asked since the last call.
+    #[must_use]
+    pub fn take_question(&self) -> bool {
+        self.0.is_asked.load(Ordering::Relaxed) && self.0.is_asked.swap(false, Ordering::Relaxed)
+    }
+
+    /// The medium says that the peer has something to say to those that wait for it: a session has to be opened.
+    pub fn set_wanted(&self) {
+        self.0.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a session has to be opened.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.0.is_wanted.load(Ordering::Relaxed)
     }
 }
 

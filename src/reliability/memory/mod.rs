@@ -13,6 +13,7 @@ mod gate;
 mod queue;
 mod rings;
 mod short;
+mod watch;
 
 use alloc::{
     boxed::Box,
@@ -47,8 +48,6 @@ use crate::{
 
 /// Time after which packets for which there was no room are delivered again.
 const RETRY: core::time::Duration = core::time::Duration::from_millis(1);
-/// Time between two packets to a peer that is watched.
-const WATCH: core::time::Duration = core::time::Duration::from_millis(100);
 /// A peer that has less credit left, in bytes, is told of all that becomes free. It is more than MPI's matching keeps in
 /// reserve.
 const LOW: i32 = 32 << 10;
@@ -477,19 +476,6 @@ impl MemoryLayer {
     /// Nothing is acknowledged.
     pub(super) fn request_acks(&mut self, _now: Instant) {}
 
-    /// A peer that is gone is [reported](Self::handle_unreachable) by the medium when something is sent to it.
-    pub(super) fn watch(&mut self, now: Instant, peer: PeerId, on: bool) {
-        self.now = self.now.max(now);
-        let now = self.now;
-        if let Some(p) = self.peers.get_mut(peer.index())
-            && on
-            && p.watched.is_none_or(|last| now >= last + WATCH)
-        {
-            p.watched = Some(now);
-            self.connect(now, peer);
-        }
-    }
-
     /// Sends a packet without a message, which opens the session.
     pub(super) fn connect(&mut self, now: Instant, peer: PeerId) {
         self.now = self.now.max(now);
@@ -687,6 +673,9 @@ impl MemoryLayer {
             self.stats.packets_received += 1;
             if let Err(reason) = self.receive(peer, datagram, sink) {
                 self.stats.dropped.count(reason);
+                if reason == DropReason::DeadIncarnation {
+                    self.tell_given_up(peer);
+                }
                 if reason == DropReason::Malformed {
                     // Memory damages nothing: the peer does not do what it should.
                     self.end_session(peer, PeerError::Misbehaved);
@@ -822,6 +811,10 @@ impl MemoryLayer {
                 return Ok(());
             }
             Kind::Ack => return Ok(()),
+            Kind::Reset => {
+                self.end_session(peer, PeerError::Reset);
+                return Ok(());
+            }
             _ => return Err(DropReason::Unagreed),
         }
         let p = &mut self.peers[peer as usize];

@@ -369,7 +369,7 @@ impl Communicator {
             return Ok(());
         }
         let span = self.enter(|| Entry::named(CALL));
-        self.access((), |core, messenger, now| core.leave(messenger, now));
+        engine.fabric.leave();
         let met = after(self.meet_in(CALL, (Class::Finalize, &AtomicU32::new(0))));
         let closed = engine.close(linger).map_err(|_| self.broken(CALL));
         let ended = span.end(met.and(closed));

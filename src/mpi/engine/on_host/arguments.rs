@@ -13,6 +13,11 @@ use crate::mpi::{
     operation::Operation,
 };
 
+/// In a scan each rank reduces the operands of all before it: that of many ranks, and of more bytes, is better off with
+/// messages.
+const SCAN_RANKS: usize = 8;
+const SCAN: usize = 2 << 10;
+
 /// The arguments of a collective at this rank.
 pub(super) struct Arguments<'a> {
     pub(super) call: &'a Call<'a>,
@@ -25,32 +30,40 @@ pub(super) struct Arguments<'a> {
 
 /// Returns whether a collective with these arguments goes by a board, if there is one: all ranks say the same, since they
 /// must agree on all that this depends on.
-pub(super) fn suits(call: &Call<'_>, buffers: &Buffers<'_>) -> bool {
+pub(super) fn suits(call: &Call<'_>, buffers: &Buffers<'_>, size: usize) -> bool {
+    let of = |region: &_| match region {
+        Data::Plain(_, datatype) => dense(datatype),
+        _ => None,
+    };
+    let element = || match buffers.output {
+        Data::None => of(&buffers.input),
+        _ => of(&buffers.output),
+    };
+    let is_at_most = |most: usize| element().is_some_and(|element| element <= most);
     match call.collective() {
         Kind::Barrier | Kind::Bcast | Kind::Gather | Kind::Scatter | Kind::Allgather | Kind::Alltoall => true,
-        Kind::Reduce | Kind::Allreduce => {
-            let of = |region: &_| match region {
-                Data::Plain(_, datatype) => Some(is_dense(datatype)),
-                _ => None,
-            };
-            of(&buffers.output).or_else(|| of(&buffers.input)).unwrap_or(false)
-        }
+        Kind::Gatherv | Kind::Scatterv | Kind::Allgatherv | Kind::Alltoallv => true,
+        Kind::Reduce | Kind::Allreduce => is_at_most(SLOT),
+        Kind::ReduceScatter | Kind::ReduceScatterBlock => is_at_most(SLOT / size),
+        Kind::Scan | Kind::Exscan if size <= SCAN_RANKS => is_at_most(SLOT),
+        Kind::Scan | Kind::Exscan => is_at_most(SCAN.checked_div(call.output.single()).unwrap_or(SCAN)),
         _ => false,
     }
 }
 
-/// Elements follow each other without gaps, and each fits into a slot.
-fn is_dense(datatype: &Datatype) -> bool {
+/// Bytes of an element, if elements follow each other without gaps.
+fn dense(datatype: &Datatype) -> Option<usize> {
     let size = datatype.size();
-    size > 0 && size <= SLOT as u64 && datatype.extent() == size as i64 && datatype.begin_of_run(2) == Some(0)
+    let is_dense = size > 0 && datatype.extent() == size as i64 && datatype.begin_of_run(2) == Some(0);
+    is_dense.then_some(size as usize)
 }
 
 /// Elements that follow each other.
-pub(super) fn run(offset: usize, count: usize) -> Elements {
+pub(super) fn run(offset: isize, count: usize) -> Elements {
     Elements {
         region: Region::Output,
         times: 1,
-        offset: offset as isize,
+        offset,
         count,
         stride: 0,
     }
@@ -78,10 +91,26 @@ impl<'a> Arguments<'a> {
     }
 
     pub(super) fn output(&self, offset: usize, count: usize) -> Option<Buffer> {
-        self.output.as_ref()?.buffer(&run(offset, count))
+        self.output.as_ref()?.buffer(&run(offset as isize, count))
+    }
+
+    /// The output's block for a rank.
+    pub(super) fn output_block(&self, rank: usize) -> Option<Buffer> {
+        let blocks = &self.call.output;
+        self.output
+            .as_ref()?
+            .buffer(&run(blocks.offset(rank), blocks.count(rank)))
+    }
+
+    /// The input's block for a rank.
+    pub(super) fn input_block(&self, rank: usize) -> Option<Buffer> {
+        let blocks = &self.call.input;
+        self.input
+            .as_ref()?
+            .buffer(&run(blocks.offset(rank), blocks.count(rank)))
     }
 
     pub(super) fn input(&self, offset: usize, count: usize) -> Option<Buffer> {
-        self.input.as_ref()?.buffer(&run(offset, count))
+        self.input.as_ref()?.buffer(&run(offset as isize, count))
     }
 }

@@ -25,9 +25,12 @@ impl Steps<'_> {
             Kind::Barrier => self.barrier().map(Some),
             Kind::Bcast => self.bcast(arguments, root),
             Kind::Gather => self.gather(arguments, Some(root)),
-            Kind::Allgather => self.gather(arguments, None),
+            Kind::Allgather | Kind::Allgatherv => self.gather(arguments, None),
             Kind::Scatter => self.scatter(arguments, root),
             Kind::Alltoall => self.alltoall(arguments),
+            Kind::Gatherv | Kind::Scatterv | Kind::Alltoallv => self.exchange(arguments),
+            Kind::ReduceScatter | Kind::ReduceScatterBlock => self.reduce_scatter(arguments),
+            Kind::Scan | Kind::Exscan => self.scan(arguments),
             Kind::Reduce => self.reduce(arguments, Some(root)),
             _ => self.reduce(arguments, None),
         }
@@ -48,7 +51,7 @@ impl Steps<'_> {
     }
 
     /// Writes a part of a buffer; the step has `len` bytes, and the part begins `at` bytes behind the first.
-    fn write_part(&mut self, buffer: &Buffer, part: Range<usize>, (len, at): (usize, usize)) {
+    pub(super) fn write_part(&mut self, buffer: &Buffer, part: Range<usize>, (len, at): (usize, usize)) {
         if part.is_empty() {
             return;
         }
@@ -82,14 +85,13 @@ impl Steps<'_> {
         Ok(Some(()))
     }
 
-    /// Gather at a root, or at all ranks.
+    /// Gather at a root, or at all ranks: then the blocks may have lengths of their own.
     fn gather(&mut self, arguments: &Arguments<'_>, root: Option<usize>) -> Result<Option<()>, Error> {
         let (rank, call) = (self.rank(), arguments.call);
         let takes = root.is_none_or(|root| root == rank);
         let is_in_place = call.in_place && takes;
-        let block = call.output.count(rank);
         let own = if is_in_place {
-            arguments.output(rank * block, block)
+            arguments.output_block(rank)
         } else {
             arguments.input(0, call.input.single())
         };
@@ -98,7 +100,7 @@ impl Steps<'_> {
         let mut blocks = Vec::new();
         if takes {
             for from in 0..self.size() {
-                let Some(buffer) = arguments.output(from * block, block) else {
+                let Some(buffer) = arguments.output_block(from) else {
                     return Ok(None);
                 };
                 blocks.push(buffer);
@@ -107,20 +109,22 @@ impl Steps<'_> {
                 blocks[rank].copy_from(&own, &mut Vec::new());
             }
         }
-        for part in pieces(len, self.piece()) {
+        let longest = blocks.iter().map(|block| block.len() as usize).max().unwrap_or(len);
+        for part in pieces(longest, self.piece()) {
+            let of = |len: u64| part.start.min(len as usize)..part.end.min(len as usize);
+            let mine = of(own.len());
             // A root posts nothing: nobody reads it.
             let posts = root.is_none() || !takes;
-            self.begin(posts.then_some(part.len()))?;
+            self.begin(posts.then_some(mine.len()))?;
             if posts {
-                self.post_part(&own, part.clone());
+                self.post_part(&own, mine);
             }
             if takes {
                 for from in self.others() {
+                    let part = of(blocks[from].len());
                     self.await_post(from, part.len())?;
                     blocks[from].place(part.start as u64, self.read(from, part.len(), 0..part.len()));
                 }
-            }
-            if takes {
                 self.board.all_have_posted();
             }
             self.end();

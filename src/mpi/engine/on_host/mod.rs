@@ -1,8 +1,8 @@
 //! Collectives of ranks that share a host, by memory that all of them have mapped instead of by messages.
 //!
 //! A communicator gets its memory when it has called a few collectives, if all of its ranks are on one host and reach each
-//! other through memory. From then on its blocking collectives go by it, but for those that need lists (`v` and `w`),
-//! scans, and others of which `suits` says no. All ranks come to the same, because it depends on nothing but what they
+//! other through memory. From then on its blocking collectives go by it, but for those of neighbours, and others of which
+//! `suits` says no. All ranks come to the same, because it depends on nothing but what they
 //! must agree on anyway.
 //!
 //! | file | holds |
@@ -10,16 +10,18 @@
 //! | `board.rs`, `medium.rs` | the memory, and which rank may write where |
 //! | `steps.rs` | a rank's part in a collective: posting, waiting, failing |
 //! | `arguments.rs` | which collectives go so, and their buffers |
-//! | `calls.rs`, `reductions.rs` | the collectives |
+//! | `calls.rs`, `exchange.rs`, `reductions.rs`, `shares.rs` | the collectives |
 //! | `state.rs` | what a communicator knows of its memory |
 //! | `run.rs` | when the memory is made, and how |
 
 mod arguments;
 mod board;
 mod calls;
+mod exchange;
 mod medium;
 mod reductions;
 mod run;
+mod shares;
 mod state;
 mod steps;
 

@@ -18,23 +18,23 @@ const DIVIDED: usize = 2 << 10;
 const DIVIDED_RANKS: usize = 3;
 
 /// A vector whose elements are reduced.
-struct Vector<'a> {
+pub(super) struct Vector<'a> {
     /// This rank's operand.
     own: *const u8,
     /// The result, at ranks that get it.
     result: *mut u8,
     /// Bytes of an element.
-    size: usize,
-    datatype: &'a Datatype,
+    pub(super) size: usize,
+    datatype: Datatype,
     operation: &'a Operation,
 }
 
 /// Memory in which operands are aligned.
 #[derive(Default)]
-struct Scratch(Vec<u64>);
+pub(super) struct Scratch(Vec<u64>);
 
 impl Scratch {
-    fn bytes(&mut self, len: usize) -> *mut u8 {
+    pub(super) fn bytes(&mut self, len: usize) -> *mut u8 {
         if self.0.len() < len.div_ceil(8) {
             self.0.resize(len.div_ceil(8), 0);
         }
@@ -47,35 +47,13 @@ impl Steps<'_> {
     pub(super) fn reduce(&mut self, arguments: &Arguments<'_>, root: Option<usize>) -> Result<Option<()>, Error> {
         let (rank, call) = (self.rank(), arguments.call);
         let takes = root.is_none_or(|root| root == rank);
-        let base = |memory: &Option<Memory>| {
-            memory
-                .as_ref()?
-                .run(&run(0, 0))
-                .map(|(base, datatype)| (base, datatype.clone()))
-        };
-        let (input, output) = (base(&arguments.input), base(&arguments.output));
-        let own = if call.in_place && takes { &output } else { &input };
-        let (Some((own, datatype)), Some(operation)) = (own, arguments.operation) else {
-            return Ok(None);
-        };
-        let result = output
-            .as_ref()
-            .filter(|_| takes)
-            .map_or(core::ptr::null_mut(), |(base, _)| *base);
         let elements = if takes {
             call.output.single()
         } else {
             call.input.single()
         };
-        if !datatype.fits(elements as u64) {
+        let Some(vector) = Vector::new(arguments, takes, elements) else {
             return Ok(None);
-        }
-        let vector = Vector {
-            own: *own,
-            result,
-            size: datatype.size() as usize,
-            datatype,
-            operation,
         };
         let bytes = elements * vector.size;
         let is_divided = root.is_none() && bytes >= DIVIDED && self.size() >= DIVIDED_RANKS;
@@ -111,7 +89,7 @@ impl Steps<'_> {
             }
             self.board.all_have_posted();
             let into = vector.place(&part);
-            self.combine(vector, &part, len, 0..len, (into, scratch));
+            self.combine(vector, &part, (self.size(), len, 0..len), (into, scratch));
         }
         self.end();
         Ok(())
@@ -136,7 +114,7 @@ impl Steps<'_> {
         let mine = bytes(rank);
         let into = share.bytes(mine.len());
         let own = part.start + elements(rank).start..part.start + elements(rank).end;
-        self.combine(vector, &own, len, mine.clone(), (into, scratch));
+        self.combine(vector, &own, (size, len, mine.clone()), (into, scratch));
         self.end();
         self.begin(Some(mine.len()))?;
         // SAFETY: so many bytes of the scratch memory were written just now.
@@ -157,26 +135,25 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Reduces the operands of all ranks, in their order, to `into`: of the `len` bytes that each has posted, those of
-    /// `bytes`, which are the elements `own` of this rank's vector.
-    fn combine(
+    /// Reduces the operands of the first `ranks` ranks, in their order, to `into`: of the `len` bytes that each has
+    /// posted, those of `bytes`, which are the elements `own` of this rank's vector.
+    pub(super) fn combine(
         &self,
         vector: &Vector<'_>,
         own: &Range<usize>,
-        len: usize,
-        bytes: Range<usize>,
+        (ranks, len, bytes): (usize, usize, Range<usize>),
         (into, scratch): (*mut u8, &mut Scratch),
     ) {
-        if bytes.is_empty() {
+        if bytes.is_empty() || ranks == 0 {
             return;
         }
-        let (last, count) = (self.size() - 1, own.len() as u64);
+        let (last, count) = (ranks - 1, own.len() as u64);
         let operand = scratch.bytes(bytes.len());
         // In place, this rank's operand is where the result comes.
         let own_operand = vector.operand(own);
         let overlaps = own_operand.as_ptr().addr() == into.addr();
         let mut kept = Scratch::default();
-        let own_operand = if overlaps && self.rank() != last {
+        let own_operand = if overlaps && self.rank() < last {
             let place = kept.bytes(bytes.len());
             // SAFETY: both have so many bytes, and the scratch memory is other memory.
             unsafe { place.copy_from_nonoverlapping(own_operand.as_ptr(), bytes.len()) };
@@ -206,14 +183,39 @@ impl Steps<'_> {
             };
             // SAFETY: both are `count` elements without gaps, initialised, of different memory. (The operation was checked
             // for this datatype.)
-            let _ = unsafe { vector.operation.apply_at(vector.datatype, from, into, count) };
+            let _ = unsafe { vector.operation.apply_at(&vector.datatype, from, into, count) };
         }
+    }
+}
+
+impl<'a> Vector<'a> {
+    /// The vector of a call, in which so many elements are reduced; this rank may take the result. `None`: it does not
+    /// fit into the address space.
+    pub(super) fn new(arguments: &Arguments<'a>, takes: bool, elements: usize) -> Option<Self> {
+        let base = |memory: &Option<Memory>| {
+            let memory = memory.as_ref()?;
+            memory.run(&run(0, 0)).map(|(base, datatype)| (base, datatype.clone()))
+        };
+        let (input, output) = (base(&arguments.input), base(&arguments.output));
+        let result = output.as_ref().filter(|_| takes).map(|(base, _)| *base);
+        let (own, datatype) = if arguments.call.in_place && takes {
+            output
+        } else {
+            input
+        }?;
+        datatype.fits(elements as u64).then_some(Self {
+            own,
+            result: result.unwrap_or(core::ptr::null_mut()),
+            size: datatype.size() as usize,
+            datatype,
+            operation: arguments.operation?,
+        })
     }
 }
 
 impl Vector<'_> {
     /// Bytes of this rank's operand.
-    fn operand(&self, elements: &Range<usize>) -> &[u8] {
+    pub(super) fn operand(&self, elements: &Range<usize>) -> &[u8] {
         if elements.is_empty() {
             return &[];
         }
@@ -223,12 +225,12 @@ impl Vector<'_> {
     }
 
     /// Where the result's elements begin.
-    fn place(&self, elements: &Range<usize>) -> *mut u8 {
+    pub(super) fn place(&self, elements: &Range<usize>) -> *mut u8 {
         self.result.wrapping_add(elements.start * self.size)
     }
 
     /// Copies a part of the result to its place, `at` bytes behind `piece`.
-    fn fill(&self, piece: *mut u8, at: usize, bytes: Span<'_>) {
+    pub(super) fn fill(&self, piece: *mut u8, at: usize, bytes: Span<'_>) {
         if !bytes.is_empty() {
             // SAFETY: by the contract of the collective the elements of the result may be written, and nothing else uses
             // them.

@@ -47,7 +47,7 @@ impl Communicator {
     ) -> Option<Result<Borrowed<'_>, Error>> {
         let engine = self.engine();
         let is_usual = (2..=RANKS).contains(&self.size()) && !engine.check && !self.is_inter();
-        if !is_usual || !engine.fabric.is_native() || !suits(call, buffers) {
+        if !is_usual || !engine.fabric.is_native() || !suits(call, buffers, self.size() as usize) {
             return None;
         }
         // (Collectives within the making of the memory find it taken.)
@@ -112,7 +112,7 @@ impl Communicator {
     /// Makes the memory, together with all other ranks. `None`: there is none, at any rank.
     fn make_board(&self, name: &'static str) -> Result<Option<Board>, Error> {
         let size = self.size() as usize;
-        let may_share = self.engine().has_rings() && self.are_all_in_memory();
+        let may_share = self.engine().has_memory() && self.are_all_in_memory();
         let offer = may_share.then(|| Offer::open(self.engine())).flatten();
         let own = offer.as_ref().map_or_else(Default::default, Offer::words);
         let all = self.share(name, &own)?;

@@ -102,6 +102,17 @@ impl Steps<'_> {
         Err(self.mismatch(rank, posted, wanted))
     }
 
+    /// Waits for what another rank posts, whatever its length, which is given.
+    pub(super) fn await_any(&mut self, rank: usize) -> Result<usize, Error> {
+        if self.board.posted(rank).is_none() {
+            self.wait(rank, |board| board.posted(rank).is_some())?;
+        }
+        match self.board.posted(rank) {
+            Some(posted) if posted.mark == self.mark => Ok(posted.len),
+            _ => Err(self.differs(rank)),
+        }
+    }
+
     /// Waits for what all others post: `len` bytes each.
     #[inline]
     pub(super) fn await_all(&mut self, len: usize) -> Result<(), Error> {
@@ -139,15 +150,29 @@ impl Steps<'_> {
 
     #[cold]
     fn mismatch(&self, rank: usize, posted: Posted, wanted: Posted) -> Error {
+        if posted.len == wanted.len {
+            self.differs(rank)
+        } else {
+            self.truncated(rank, posted.len, wanted.len)
+        }
+    }
+
+    /// Another rank has called another collective, or with other arguments.
+    #[cold]
+    pub(super) fn differs(&self, rank: usize) -> Error {
+        self.refuse(rank, self.not_same())
+    }
+
+    /// Another rank sends `sent` bytes, where this one has room for `wanted`.
+    #[cold]
+    pub(super) fn truncated(&self, rank: usize, sent: usize, wanted: usize) -> Error {
+        self.refuse(rank, Error::truncated(self.name, sent as u64, wanted as u64))
+    }
+
+    fn refuse(&self, rank: usize, error: Error) -> Error {
         self.board.give_up(MISMATCH);
         self.wake();
-        let peer = rank as Rank;
-        let error = if posted.len == wanted.len {
-            self.not_same()
-        } else {
-            Error::truncated(self.name, posted.len as u64, wanted.len as u64)
-        };
-        self.communicator.locate(error.with_peer(peer))
+        self.communicator.locate(error.with_peer(rank as Rank))
     }
 
     // ---- waiting
