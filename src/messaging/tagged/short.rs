@@ -1,5 +1,8 @@
 //! Short messages, which go by a ring in memory to a peer of this host, past the messenger's queues.
 
+#[cfg(feature = "mpi")]
+use alloc::{boxed::Box, vec};
+
 use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
 #[cfg(feature = "mpi")]
 use super::{Envelope, Handle, Receive, Selector};
@@ -119,6 +122,23 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         messenger.accept_short(peer, cost);
         let len = len as u64;
         Some(Envelope { source, bits, len })
+    }
+
+    /// The same for a message of any length, into memory of its own.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn claim_short(
+        &mut self,
+        messenger: &mut Messenger,
+        selector: &Selector,
+        which: Which,
+    ) -> Option<(Envelope, Box<[u8]>)> {
+        let (arriving, _) = messenger.next_short(which)?;
+        if !selector.matches(arriving.source, matched(arriving.front.bits)) {
+            return None;
+        }
+        let mut bytes = vec![0; arriving.front.len()].into_boxed_slice();
+        let envelope = self.take_short_into(messenger, selector, &mut bytes, which)?;
+        Some((envelope, bytes))
     }
 
     /// Returns whether messages in the rings are the oldest that have come, and nothing is lost.

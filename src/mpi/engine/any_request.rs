@@ -22,13 +22,13 @@ pub struct AnyRequest {
     kind: Kind,
 }
 
-/// The further state of a request.
+/// The further state of a request: small, as most have none, and all move from hand to hand.
 #[derive(Debug)]
 enum Kind {
     /// A message or a collective that is begun once.
     Once,
-    Message(PersistentMessage),
-    Collective(PersistentCollective),
+    Message(Box<PersistentMessage>),
+    Collective(Box<PersistentCollective>),
     Send(Arc<PartitionedSend>),
     Receive(Arc<PartitionedReceive>),
     Generalized(Pending),
@@ -46,8 +46,8 @@ macro_rules! persistent {
 }
 
 persistent! {
-    PersistentMessage, Message: |made| made;
-    PersistentCollective, Collective: |made| made;
+    PersistentMessage, Message: Box::new;
+    PersistentCollective, Collective: Box::new;
     PartitionedSend, Send: Arc::new;
     PartitionedReceive, Receive: Arc::new;
 }

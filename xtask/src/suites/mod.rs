@@ -8,6 +8,7 @@ mod native;
 pub(crate) mod place;
 mod python;
 mod rust;
+mod science;
 
 use place::{Library, Place, Verified};
 
@@ -25,7 +26,7 @@ struct Suite {
     run: fn(&Place, &Library) -> Verified,
 }
 
-const SUITES: [Suite; 10] = [
+const SUITES: [Suite; 13] = [
     Suite {
         name: "program",
         what: "a ring, a sum and a put, in C and as C++, 4 ranks",
@@ -74,6 +75,27 @@ const SUITES: [Suite; 10] = [
         is_short: false,
         fetch: native::fetch_fftw,
         run: native::fftw,
+    },
+    Suite {
+        name: "examl",
+        what: "ExaML 3.0.22: the likelihood of a tree of 49 species, 2 ranks",
+        is_short: true,
+        fetch: science::fetch_examl,
+        run: science::examl,
+    },
+    Suite {
+        name: "mrbayes",
+        what: "MrBayes 3.2.7a: two runs of two chains, 4 ranks",
+        is_short: false,
+        fetch: science::fetch_mrbayes,
+        run: science::mrbayes,
+    },
+    Suite {
+        name: "hypre",
+        what: "hypre 2.26.0: four solvers on a grid, 4 ranks",
+        is_short: false,
+        fetch: science::fetch_hypre,
+        run: science::hypre,
     },
     Suite {
         name: "rsmpi",

@@ -9,7 +9,7 @@ use crate::shell;
 const LIMIT_S: u32 = 900;
 
 /// The line of a text that contains `what`.
-fn line<'a>(text: &'a str, what: &str) -> Result<&'a str, String> {
+pub(super) fn line<'a>(text: &'a str, what: &str) -> Result<&'a str, String> {
     let found = text.lines().find(|line| line.contains(what));
     found
         .map(str::trim)

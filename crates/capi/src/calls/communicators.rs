@@ -151,7 +151,7 @@ pub fn comm_idup(_call: Call, comm: Comm, newcomm: InOut<Communicator>, request:
         parent: comm,
         attributes,
     };
-    give(request, Work::Duplicating(duplicating, place), scope(comm));
+    give(request, Work::Duplicating(Box::new((duplicating, place))), scope(comm));
     Ok(())
 }
 

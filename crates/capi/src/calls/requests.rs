@@ -141,9 +141,10 @@ pub fn wait(call: Call, request: Place, status: OutStatus) -> Done {
         status.set(&Status::EMPTY);
         return Ok(());
     }
-    let taken = Pending::take(iter::once(named), |object| !object.is_plain())?;
-    let (object, was_taken) = taken.into_iter().next().expect("one of one");
-    let (ended, scope, stays) = object.wait();
+    let mut taken = Pending::take(iter::once(named), |object| !object.is_plain())?;
+    let (object, was_taken) = taken.first_mut().expect("one of one");
+    let ((ended, scope, stays), was_taken) = (RequestObject::wait(object), *was_taken);
+    Pending::keep(taken);
     end(named, (was_taken, stays), || request.set(Pending::NULL));
     report(call, scope, ended, status)
 }
@@ -231,14 +232,15 @@ pub fn waitall(call: Call, count: Int, requests: Places, statuses: OutStatuses) 
     let len = number(count)?;
     let named = requests.iter(len).enumerate();
     let waited = named.filter(|(_, named)| !named.is_null() && *named != Pending::SENT);
-    let objects = Pending::take(waited.clone().map(|(_, named)| named), |object| !object.is_plain())?;
+    let mut objects = Pending::take(waited.clone().map(|(_, named)| named), |object| !object.is_plain())?;
     clear(statuses, len);
     let mut results = Results::new(call);
-    for ((index, named), (object, was_taken)) in waited.zip(objects) {
-        let (ended, scope, stays) = object.wait();
-        end(named, (was_taken, stays), || requests.set(index, Pending::NULL));
+    for ((index, named), (object, was_taken)) in waited.zip(&mut objects) {
+        let (ended, scope, stays) = RequestObject::wait(object);
+        end(named, (*was_taken, stays), || requests.set(index, Pending::NULL));
         results.add(scope, ended, (index, statuses.at(index)));
     }
+    Pending::keep(objects);
     for (index, _) in requests
         .iter(len)
         .enumerate()

@@ -91,7 +91,7 @@ impl Handler {
     pub(crate) fn give(handler: &Held<Self>) -> Errhandler {
         let mut given = lock(&handler.given);
         if given.handle.is_null() {
-            given.handle = Errhandler::new(Self::table().insert(Arc::clone(handler)));
+            given.handle = Errhandler::new(Self::table().insert_shared(handler));
         }
         if !given.handle.is_predefined() {
             given.times += 1;

@@ -209,7 +209,7 @@ impl<T: Object> Named<T> {
     /// A new object.
     #[must_use]
     pub fn insert(object: T) -> Self {
-        Self::new(T::table().insert(Arc::new(object)))
+        Self::new(T::table().insert(object))
     }
 
     /// The objects of these handles, in their order, each with whether its handle was freed: it is not if `stays` says so.
@@ -222,6 +222,15 @@ impl<T: Object> Named<T> {
     ) -> Result<Vec<(Arc<T>, bool)>, Failure> {
         let taken = T::table().take(all.map(Self::handle), stays);
         taken.map_err(|handle| Self::new(handle).missing())
+    }
+
+    /// The memory of objects that were taken, and are over, is for the next ones.
+    pub fn keep(taken: Vec<(Arc<T>, bool)>) {
+        T::table().keep(
+            taken
+                .into_iter()
+                .filter_map(|(object, was_taken)| was_taken.then_some(object)),
+        );
     }
 
     /// Frees the handle; the object lives until nothing uses it any more.

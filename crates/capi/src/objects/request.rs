@@ -42,7 +42,7 @@ pub enum Work {
     /// It has ended as it began.
     Done(Status),
     /// The duplicate of a communicator.
-    Duplicating(Duplicating, Place),
+    Duplicating(Box<(Duplicating, Place)>),
     /// The messages of a buffer are being sent.
     Flushing(Owner),
 }
@@ -124,11 +124,11 @@ impl RequestObject {
     }
 
     /// Waits until it has ended; with the object whose error handler is called, and whether the handle stays.
-    pub fn wait(mut self: Arc<Self>) -> (Ended, Option<Scope>, bool) {
+    pub fn wait(this: &mut Arc<Self>) -> (Ended, Option<Scope>, bool) {
         let wait = |request: &mut Request| (request.wait(), request.scope, request.is_persistent());
-        match Arc::get_mut(&mut self) {
+        match Arc::get_mut(this) {
             Some(object) => wait(object.request.get_mut().unwrap_or_else(PoisonError::into_inner)),
-            None => wait(&mut self.lock()),
+            None => wait(&mut this.lock()),
         }
     }
 
@@ -204,7 +204,8 @@ impl Request {
             return Ok(any.wait()?);
         }
         match self.work.end() {
-            Work::Duplicating(duplicating, mut place) => {
+            Work::Duplicating(both) => {
+                let (duplicating, mut place) = *both;
                 place.fill(duplicating.wait()?)?;
                 Ok(Status::EMPTY)
             }
@@ -240,7 +241,7 @@ impl Request {
         match &mut self.work {
             Work::Engine(any) => any.cancel()?,
             Work::Both(pair) => pair.receive.cancel(),
-            Work::Over | Work::Sent | Work::Done(_) | Work::Duplicating(..) | Work::Flushing(_) => {}
+            Work::Over | Work::Sent | Work::Done(_) | Work::Duplicating(_) | Work::Flushing(_) => {}
         }
         Ok(())
     }
@@ -283,9 +284,9 @@ impl Work {
             Self::Engine(any) => any.test()?,
             Self::Both(pair) => pair.test()?,
             Self::Done(status) => Some(*status),
-            Self::Duplicating(duplicating, place) => match duplicating.test()? {
+            Self::Duplicating(both) => match both.0.test()? {
                 Some(made) => {
-                    place.fill(made)?;
+                    both.1.fill(made)?;
                     Some(Status::EMPTY)
                 }
                 None => None,

@@ -9,6 +9,9 @@ const PLACE_BITS: u32 = 22;
 /// Generations are 1 to this, so all numbers are at least 2^22, and less than 2^30.
 const GENERATIONS: u32 = 255;
 
+/// Most objects whose memory is kept for others.
+const SPARE: usize = 256;
+
 /// Objects of one sort.
 #[derive(Debug)]
 pub struct Table<T>(RwLock<Slots<T>>);
@@ -18,6 +21,8 @@ struct Slots<T> {
     all: Vec<Slot<T>>,
     /// The places of those that are free.
     free: Vec<u32>,
+    /// Objects that are over and that nothing uses: their memory is for others.
+    spare: Vec<Arc<T>>,
 }
 
 #[derive(Debug)]
@@ -54,20 +59,33 @@ impl<T> Table<T> {
         Self(RwLock::new(Slots {
             all: Vec::new(),
             free: Vec::new(),
+            spare: Vec::new(),
         }))
     }
 
     /// Adds an object.
-    pub fn insert(&self, object: Arc<T>) -> Handle {
-        self.insert_arc(|_| object)
+    pub fn insert(&self, object: T) -> Handle {
+        self.insert_with(|_| object)
     }
 
     /// Adds an object that knows its handle.
     pub fn insert_with(&self, make: impl FnOnce(Handle) -> T) -> Handle {
-        self.insert_arc(|handle| Arc::new(make(handle)))
+        self.insert_by(|handle, spare| {
+            let made = make(handle);
+            let Some(mut spare) = spare.pop() else {
+                return Arc::new(made);
+            };
+            *Arc::get_mut(&mut spare).expect("nothing uses it") = made;
+            spare
+        })
     }
 
-    fn insert_arc(&self, make: impl FnOnce(Handle) -> Arc<T>) -> Handle {
+    /// Adds an object that others have, too.
+    pub fn insert_shared(&self, object: &Arc<T>) -> Handle {
+        self.insert_by(|_, _| Arc::clone(object))
+    }
+
+    fn insert_by(&self, make: impl FnOnce(Handle, &mut Vec<Arc<T>>) -> Arc<T>) -> Handle {
         let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let place = slots.free.pop().unwrap_or_else(|| {
             slots.all.push(Slot {
@@ -77,10 +95,23 @@ impl<T> Table<T> {
             slots.all.len() as u32 - 1
         });
         assert!(place < 1 << PLACE_BITS, "more than 4 million MPI objects of a sort");
-        let slot = &mut slots.all[place as usize];
-        let handle = Handle(slot.generation << PLACE_BITS | place);
-        slot.object = Some(make(handle));
+        let handle = Handle(slots.all[place as usize].generation << PLACE_BITS | place);
+        let object = make(handle, &mut slots.spare);
+        slots.all[place as usize].object = Some(object);
         handle
+    }
+
+    /// The memory of these objects, which are over, is for the next ones, unless something uses it still.
+    pub fn keep(&self, over: impl Iterator<Item = Arc<T>>) {
+        let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        for mut object in over {
+            if slots.spare.len() == SPARE {
+                return;
+            }
+            if Arc::get_mut(&mut object).is_some() {
+                slots.spare.push(object);
+            }
+        }
     }
 
     /// The object with this handle.
@@ -152,19 +183,36 @@ mod tests {
     #[test]
     fn freed_handles_are_noticed() {
         let table = Table::new();
-        let first = table.insert(Arc::new(1));
+        let first = table.insert(1);
         assert_eq!(table.get(first).as_deref(), Some(&1));
         assert_eq!(table.remove(first).as_deref(), Some(&1));
-        let second = table.insert(Arc::new(2));
+        let second = table.insert(2);
         assert!(table.get(first).is_none());
         assert_eq!(table.get(second).as_deref(), Some(&2));
         assert!(first.0 >= Handle::FIRST && second.0 < 1 << 30);
     }
 
     #[test]
+    fn memory_is_used_again_unless_something_uses_it_still() {
+        let table = Table::new();
+        let [first, second] = [1, 2].map(|number| table.insert(number));
+        let used = table.get(second);
+        let all = table
+            .take([first, second].into_iter(), |_| false)
+            .expect("both are there");
+        let places = [0, 1].map(|index| Arc::as_ptr(&all[index].0));
+        table.keep(all.into_iter().map(|(object, _)| object));
+        let [third, fourth] = [3, 4].map(|number| table.insert(number));
+        let [third, fourth] = [third, fourth].map(|handle| table.get(handle).expect("it is there"));
+        assert_eq!((*third, *fourth, used.as_deref()), (3, 4, Some(&2)));
+        assert_eq!(Arc::as_ptr(&third), places[0]);
+        assert_ne!(Arc::as_ptr(&fourth), places[1]);
+    }
+
+    #[test]
     fn objects_are_taken_together_or_not_at_all() {
         let table = Table::new();
-        let [one, two, three] = [1, 2, 3].map(|number| table.insert(Arc::new(number)));
+        let [one, two, three] = [1, 2, 3].map(|number| table.insert(number));
         let take = |handles: &[Handle]| table.take(handles.iter().copied(), |number| *number == 2);
         let unknown = Handle(Handle::FIRST - 1);
         assert_eq!(take(&[one, two, unknown]), Err(unknown));

@@ -1,29 +1,42 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Probing for messages before they are received (MPI 3.8).
 
-use alloc::vec;
+use alloc::{boxed::Box, vec};
 use core::sync::atomic::Ordering;
 
 use super::{super::status::PROC_NULL, Communicator};
 use crate::{
-    messaging::tagged::{Claimed, Selector},
+    messaging::{
+        MemoryRegion as _,
+        tagged::{Claimed, Selector},
+    },
     mpi::{
         Rank,
         datatype::Datatype,
         engine::{Entry, Exit, Request, Status, buffer::Buffer, process::Process},
         error::{Error, ErrorClass},
     },
+    span::Span,
 };
 
 /// A message found by a matched probe (MPI 3.8.2). It must be received; dropping it loses it.
 #[derive(Debug)]
 pub struct MatchedMessage {
     communicator: Communicator,
-    /// `None`: the probe asked for [`PROC_NULL`], from which there are no messages.
-    claimed: Option<Claimed>,
+    place: Place,
     status: Status,
     /// Number by which the profiler knows it.
     pub(in crate::mpi::engine) number: u64,
+}
+
+/// Where a matched message is.
+#[derive(Debug)]
+enum Place {
+    /// Nowhere: the probe asked for [`PROC_NULL`], from which there are no messages.
+    Nowhere,
+    Queue(Claimed),
+    /// Here: it was taken from a ring in memory.
+    Here(Box<[u8]>),
 }
 
 impl MatchedMessage {
@@ -195,6 +208,14 @@ impl Communicator {
             return Ok(message);
         }
         let selector = self.selector(call, source, tag)?;
+        if let Some((envelope, bytes)) = self.rings().and_then(|rings| rings.claim_short(&selector)) {
+            return Ok(MatchedMessage {
+                communicator: self.clone(),
+                status: self.plain_status_of(&envelope),
+                place: Place::Here(bytes),
+                number: 0,
+            });
+        }
         let claimed = self.wait_for(call, &selector, |core| core.tagged.claim(&selector))?;
         Ok(self.matched(claimed))
     }
@@ -203,7 +224,7 @@ impl Communicator {
         MatchedMessage {
             communicator: self.clone(),
             status: self.status_of(&claimed.envelope()),
-            claimed: Some(claimed),
+            place: Place::Queue(claimed),
             number: 0,
         }
     }
@@ -213,7 +234,7 @@ impl Communicator {
         (source == PROC_NULL).then(|| MatchedMessage {
             communicator: self.clone(),
             status: Status::NULL,
-            claimed: None,
+            place: Place::Nowhere,
             number: 0,
         })
     }
@@ -286,12 +307,24 @@ impl Communicator {
         mut buffer: Buffer,
     ) -> Result<Request, Error> {
         let MatchedMessage {
-            communicator, claimed, ..
+            communicator,
+            place,
+            status,
+            ..
         } = message;
-        let Some(claimed) = claimed else {
-            return Ok(Request::ended(&communicator, Status::NULL, call));
-        };
         let room = buffer.len();
+        let claimed = match place {
+            Place::Queue(claimed) => claimed,
+            Place::Nowhere => return Ok(Request::ended(&communicator, Status::NULL, call)),
+            Place::Here(bytes) => {
+                buffer.place(0, Span::new(&bytes));
+                if status.len <= room {
+                    return Ok(Request::ended(&communicator, status, call));
+                }
+                let truncated = Error::truncated(call, status.len, room).with_peer(status.source);
+                return Err(communicator.locate(truncated));
+            }
+        };
         let check = communicator.unseal(&mut buffer);
         let mut parts = Some((claimed, buffer));
         let id = communicator.access(None, |core, messenger, now| {

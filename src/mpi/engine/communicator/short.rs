@@ -18,7 +18,7 @@ use crate::{
 impl Communicator {
     /// Asked first for short messages, if these may go by rings in memory, and this communicator may be used.
     #[inline(always)]
-    fn rings(&self) -> Option<&Native> {
+    pub(super) fn rings(&self) -> Option<&Native> {
         self.0.engine.rings().filter(|_| !self.is_revoked())
     }
 
