@@ -99,6 +99,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "poller",
         &[
             "environment",
+            "events",
             "progress",
             "reliability",
             "wire",

@@ -41,7 +41,7 @@ const NEEDS: [(&str, &str); 14] = [
 ];
 
 /// First words of commands besides ours and `cargo`; they are not run.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 11] = [
     "torchrun",
     "mpirun",
     "mpiexec",
@@ -51,6 +51,8 @@ const OTHERS: [&str; 9] = [
     "my-program",
     "apt-get",
     "dnf",
+    "mount",
+    "sysctl",
 ];
 
 /// Options that make commands short: for those that begin so.

@@ -155,6 +155,9 @@ fn all_examples_are_tested() {
     let there: BTreeSet<String> = directory
         .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    let tested = EXAMPLES.iter().chain(&["lost", "osu"]).map(|name| (*name).to_owned());
+    let tested = EXAMPLES
+        .iter()
+        .chain(&["lost", "memory", "osu"])
+        .map(|name| (*name).to_owned());
     assert_eq!(there, tested.collect());
 }

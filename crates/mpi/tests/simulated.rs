@@ -239,7 +239,7 @@ fn all_examples_are_simulated() {
     let elsewhere = ["othello", "sor"];
     // A simulated rank is one thread and has no helper, which is what the first two are about, no memory in common with
     // others, and no launcher that starts processes.
-    let not = ["matched_probe", "progress", "shared", "spawn", "dse"];
+    let not = ["matched_probe", "progress", "memory", "shared", "spawn", "dse"];
 
     let directory = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")).unwrap();
     let there: BTreeSet<String> = directory

@@ -28,8 +28,9 @@
 mod error;
 mod options;
 mod place;
-mod places;
 mod rank;
+mod seat;
+mod seats;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -56,8 +57,8 @@ pub use self::{
 };
 use self::{
     place::{Lock, listen, lock_device, lock_socket},
-    places::Place,
     rank::{Local, Net, PATIENCE, Rank, Thrown},
+    seat::Seat,
     table::Table,
 };
 use super::{
@@ -130,7 +131,7 @@ pub struct Poller {
     looked: Instant,
     next_port: u16,
     /// Places of processes that have queues of the port.
-    places: Vec<Place>,
+    seats: Vec<Seat>,
     /// The reason why there are none.
     no_places: Option<String>,
     table: Table,
@@ -209,7 +210,7 @@ impl Poller {
             clock,
             looked: clock.now(),
             next_port: FIRST_PORT,
-            places: (0..port.places()).map(|_| Place::default()).collect(),
+            seats: (0..port.places()).map(|_| Seat::default()).collect(),
             no_places,
             table: Table::default(),
             options,
@@ -232,7 +233,7 @@ impl Poller {
     pub fn bulk_queues(&self) -> Result<u16, &str> {
         match &self.no_places {
             Some(why) => Err(why),
-            None => Ok(self.places.len() as u16),
+            None => Ok(self.seats.len() as u16),
         }
     }
 
@@ -571,7 +572,7 @@ impl Drop for Poller {
     fn drop(&mut self) {
         // Before the lock is released.
         let _ = fs::remove_file(&self.options.socket);
-        if !self.places.is_empty() {
+        if !self.seats.is_empty() {
             remove_files();
         }
     }

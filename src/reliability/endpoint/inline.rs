@@ -7,7 +7,7 @@ use crate::{
     reliability::{
         Burst, Outgoing, Path, PeerId,
         credit::MESSAGE_COST,
-        flow::{Flow, Following, fits_record},
+        flow::{FlowKey, Following, fits_record},
         timers::Timer,
     },
     time::Instant,
@@ -41,27 +41,23 @@ impl Endpoint {
         data: &[u8],
         burst: &mut Burst,
     ) -> Option<Inline> {
-        let p = self.peers.get(peer.index())?;
-        let flow_index = self.find_from(p.first_flow, p.home(channel))?;
+        let flow_index = self.find_flow(peer.0, FlowKey::new(0, channel))?;
         let flow = &self.flows[flow_index as usize];
         let index = flow.active;
         let active = self.actives.get(index as usize)?;
-        let (path, room) = if p.has_rails() {
-            self.open_rail(flow)?
-        } else {
-            (Path::from(p.address), p.room())
-        };
+        let p = &self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
+            || p.has_rails()
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
-            || !fits_record(&self.config, room, message, data.len())
+            || !fits_record(&self.config, p.room(), message, data.len())
         {
             return None;
         }
         self.now = later(self.now, now);
-        burst.begin(path);
+        burst.begin(Path::from(p.address));
         let following = Following {
             config: &self.config,
             now: self.now,
@@ -72,18 +68,6 @@ impl Endpoint {
         active.send.write_at_once(&following, message, data, burst);
         let message = *message;
         Some(Inline { index, message })
-    }
-
-    /// The path of a flow's rail, and bytes that a packet may have there beside what is in each. `None`: it is not up, or
-    /// its port is full.
-    #[inline(never)]
-    fn open_rail(&self, flow: &Flow) -> Option<(Path, usize)> {
-        if !self.peers[flow.peer as usize].uses_rails() || !self.is_up_rail(flow.peer, flow.rail()) {
-            return None;
-        }
-        let path = self.own_path(flow.peer, flow.rail());
-        let room = usize::from(self.mtu_of(flow)) - self.peers[flow.peer as usize].format.overhead();
-        (!self.ports.is_full(path.port)).then_some((path, room))
     }
 
     /// Keeps the message of [`begin_inline`](Self::begin_inline), whose payload is `data`, until it is acknowledged.
@@ -115,10 +99,6 @@ impl Endpoint {
             active.deadlines.arm(&mut self.heap, *index, Timer::Ack, at);
         }
         active.deadlines.arm(&mut self.heap, *index, Timer::Rto, at);
-        if p.has_rails() {
-            let (peer, rail) = (flow.peer, flow.rail());
-            self.note_sent_by(peer, rail, burst.len());
-        }
         self.hold(burst);
     }
 

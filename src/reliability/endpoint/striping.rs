@@ -182,13 +182,6 @@ impl Endpoint {
         }
     }
 
-    /// Bytes have left by a rail.
-    pub(super) fn note_sent_by(&mut self, peer: u32, rail: u8, bytes: usize) {
-        if let Some(rail) = self.rails.get_mut(peer, rail) {
-            rail.bytes_sent += bytes as u64;
-        }
-    }
-
     /// Whether a flow with rails that has been acknowledged has work to do for that, as large messages are under way: the
     /// rail is measured, or there may be room for a piece of what waits on another.
     pub(super) fn has_bulk(&self, flow: u32) -> bool {
@@ -209,11 +202,13 @@ impl Endpoint {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let (peer, channel, rail) = (flow.peer, flow.channel(), flow.rail());
         let is_bulk = u64::from(self.actives[index as usize].send.in_flight().0) >= LEAST;
-        if let Some(rail) = self.rails.get_mut(peer, rail).filter(|_| is_bulk) {
-            let trip = shortest_trip(Some(rail), flow);
-            rail.pace.begin(self.now, trip, rail.bytes_sent);
+        if let Some(rail) = self.rails.get_mut(peer, rail) {
+            if is_bulk {
+                let trip = shortest_trip(Some(rail), flow);
+                rail.pace.begin(self.now, trip, rail.bytes_sent);
+            }
+            rail.bytes_sent += burst.len() as u64;
         }
-        self.note_sent_by(peer, rail, burst.len());
         let gives = |flow: u32| {
             let active = self.actives.get(self.flows[flow as usize].active as usize);
             self.flows[flow as usize].channel() == channel

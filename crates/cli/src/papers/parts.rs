@@ -9,7 +9,7 @@ pub(super) struct Part {
     pub part: &'static str,
     /// What it is.
     pub name: &'static str,
-    /// `works`, `partly` or `needs the hardware`.
+    /// `works` or `needs the hardware`.
     pub state: &'static str,
     /// What shows it.
     pub command: &'static str,
@@ -38,7 +38,6 @@ const fn part(
 
 const NONE: (&str, &str) = ("", "");
 const WORKS: &str = "works";
-const PARTLY: &str = "partly";
 const HARDWARE: &str = "needs the hardware";
 
 const POLLER: &str = "cargo test -p hikyaku-mpi --features dpdk --test poller";
