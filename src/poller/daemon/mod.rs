@@ -28,9 +28,9 @@
 mod error;
 mod options;
 mod place;
+mod places;
 mod rank;
-mod seat;
-mod seats;
+mod socket;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -52,13 +52,13 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 pub use self::{
     error::StartError,
     options::PollerOptions,
-    place::default_socket,
+    socket::default_socket,
     table::{PollerStats, Reason},
 };
 use self::{
-    place::{Lock, listen, lock_device, lock_socket},
+    place::Place,
     rank::{Local, Net, PATIENCE, Rank, Thrown},
-    seat::Seat,
+    socket::{Lock, listen, lock_device, lock_socket},
     table::Table,
 };
 use super::{
@@ -131,7 +131,7 @@ pub struct Poller {
     looked: Instant,
     next_port: u16,
     /// Places of processes that have queues of the port.
-    seats: Vec<Seat>,
+    places: Vec<Place>,
     /// The reason why there are none.
     no_places: Option<String>,
     table: Table,
@@ -210,7 +210,7 @@ impl Poller {
             clock,
             looked: clock.now(),
             next_port: FIRST_PORT,
-            seats: (0..port.places()).map(|_| Seat::default()).collect(),
+            places: (0..port.places()).map(|_| Place::default()).collect(),
             no_places,
             table: Table::default(),
             options,
@@ -233,7 +233,7 @@ impl Poller {
     pub fn bulk_queues(&self) -> Result<u16, &str> {
         match &self.no_places {
             Some(why) => Err(why),
-            None => Ok(self.seats.len() as u16),
+            None => Ok(self.places.len() as u16),
         }
     }
 
@@ -412,7 +412,7 @@ impl Poller {
             return;
         };
         self.ports[usize::from(rank.port())] = NOBODY;
-        self.unseat(index, reason);
+        self.vacate(index, reason);
         self.net.on_loan -= rank.on_loan();
         self.table.stats.add(&rank.stats());
         self.table.note_end(&rank.person(), reason);
@@ -504,7 +504,7 @@ impl Poller {
             }
         };
         self.ports[usize::from(port)] = index as u16;
-        self.seat(place, index);
+        self.occupy(place, index);
         self.table.note_begin(&rank.person());
         self.ranks[index] = Some(rank);
         Ok(())
@@ -572,7 +572,7 @@ impl Drop for Poller {
     fn drop(&mut self) {
         // Before the lock is released.
         let _ = fs::remove_file(&self.options.socket);
-        if !self.seats.is_empty() {
+        if !self.places.is_empty() {
             remove_files();
         }
     }

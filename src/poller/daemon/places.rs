@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{NOBODY, Poller, Reason, STEERED, seat::Seat};
+use super::{NOBODY, Poller, Reason, STEERED, place::Place};
 use crate::{
     backends::dpdk::{self, Renewal},
     poller::hello::{Hello, Queues, Wish},
@@ -47,30 +47,30 @@ impl Poller {
         if let Some(why) = &self.no_places {
             return Err(format!("its port has no queues for processes: {why}"));
         }
-        for place in 0..self.seats.len() {
+        for place in 0..self.places.len() {
             // It may have gone just now.
-            if let Some(holder) = self.seats[place].holder {
+            if let Some(holder) = self.places[place].holder {
                 self.look_at(now, holder);
             }
-            if let Some(holder) = self.seats[place].holder
+            if let Some(holder) = self.places[place].holder
                 && let Some(Some(rank)) = self.ranks.get(holder)
                 && rank.is_away()
             {
-                self.seats[place].release(rank.has_gone());
+                self.places[place].release(rank.has_gone());
                 self.unsteer(place);
             }
         }
         let port = self.net.backend.port();
-        let (renewal, count) = (port.renewal(), self.seats.len());
-        let all_free = self.seats.iter().all(|place| place.holder.is_none());
+        let (renewal, count) = (port.renewal(), self.places.len());
+        let all_free = self.places.iter().all(|place| place.holder.is_none());
         let renew = |places| port.renew(places).map_err(|error| error.to_string());
-        if renewal == Renewal::Together && all_free && self.seats.iter().any(|place| place.worn) {
+        if renewal == Renewal::Together && all_free && self.places.iter().any(|place| place.worn) {
             renew(0..count as u16)?;
-            self.seats.iter_mut().for_each(|place| place.worn = false);
+            self.places.iter_mut().for_each(|place| place.worn = false);
         }
-        let free = |place: &Seat| place.holder.is_none() && (renewal == Renewal::Each || !place.worn);
-        let Some(found) = self.seats.iter().position(free) else {
-            let some_free = self.seats.iter().any(|place| place.holder.is_none());
+        let free = |place: &Place| place.holder.is_none() && (renewal == Renewal::Each || !place.worn);
+        let Some(found) = self.places.iter().position(free) else {
+            let some_free = self.places.iter().any(|place| place.holder.is_none());
             return Err(match renewal {
                 Renewal::Together if some_free => {
                     "a killed process has kept packets of the queues that are free: they \
@@ -89,7 +89,7 @@ impl Poller {
         };
         if renewal == Renewal::Each {
             renew(found as u16..found as u16 + 1)?;
-            self.seats[found].worn = false;
+            self.places[found].worn = false;
         }
         Ok(found)
     }
@@ -104,28 +104,28 @@ impl Poller {
         let steered = self.net.backend.port().steer(addr, place as u16);
         let steered = steered.map_err(|error| format!("its port steers no datagrams to queues: {error}"))?;
         self.ports[usize::from(udp_port)] = STEERED;
-        self.seats[place].steered = Some((udp_port, steered));
+        self.places[place].steered = Some((udp_port, steered));
         Ok(udp_port)
     }
 
     fn unsteer(&mut self, place: usize) {
-        if let Some((udp_port, _)) = self.seats[place].steered.take() {
+        if let Some((udp_port, _)) = self.places[place].steered.take() {
             self.ports[usize::from(udp_port)] = NOBODY;
         }
     }
 
     /// The process at `index` has the place from now on.
-    pub(super) fn seat(&mut self, place: Option<usize>, index: usize) {
+    pub(super) fn occupy(&mut self, place: Option<usize>, index: usize) {
         if let Some(place) = place {
-            self.seats[place].holder = Some(index);
+            self.places[place].holder = Some(index);
         }
     }
 
     /// The process at `index` has ended.
-    pub(super) fn unseat(&mut self, index: usize, reason: Reason) {
-        for place in 0..self.seats.len() {
-            if self.seats[place].holder == Some(index) {
-                self.seats[place].release(reason == Reason::Left);
+    pub(super) fn vacate(&mut self, index: usize, reason: Reason) {
+        for place in 0..self.places.len() {
+            if self.places[place].holder == Some(index) {
+                self.places[place].release(reason == Reason::Left);
                 self.unsteer(place);
             }
         }
