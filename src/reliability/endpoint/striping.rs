@@ -108,15 +108,16 @@ impl Endpoint {
             let flow = &self.flows[flow as usize];
             flow.channel() == key.channel() && flow.rail() != key.rail()
         });
-        let queued = |index: u32| {
-            self.actives
-                .get(index as usize)
-                .map_or(0, |active| active.send.queued_to_give())
-        };
-        let indices = others.map(|flow| self.flows[flow as usize].active);
-        indices
-            .max_by_key(|&index| queued(index))
-            .filter(|&index| queued(index) > 0)
+        others
+            .max_by_key(|&flow| self.to_give(flow))
+            .filter(|&flow| self.to_give(flow) > 0)
+            .map(|flow| self.flows[flow as usize].active)
+    }
+
+    /// What waits in a flow and may go by another rail.
+    fn to_give(&self, flow: u32) -> u32 {
+        let active = self.actives.get(self.flows[flow as usize].active as usize);
+        active.map_or(0, |active| active.send.queued_to_give())
     }
 
     /// Bytes of what flow `from` has under way and waiting that arrive sooner if flow `index` takes them: both would then
@@ -187,11 +188,8 @@ impl Endpoint {
     pub(super) fn has_bulk(&self, flow: u32) -> bool {
         let (peer, rail) = (self.flows[flow as usize].peer, self.flows[flow as usize].rail());
         let is_measuring = |rail: &Rail| rail.pace.is_measuring();
-        let gives = |flow: u32| {
-            let active = self.actives.get(self.flows[flow as usize].active as usize);
-            active.is_some_and(|active| active.send.queued_to_give() > 0)
-        };
-        self.rails.get(peer, rail).is_some_and(is_measuring) || self.flows_of(peer).any(gives)
+        self.rails.get(peer, rail).is_some_and(is_measuring) || { self.flows_of(peer) }
+            .any(|flow| self.to_give(flow) > 0)
     }
 
     /// A flow has sent something: flows of other rails may have room for what waits behind that.
@@ -209,11 +207,7 @@ impl Endpoint {
             }
             rail.bytes_sent += burst.len() as u64;
         }
-        let gives = |flow: u32| {
-            let active = self.actives.get(self.flows[flow as usize].active as usize);
-            self.flows[flow as usize].channel() == channel
-                && active.is_some_and(|active| active.send.queued_to_give() > 0)
-        };
+        let gives = |flow: u32| self.flows[flow as usize].channel() == channel && self.to_give(flow) > 0;
         if !self.peers[peer as usize].uses_rails() || !{ self.flows_of(peer) }.any(gives) {
             return;
         }

@@ -223,13 +223,18 @@ impl Pool {
                 source: last_error(),
             });
         }
-        Ok(Arc::new(Self {
+        Ok(Self::of(raw, (count, room), false))
+    }
+
+    /// A pool of DPDK's memory. `borrowed`: another process has made it.
+    fn of(raw: *mut sys::rte_mempool, (count, room): (u32, u16), borrowed: bool) -> Arc<Self> {
+        Arc::new(Self {
             raw,
             count,
             room,
             memory: None,
-            borrowed: false,
-        }))
+            borrowed,
+        })
     }
 
     /// The pool of this name that the process has made whose memory this one shares.
@@ -243,13 +248,7 @@ impl Pool {
                 source: last_error(),
             });
         }
-        Ok(Arc::new(Self {
-            raw,
-            count,
-            room,
-            memory: None,
-            borrowed: true,
-        }))
+        Ok(Self::of(raw, (count, room), true))
     }
 
     /// Puts all buffers back, in whatever state a process that was killed has left the pool. None may be in use.
