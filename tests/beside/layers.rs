@@ -153,7 +153,7 @@ fn gated() -> (Medium, Gate) {
     (Medium::new(vec![first, second], peer), gate)
 }
 
-/// Who waits for a peer asks the medium for it, and sends nothing, until the medium wants a session.
+/// A rank that waits for a peer asks the medium for it, and sends nothing, until the medium wants a session.
 #[test]
 fn a_peer_that_is_watched_from_the_beginning_is_sent_nothing() {
     let (mut medium, gate) = gated();
@@ -170,7 +170,7 @@ fn a_peer_that_is_watched_from_the_beginning_is_sent_nothing() {
     assert!(medium.ends[0].layer().is_up(medium.peer));
 }
 
-/// It is given up if somebody waits for it, and learns of it when it goes on.
+/// It is given up if a peer waits for it, and learns of it when it goes on.
 #[test]
 fn a_peer_that_is_silent_for_too_long_is_given_up() {
     let (mut medium, gate) = gated();

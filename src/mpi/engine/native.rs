@@ -390,7 +390,7 @@ impl Fabric for Native {
 
     fn leave(&self) {
         self.access(&mut |core, messenger, now| core.leave(messenger, now));
-        // Who opens a session because of that is told.
+        // A peer that opens a session because of that is told.
         let mut inner = self.lock();
         let before = inner.core.ended;
         if let Some(neighbours) = inner.driver.neighbours() {

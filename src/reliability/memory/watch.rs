@@ -1,4 +1,4 @@
-//! Peers that somebody waits for: whether they are there, and what becomes of those that are silent.
+//! Peers that a rank waits for: whether they are there, and what becomes of those that are silent.
 
 use core::time::Duration;
 

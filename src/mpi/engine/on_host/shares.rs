@@ -81,7 +81,7 @@ impl Steps<'_> {
         let mut scratch = Scratch::default();
         for part in pieces(elements, most) {
             let len = part.len() * vector.size;
-            // Nobody reads what the last one has.
+            // No rank reads the last one's.
             let posts = rank + 1 < size;
             self.begin(posts.then_some(len))?;
             if posts {
