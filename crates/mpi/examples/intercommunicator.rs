@@ -1,7 +1,7 @@
 //! Two groups that talk to each other, and become one.
 
 use mpi::{
-    Error,
+    Error, point_to_point as p2p,
     topology::{Color, MergeOrder},
     traits::*,
 };
@@ -27,8 +27,7 @@ pub(crate) fn main() -> Result<(), Error> {
     // The rank is that in the other group.
     if between.rank() < between.remote_size() {
         let partner = between.process_at_rank(between.rank());
-        partner.send(&rank)?;
-        let (heard, status) = partner.receive::<i32>()?;
+        let (heard, status) = p2p::send_receive::<i32, _, _, _>(&rank, &partner, &partner)?;
         assert_eq!(
             (heard, status.source_rank()),
             (2 * between.rank() + 1 - side, between.rank())

@@ -187,13 +187,18 @@ pub(crate) fn require(options: &DpdkOptions, places: u16) -> Result<Memory, Dpdk
     if places > most {
         return Err(refused(format!("it has queues for {most} processes at most")));
     }
-    match options.memory {
-        Memory::Hugepages => Ok(Memory::Hugepages),
-        Memory::Auto if mounts().next().is_some() => Ok(Memory::Hugepages),
-        _ => Err(refused(
-            "queues for other processes need HIKYAKU_DPDK_MEMORY=hugepages, and a mounted hugetlbfs".to_owned(),
-        )),
-    }
+    in_files(options).map_err(refused)
+}
+
+/// Memory that other processes can map.
+fn in_files(options: &DpdkOptions) -> Result<Memory, String> {
+    let why = match options.memory {
+        Memory::Hugepages => return Ok(Memory::Hugepages),
+        Memory::Auto if mounts().next().is_some() => return Ok(Memory::Hugepages),
+        Memory::Auto => "no hugetlbfs is mounted".to_owned(),
+        other => format!("HIKYAKU_DPDK_MEMORY is {other}"),
+    };
+    Err(format!("queues for other processes need DPDK's memory in files of hugepages: {why}"))
 }
 
 /// The places that a port offers if it is not told a number, and DPDK's memory for them; or the reason why there are none.
@@ -213,21 +218,12 @@ fn offer_of(options: &DpdkOptions, free: u64) -> Result<(u16, Memory), String> {
     if places == 0 {
         return Err("its port has too few queues".to_owned());
     }
-    match options.memory {
-        Memory::Hugepages => {}
-        Memory::Auto if mounts().next().is_none() => {
-            return Err("DPDK's memory is not in hugepages: no hugetlbfs is mounted".to_owned());
-        }
-        Memory::Auto if free < u64::from(options.memory_mb) << 20 => {
-            return Err(format!(
-                "DPDK's memory is not in hugepages: fewer than {} MB of them are free",
-                options.memory_mb
-            ));
-        }
-        Memory::Auto => {}
-        other => return Err(format!("DPDK's memory is not in hugepages with files, but {other}")),
+    let memory = in_files(options)?;
+    // Without queues for others, `auto` does without hugepages.
+    if options.memory == Memory::Auto && free < u64::from(options.memory_mb) << 20 {
+        return Err(format!("fewer than {} MB of hugepages are free", options.memory_mb));
     }
-    Ok((places, Memory::Hugepages))
+    Ok((places, memory))
 }
 
 /// The most places.
@@ -376,7 +372,9 @@ impl Guests {
 
     /// Makes the pools of a place whole again.
     pub(super) fn refill(&self, place: u16) -> Result<(), DpdkError> {
-        self.pools[usize::from(place)].iter().try_for_each(|pool| pool.refill())
+        let pools = &self.pools[usize::from(place)];
+        let renewed = pools.iter().try_for_each(|pool| pool.refill());
+        renewed.map_err(failed(&self.device, "renewing the packet buffers of a place"))
     }
 }
 
@@ -384,8 +382,20 @@ impl Guests {
 pub(super) fn find_pools(guest: &Guest, options: &DpdkOptions) -> Result<[Arc<Pool>; 2], DpdkError> {
     let room = options.device.buffer(options.packet_size());
     let count = buffers(options, guest.wires.places);
-    let [receive, send] = names(guest.place).map(|name| Pool::find(&name, count, room));
+    let found = names(guest.place).map(|name| {
+        Pool::find(&name, count, room).map_err(failed(&guest.device, "finding the packet buffers of a place"))
+    });
+    let [receive, send] = found;
     Ok([receive?, send?])
+}
+
+/// The error of a place's packet buffers.
+fn failed(device: &str, doing: &'static str) -> impl Fn(io::Error) -> DpdkError {
+    move |source| DpdkError::Port {
+        device: device.to_owned(),
+        doing,
+        source,
+    }
 }
 
 #[cfg(test)]
@@ -463,7 +473,7 @@ mod tests {
         for (device, memory, why) in [
             ("memif:socket=/s", Memory::NoHuge, "no-huge"),
             ("memif:socket=/s", Memory::InMemory, "in-memory"),
-            ("memif:socket=/s", Memory::Auto, "not in hugepages"),
+            ("memif:socket=/s", Memory::Auto, "hugepages"),
             (
                 "memif:socket=/s,role=client,zero-copy=yes",
                 Memory::Hugepages,

@@ -121,7 +121,7 @@ fn mount(mounts: &str) -> Finding {
     match point.and_then(|words| words.get(1).map(ToString::to_string)) {
         Some(point) => Finding::new(AREA, "hugetlbfs", State::Ok, point),
         None => Finding::new(AREA, "hugetlbfs", State::None, "not mounted").advise(
-            "only processes that share a port need it (HIKYAKU_DPDK_MEMORY=hugepages): mount -t hugetlbfs nodev /dev/hugepages",
+            "a poller needs it to give ranks queues of its port, for large messages: mount -t hugetlbfs nodev /dev/hugepages",
         ),
     }
 }

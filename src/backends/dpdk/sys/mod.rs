@@ -238,23 +238,20 @@ impl Pool {
     }
 
     /// The pool of this name that the process has made whose memory this one shares.
-    pub(in crate::backends::dpdk) fn find(name: &str, count: u32, room: u16) -> Result<Arc<Self>, DpdkError> {
+    pub(in crate::backends::dpdk) fn find(name: &str, count: u32, room: u16) -> io::Result<Arc<Self>> {
         let name = c_string(name);
         // SAFETY: EAL has been started, and the name is a C string.
         let raw = unsafe { sys::rte_mempool_lookup(name.as_ptr()) };
-        if raw.is_null() {
-            return Err(DpdkError::Pool {
-                bytes: 0,
-                source: last_error(),
-            });
+        match raw.is_null() {
+            true => Err(last_error()),
+            false => Ok(Self::of(raw, (count, room), true)),
         }
-        Ok(Self::of(raw, (count, room), true))
     }
 
     /// Puts all buffers back, in whatever state a process that was killed has left the pool. None may be in use.
-    pub(in crate::backends::dpdk) fn refill(&self) -> Result<(), DpdkError> {
+    pub(in crate::backends::dpdk) fn refill(&self) -> io::Result<()> {
         // SAFETY: the pool lives as long as `self`; that no process uses it is the caller's duty.
-        check(unsafe { sys::dpdk_refill(self.raw) }).map_err(|source| DpdkError::Pool { bytes: 0, source })
+        check(unsafe { sys::dpdk_refill(self.raw) })
     }
 
     /// Bytes that each buffer for packets of up to `room` bytes takes in memory of one's own.
