@@ -64,7 +64,7 @@ pub(crate) fn run(steps: &mut Steps) -> Result<(), String> {
     }
     launchers(steps)?;
     suites::short(steps)?;
-    dpdk(steps)?;
+    dpdk(steps, None)?;
     fuzz::run(steps, &[])?;
     callgrind::run(steps, false)
 }
@@ -118,52 +118,79 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
         .try_for_each(|tests| ignored(steps, tests))
 }
 
-/// (name, command): the bindings and the backend, over virtual devices. A test that needs root says so and passes.
-const DPDK: [(&str, &str); 10] = [
+/// The parts of `cargo xtask dpdk`, each with the names of its steps and their commands: a part needs no other one. A test
+/// that needs root says so and passes.
+const DPDK: [(&str, &[(&str, &str)]); 4] = [
     (
-        "clippy",
-        "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-mpi -p hikyaku-bench -p hikyaku-cli --features \
-         hikyaku-dpdk-sys/bindings,hikyaku/dpdk,hikyaku-mpi/dpdk,hikyaku-bench/dpdk,hikyaku-cli/dpdk --all-targets -- -D warnings",
-    ),
-    ("bindings", "cargo test -p hikyaku-dpdk-sys --features bindings"),
-    ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),
-    (
-        "unit tests",
-        "cargo test -p hikyaku --features dpdk --lib -- backends::dpdk poller --test-threads=1",
-    ),
-    (
-        "tests between processes",
-        "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1 --show-output",
+        "bindings",
+        &[
+            (
+                "clippy",
+                "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-mpi -p hikyaku-bench -p hikyaku-cli --features \
+                 hikyaku-dpdk-sys/bindings,hikyaku/dpdk,hikyaku-mpi/dpdk,hikyaku-bench/dpdk,hikyaku-cli/dpdk --all-targets -- -D warnings",
+            ),
+            ("bindings", "cargo test -p hikyaku-dpdk-sys --features bindings"),
+            ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),
+        ],
     ),
     (
-        "MPI's programs",
-        "cargo build -p hikyaku-mpi --features dpdk --examples",
+        "devices",
+        &[
+            (
+                "unit tests",
+                "cargo test -p hikyaku --features dpdk --lib -- backends::dpdk poller --test-threads=1",
+            ),
+            (
+                "tests between processes",
+                "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1 --show-output",
+            ),
+        ],
     ),
-    ("launcher", "cargo build -p hikyaku-cli --features dpdk --bins"),
     (
-        "ranks of MPI",
-        "cargo test -p hikyaku-mpi --features dpdk --test dpdk --test poller -- --test-threads=1",
-    ),
-    (
-        "pollers and their processes",
-        "cargo test -p hikyaku --features dpdk --test poller",
+        "ranks",
+        &[
+            (
+                "MPI's programs",
+                "cargo build -p hikyaku-mpi --features dpdk --examples",
+            ),
+            ("launcher", "cargo build -p hikyaku-cli --features dpdk --bins"),
+            (
+                "ranks of MPI",
+                "cargo test -p hikyaku-mpi --features dpdk --test dpdk --test poller -- --test-threads=1",
+            ),
+            (
+                "pollers and their processes",
+                "cargo test -p hikyaku --features dpdk --test poller",
+            ),
+        ],
     ),
     (
         "benchmarks",
-        "cargo test -p hikyaku-cli --features dpdk --test bench without_the_kernel",
+        &[(
+            "benchmarks",
+            "cargo test -p hikyaku-cli --features dpdk --test bench without_the_kernel",
+        )],
     ),
 ];
 
-/// Everything that needs DPDK.
-pub(crate) fn dpdk(steps: &mut Steps) -> Result<(), String> {
+/// Whether `cargo xtask dpdk` has a part of this name.
+pub(crate) fn is_part_of_dpdk(name: &str) -> bool {
+    DPDK.iter().any(|(part, _)| *part == name)
+}
+
+/// Everything that needs DPDK, or the part of this name.
+pub(crate) fn dpdk(steps: &mut Steps, part: Option<&str>) -> Result<(), String> {
     let there = Cmd::parse("pkg-config --atleast-version=22.11 libdpdk")
         .stdout()
         .is_some();
     let obstacle = (!there).then(|| "no DPDK 22.11 with headers here (cargo xtask setup)".to_owned());
-    DPDK.iter().try_for_each(|(name, command)| {
+    let wanted = |name: &str| part.is_none_or(|part| part == name);
+    let chosen = DPDK.iter().filter(|(name, _)| wanted(name));
+    for (name, command) in chosen.flat_map(|(_, commands)| *commands) {
         let command = Cmd::parse(command).limit_s(600);
-        steps.run_unless(obstacle.clone(), &format!("dpdk: {name}"), &command)
-    })
+        steps.run_unless(obstacle.clone(), &format!("dpdk: {name}"), &command)?;
+    }
+    Ok(())
 }
 
 /// (launcher, tools, only as root): tests in `crates/cli/tests/launchers`.

@@ -35,7 +35,8 @@ cargo xtask <chore>
   attack [--short] [--only TEXT]
                             an attacker who has seen no packet against an honest pair, on real sockets in a network
                             namespace (root; about 10 minutes, or one with --short)
-  dpdk                      bindings, backend and tests over DPDK's virtual devices (some need root)
+  dpdk [bindings|devices|ranks|benchmarks]
+                            what needs DPDK, over its virtual devices (some of it needs root), or a part of it
   rules                     the test of rte_flow's rules in a virtual machine whose kernel can make them
   launchers                 tests under MPICH's, Open MPI's and Slurm's launchers
   fuzz [TARGET [SECONDS]]   every fuzz target, or one, over its corpus and then for SECONDS (20)
@@ -82,7 +83,8 @@ fn main() -> ExitCode {
         ("netns", []) => ci::netns(&mut steps),
         ("attack", _) => attack::run(&args),
         ("launchers", []) => ci::launchers(&mut steps),
-        ("dpdk", []) => ci::dpdk(&mut steps),
+        ("dpdk", []) => ci::dpdk(&mut steps, None),
+        ("dpdk", [part]) if ci::is_part_of_dpdk(part) => ci::dpdk(&mut steps, Some(part)),
         ("rules", []) => guest::rules(&mut steps),
         ("fuzz", [] | [_] | [_, _]) => fuzz::run(&mut steps, &args),
         ("callgrind", []) => callgrind::run(&mut steps, false),

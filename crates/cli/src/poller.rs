@@ -102,7 +102,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
         environment::Environment,
         poller::{Poller, PollerOptions, default_socket},
     };
-    use hikyaku_bench::failure::While;
+    use hikyaku_bench::{failure::While, report::write};
     use nix::sys::signal::Signal;
 
     use crate::run::signals::Signals;
@@ -126,17 +126,17 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     let device = options.dpdk.device.to_string();
     let mut poller = Poller::start(options).map_err(|error| fail(&error))?;
     let [a, b, c, d, e, f] = poller.mac();
-    println!(
-        "{} ({a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}) on {device}: HIKYAKU_POLLER={}",
+    let bulk = match poller.bulk_queues() {
+        Ok(processes) => format!("queues for large messages: for {processes} processes of this host"),
+        Err(why) => format!("large messages go through the poller: {why}"),
+    };
+    write(&format!(
+        "{} ({a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}) on {device}: HIKYAKU_POLLER={}\n{bulk}\n",
         poller.address(),
         socket.display()
-    );
-    match poller.bulk_queues() {
-        Ok(processes) => println!("queues for large messages: for {processes} processes of this host"),
-        Err(why) => println!("large messages go through the poller: {why}"),
-    }
+    ))?;
     let ended = poller.run(|| signals.next().is_some());
-    print!("{}", table(&poller));
+    write(&table(&poller))?;
     ended.or_fail("the port has failed")
 }
 

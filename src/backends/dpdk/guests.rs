@@ -195,10 +195,12 @@ fn in_files(options: &DpdkOptions) -> Result<Memory, String> {
     let why = match options.memory {
         Memory::Hugepages => return Ok(Memory::Hugepages),
         Memory::Auto if mounts().next().is_some() => return Ok(Memory::Hugepages),
-        Memory::Auto => "no hugetlbfs is mounted".to_owned(),
-        other => format!("HIKYAKU_DPDK_MEMORY is {other}"),
+        Memory::Auto => "none is mounted".to_owned(),
+        other => format!("the memory is {other}"),
     };
-    Err(format!("queues for other processes need DPDK's memory in files of hugepages: {why}"))
+    Err(format!(
+        "queues for other processes need HIKYAKU_DPDK_MEMORY=hugepages and a mounted hugetlbfs: {why}"
+    ))
 }
 
 /// The places that a port offers if it is not told a number, and DPDK's memory for them; or the reason why there are none.

@@ -15,7 +15,7 @@ pub(crate) use self::{
     stats::{percentile, ratio},
 };
 pub use self::{
-    output::{Format, Output, emit, publish},
+    output::{Format, Output, emit, publish, write},
     plot::{Figure, Line},
     progress::Progress,
     stats::median,

@@ -70,7 +70,10 @@ pub fn publish(
 }
 
 /// Writes to standard output.
-pub(super) fn write(text: &str) -> Result<(), Failure> {
+///
+/// # Errors
+/// That cannot be written to. That nobody reads it is no error.
+pub fn write(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // A reader that has seen enough is no failure.

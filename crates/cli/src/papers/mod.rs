@@ -22,15 +22,16 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku papers                       the table of all parts
   hikyaku papers S4 S3.4               those of a paper, or single ones
-  hikyaku papers --run --progress      runs the commands too: up to 20 minutes
+  hikyaku papers --run --progress      runs the commands too: up to 20 minutes, if built
   hikyaku papers --run --format json > papers.json
 
-S1 is the DPDK paper, S2 the PACS-CS paper, S3 the optics paper, S4 the DSE paper (docs/papers.md). States: `works`; \
-`partly`, with what is missing in docs/papers.md; `needs the hardware`.
+S1 is the DPDK paper, S2 the PACS-CS paper, S3 the optics paper, S4 the DSE paper (docs/papers.md). States: `works`, \
+`needs the hardware`.
 
 --run runs each command once, though several parts may name it. Those that begin with `cargo` need a checkout of the \
-project (--checkout), those with `dpdk` a build with that feature, and `bench rails` needs root; what cannot run here \
-is skipped, with the reason. A simulation gives the same figures everywhere; measurements are of this machine.";
+project (--checkout), and build there first what is not built yet, in which time all others could run; those with `dpdk` \
+need a build with that feature, and `bench rails` needs root. What cannot run here is skipped, with the reason. A \
+simulation gives the same figures everywhere; measurements are of this machine.";
 
 /// Options of `hikyaku papers`.
 #[derive(Clone, Debug, Args)]
@@ -146,11 +147,10 @@ mod tests {
                 assert!(row.contains(figure), "{}: {figure}", part.part);
             }
         }
-        // Those labels are this page's and this command's.
         assert!(
             PARTS
                 .iter()
-                .all(|part| ["works", "partly", "needs the hardware"].contains(&part.state))
+                .all(|part| ["works", "needs the hardware"].contains(&part.state))
         );
     }
 

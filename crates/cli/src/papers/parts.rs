@@ -40,7 +40,7 @@ const NONE: (&str, &str) = ("", "");
 const WORKS: &str = "works";
 const HARDWARE: &str = "needs the hardware";
 
-const POLLER: &str = "cargo test -p hikyaku-mpi --features dpdk --test poller";
+const POLLER: &str = "cargo xtask dpdk ranks";
 const FIGURE_11: &str = "hikyaku bench figure11 --backend dpdk --device memif";
 const DPDK_BTL: &str = "hikyaku sim dpdk-btl";
 const ARRAYS: &str = "cargo test -p hikyaku --test mpi arrays";
@@ -55,7 +55,7 @@ const WEAK: &str = "hikyaku bench dse --only hot-spot,priority --rounds 3";
 /// Every part, in order.
 #[rustfmt::skip]
 pub(super) const PARTS: [Part; 34] = [
-    part("S1.1", "polling", WORKS, "cargo xtask dpdk", NONE),
+    part("S1.1", "polling", WORKS, "cargo xtask dpdk devices", NONE),
     part("S1.2", "two polling modes", WORKS, DPDK_BTL,
         ("54 against 1121 µs of a round beyond computing for 1 ms", "argued, not measured")),
     part("S1.3", "eager messages", WORKS, POLLER, NONE),
@@ -65,7 +65,7 @@ pub(super) const PARTS: [Part; 34] = [
     part("S1.7", "wire-up", WORKS, "cargo test -p hikyaku-cli --test run", NONE),
     part("S1.8", "eager limit", WORKS, DPDK_BTL, ("16 to 20 KiB, fitted", "13 to 26 KB")),
     part("S1.9", "latency", HARDWARE, FIGURE_11, ("87 % below TCP at 2 KB", "77 % below TCP at 2 KB")),
-    part("S1.10", "programs", WORKS, "cargo xtask bench-dpdk", NONE),
+    part("S1.10", "programs", WORKS, "cargo xtask bench-dpdk --turns 3", NONE),
 
     part("S2.1", "messages of PMv2", WORKS, "cargo run --release --example arrays",
         ("4,680 buffers, as many copies, and 9,360 calls", "a call for each MTU")),

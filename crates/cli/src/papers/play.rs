@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::parts::Part;
 
 /// No command may take longer.
-const LIMIT: Duration = Duration::from_secs(480);
+const LIMIT: Duration = Duration::from_secs(600);
 /// Lines of an error that are kept.
 const LINES: usize = 5;
 

@@ -45,7 +45,7 @@ fn large_messages_past_the_poller() {
     // Windows and all sizes, with everything that is larger than nothing asking first.
     let poller = Poller::start();
     let ask = [UDP, ("HIKYAKU_EAGER_LIMIT", "0")];
-    for name in ["sizes", "window", "all_to_all"] {
+    for name in ["sizes", "window", "all_to_all", "intercommunicator"] {
         succeeds(&poller.run(4, &[name], &ask));
     }
     poller.end();
@@ -59,6 +59,15 @@ fn large_messages_over_a_device_of_the_ranks_own() {
         succeeds(&poller.job(&ranks, program, &[DPDK, NO_HUGE]).output().unwrap());
     }
     poller.end();
+}
+
+#[test]
+fn a_poller_whose_output_nobody_reads_serves_and_ends() {
+    let mut poller = Poller::start();
+    poller.leave_unread();
+    succeeds(&poller.run(2, &["sizes"], &[]));
+    let ended = poller.ended();
+    assert!(ended.success(), "{ended}");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
     path::PathBuf,
-    process::{self, Child, Command, Output, Stdio},
+    process::{self, Child, Command, ExitStatus, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -52,7 +52,7 @@ pub(crate) struct Counted {
 /// `hikyaku poller`. Killed when it is dropped.
 pub(crate) struct Poller {
     child: Child,
-    output: BufReader<process::ChildStdout>,
+    output: Box<dyn BufRead>,
     pub(crate) socket: String,
     /// `None`: it is of somebody else.
     _folder: Option<Folder>,
@@ -93,7 +93,7 @@ impl Poller {
             .spawn()
             .unwrap();
         Self {
-            output: BufReader::new(child.stdout.take().unwrap()),
+            output: Box::new(BufReader::new(child.stdout.take().unwrap())),
             child,
             socket: socket.to_owned(),
             _folder: None,
@@ -106,7 +106,7 @@ impl Poller {
         self.output.read_line(&mut line).unwrap();
         assert!(
             line.contains("HIKYAKU_POLLER="),
-            "no poller starts: cargo build -p hikyaku-cli --features dpdk. It says: {line}"
+            "no poller starts (`cargo xtask dpdk ranks` builds what this test runs). It says: {line}"
         );
     }
 
@@ -115,6 +115,18 @@ impl Poller {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line
+    }
+
+    /// Closes its output.
+    pub(crate) fn leave_unread(&mut self) {
+        self.output = Box::new(io::empty());
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let told = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(told.success());
+        self.child.wait().unwrap()
     }
 
     /// Kills it at once.
@@ -138,11 +150,10 @@ impl Poller {
 
     /// Ends it. All processes have gone with a goodbye.
     pub(crate) fn end(mut self) -> Counted {
-        let ended = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
-        assert!(ended.success());
+        let ended = self.ended();
         let mut table = String::new();
         self.output.read_to_string(&mut table).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{table}");
+        assert!(ended.success(), "{table}");
         let count = |name: &str| -> u64 {
             let line = table.lines().find(|line| line.trim().starts_with(name));
             let line = line.unwrap_or_else(|| panic!("no {name} in {table}"));
