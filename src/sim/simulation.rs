@@ -562,6 +562,7 @@ impl<'a> Job<'a> {
             shared: self.shared.clone(),
             index: process,
             polls: self.simulation.polling == Polling::Process,
+            per_host: simulation.network.per_host,
             stays: AtomicU64::new(0),
         });
         let engine = Engine::on_fabric(

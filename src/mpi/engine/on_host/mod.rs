@@ -15,9 +15,12 @@
 //! | `run.rs` | when the memory is made, and how |
 
 mod arguments;
+mod asked;
 mod board;
 mod calls;
 mod exchange;
+mod hosts;
+mod levels;
 mod medium;
 mod reductions;
 mod run;
@@ -25,4 +28,4 @@ mod shares;
 mod state;
 mod steps;
 
-pub(super) use self::{run::Asked, state::OnHost};
+pub(super) use self::{asked::Asked, state::OnHost};

@@ -1,10 +1,11 @@
-//! What a communicator knows of memory that all of its ranks have mapped.
+//! What a communicator knows of memory that its ranks have mapped: all of them, or those of each host.
 
+use alloc::boxed::Box;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use super::board::Board;
+use super::{board::Board, levels::Levels};
 
-/// What a communicator knows of memory that all of its ranks have mapped.
+/// What a communicator knows of memory that its ranks have mapped: all of them, or those of each host.
 #[derive(Debug, Default)]
 pub(in crate::mpi::engine) struct OnHost(Mutex<State>);
 
@@ -22,16 +23,19 @@ impl OnHost {
     }
 }
 
-/// Blocking collectives of a communicator that go by messages before the memory is made.
+/// Blocking collectives of a communicator that go by messages before its ranks find out who shares a host.
 const FIRST: u32 = 4;
 
 #[derive(Debug)]
 pub(in crate::mpi::engine) enum State {
-    /// So many collectives are left until it is made.
+    /// So many collectives are left until they find out.
     Early(u32),
-    /// There is none.
+    /// They are all treated alike, and talk by messages.
     Without,
+    /// All ranks have it.
     Made(Board),
+    /// Some ranks share a host, others do not.
+    Levels(Box<Levels>),
 }
 
 impl Default for State {
