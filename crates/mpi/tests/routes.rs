@@ -14,6 +14,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     process::{Child, Command, Output, Stdio},
+    sync::LazyLock,
     time::{Duration, Instant},
 };
 
@@ -266,8 +267,13 @@ fn another_host() -> Option<[String; 6]> {
         eprintln!("skipped: not root");
         return None;
     }
-    let boot = env!("CARGO_TARGET_TMPDIR").to_owned() + "/boot_id";
-    fs::write(&boot, "00000000-1111-2222-3333-444444444444\n").unwrap();
+    // Once: what is read while it is written is nothing.
+    static BOOT: LazyLock<String> = LazyLock::new(|| {
+        let boot = format!("{}/boot_id-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+        fs::write(&boot, "00000000-1111-2222-3333-444444444444\n").unwrap();
+        boot
+    });
+    let boot = &*BOOT;
     let enter = format!("mount --bind {boot} /proc/sys/kernel/random/boot_id && exec \"$@\"");
     let wrapped = ["unshare", "-m", "sh", "-c", &enter, "sh"].map(str::to_owned);
     let works = Command::new(&wrapped[0]).args(&wrapped[1..]).arg("true").status();
