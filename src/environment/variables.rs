@@ -200,8 +200,8 @@ pub const VARIABLES: &[Variable] = &[
     of(Mpi, "HIKYAKU_MODEL_ALPHA", "cost of a message, by which algorithms are chosen", "a time: 8us"),
     of(Mpi, "HIKYAKU_MODEL_BETA", "cost of a byte that is sent", "a time: 0.5ns"),
     of(Mpi, "HIKYAKU_MODEL_GAMMA", "cost of a byte that is reduced", "a time: 0.2ns"),
-    of(Mpi, "HIKYAKU_MODEL_WITHIN_ALPHA", "time until ranks of a host see what another one writes", "a time: 0.3us"),
-    of(Mpi, "HIKYAKU_MODEL_WITHIN_BETA", "cost of a byte that a rank writes for others, or reads", "a time: 0.1ns"),
+    of(Mpi, "HIKYAKU_MODEL_WITHIN_ALPHA", "time until ranks of a host see what another one writes", "a time: 0.4us"),
+    of(Mpi, "HIKYAKU_MODEL_WITHIN_BETA", "cost of a byte that a rank writes for these", "a time: 0.04ns"),
 
     of(Algorithms, "HIKYAKU_BARRIER", "the algorithm of MPI_Barrier", ALGORITHM),
     of(Algorithms, "HIKYAKU_BCAST", "the algorithm of MPI_Bcast", ALGORITHM),

@@ -21,7 +21,7 @@ pub enum Levels {
 pub struct Within {
     /// Seconds until the others see what a rank writes.
     pub alpha: f64,
-    /// Seconds per byte that a rank writes, or reads of another one.
+    /// Seconds per byte that a rank writes, while others read those before it.
     pub beta: f64,
 }
 
@@ -29,8 +29,8 @@ impl Default for Within {
     /// Measured between two cores of one processor.
     fn default() -> Self {
         Self {
-            alpha: 0.3e-6,
-            beta: 0.1e-9,
+            alpha: 0.4e-6,
+            beta: 0.04e-9,
         }
     }
 }

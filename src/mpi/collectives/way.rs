@@ -39,10 +39,11 @@ impl Policy {
         let copy = |bytes: f64| bytes * self.within.beta * sharing;
         let reduce = |bytes: f64| bytes * gamma * sharing;
         // What a host does of a vector: all ranks get it; one rank reduces it; each reduces its share; all take the shares.
-        let bcast = alpha + copy(2.0 * n);
-        let reduced = alpha + copy(q * n) + reduce((q - 1.0) * n);
-        let scattered = alpha + copy(2.0 * n) + reduce(n);
-        let gathered = alpha + copy(n);
+        let bcast = alpha + copy(n);
+        let reduced = alpha + copy((q - 1.0) * n) + reduce((q - 1.0) * n);
+        // (Each waits for all others, not for one.)
+        let scattered = 2.0 * alpha + copy(n) + reduce(n);
+        let gathered = 2.0 * alpha + copy(n);
         match (way, collective) {
             (Way::Flat, _) => {
                 let algorithm = self.choose(collective, shape.size, bytes, commutative);

@@ -238,7 +238,7 @@ mod tests {
             ("HIKYAKU_BARRIER", "dissemination:4"),
             ("HIKYAKU_ROUTES", "memory"),
             ("HIKYAKU_LEVELS", "shares"),
-            ("HIKYAKU_MODEL_WITHIN_ALPHA", "0.25us"),
+            ("HIKYAKU_MODEL_WITHIN_ALPHA", "250ns"),
         ];
         let fields = read(&changed).unwrap().fields();
         for (name, value) in changed {

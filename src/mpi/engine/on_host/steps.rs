@@ -190,6 +190,9 @@ impl Steps<'_> {
     /// Waits until `ready` says so of what `rank` does.
     #[inline(never)]
     fn wait(&mut self, rank: usize, ready: impl Fn(&mut Board) -> bool) -> Result<(), Error> {
+        if self.members.is_some() {
+            self.serve_hosts();
+        }
         let (looks, turns) = if self.yields { (LOOKS_SHARED, TURNS) } else { (LOOKS, 1) };
         for turn in 0..turns {
             for _ in 0..looks {
@@ -203,6 +206,18 @@ impl Steps<'_> {
             }
         }
         self.wait_longer(rank, &ready)
+    }
+
+    /// Other hosts may need a message that this rank has left in its queue when it had all that it needed itself. (Those that
+    /// follow others wait there until the process looks at the network.)
+    fn serve_hosts(&self) {
+        let is_idle = self
+            .communicator
+            .access(true, |_, messenger, _| messenger.layer().all_idle());
+        if !is_idle {
+            // What fails is reported when it is waited for.
+            let _ = self.communicator.engine().fabric.progress();
+        }
     }
 
     /// The same, and serves the network meanwhile; sleeps in the end. That the other process is lost, or this communicator
