@@ -8,7 +8,7 @@
 use alloc::{sync::Arc, vec, vec::Vec};
 use core::ops::Range;
 
-use super::{arguments::Arguments, asked::Asked, board::Board, hosts::Hosts, steps::Steps};
+use super::{arguments::Arguments, asked::Asked, board::Board, hosts::Hosts, state::Levels, steps::Steps};
 use crate::{
     messaging::MemoryRegion,
     mpi::{
@@ -25,65 +25,36 @@ use crate::{
     span::Span,
 };
 
-/// What a communicator knows of hosts that some of its ranks share.
-#[derive(Debug)]
-pub(in crate::mpi::engine) struct Levels {
-    pub(super) hosts: Hosts,
-    /// Memory of the ranks of this host. `None`: it has one rank, or (in a simulation) they talk by messages.
-    pub(super) board: Option<Board>,
-    /// The way of the last collective: of so many bytes, whose operands commute or do not.
-    decided: Option<((Kind, usize, bool), Way)>,
-}
-
-impl Levels {
-    pub(super) fn new(hosts: Hosts, board: Option<Board>) -> Self {
-        Self {
-            hosts,
-            board,
-            decided: None,
-        }
+/// Runs a collective in two levels. `None`: it is better off in one, or a buffer does not fit into the address space.
+///
+/// # Safety
+/// See [`Communicator::collective`].
+pub(super) unsafe fn run(
+    levels: &mut Levels,
+    communicator: &Communicator,
+    asked: &Asked<'_>,
+) -> Option<Result<(), Error>> {
+    let way = levels.way(&communicator.engine().policy, asked);
+    if way == Way::Flat {
+        return None;
     }
-
-    fn way(&mut self, policy: &Policy, asked: &Asked<'_>) -> Way {
-        let (kind, commutative) = (asked.call.collective(), asked.call.commutative());
-        let key = (kind, asked.bytes, commutative);
-        match self.decided {
-            Some((decided, way)) if decided == key => way,
-            _ => {
-                let way = policy.way(kind, asked.bytes, commutative, &self.hosts.shape);
-                self.decided = Some((key, way));
-                way
-            }
-        }
+    let Levels { hosts, board, .. } = levels;
+    let mut run = Run {
+        communicator,
+        asked,
+        hosts,
+        board: board.as_mut(),
+    };
+    if let Some(steps) = run.steps().filter(|steps| steps.board.given_up().is_some()) {
+        return Some(Err(steps.failed()));
     }
-
-    /// Runs a collective in two levels. `None`: it is better off in one, or a buffer does not fit into the address space.
-    ///
-    /// # Safety
-    /// See [`Communicator::collective`].
-    pub(super) unsafe fn run(&mut self, communicator: &Communicator, asked: &Asked<'_>) -> Option<Result<(), Error>> {
-        let way = self.way(&communicator.engine().policy, asked);
-        if way == Way::Flat {
-            return None;
-        }
-        let Self { hosts, board, .. } = self;
-        let mut levels = Run {
-            communicator,
-            asked,
-            hosts,
-            board: board.as_mut(),
-        };
-        if let Some(steps) = levels.steps().filter(|steps| steps.board.given_up().is_some()) {
-            return Some(Err(steps.failed()));
-        }
-        let ended = match asked.call.collective() {
-            Kind::Barrier => levels.barrier().map(Some),
-            Kind::Bcast => levels.bcast(way),
-            Kind::Reduce => levels.reduce(),
-            _ => levels.allreduce(way),
-        };
-        ended.transpose()
-    }
+    let ended = match asked.call.collective() {
+        Kind::Barrier => run.barrier().map(Some),
+        Kind::Bcast => run.bcast(way),
+        Kind::Reduce => run.reduce(),
+        _ => run.allreduce(way),
+    };
+    ended.transpose()
 }
 
 /// A collective that runs.

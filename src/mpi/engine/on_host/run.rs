@@ -8,8 +8,8 @@ use super::{
     asked::Asked,
     board::Board,
     hosts::Hosts,
-    levels::Levels,
-    state::{Borrowed, State},
+    levels,
+    state::{Borrowed, Levels, State},
     steps::Steps,
 };
 use crate::{
@@ -91,7 +91,7 @@ impl Communicator {
         let board = match &mut *state {
             State::Made(board) => board,
             // SAFETY: the caller's contract.
-            State::Levels(levels) => return uninterrupted(|| unsafe { levels.run(self, asked) }),
+            State::Levels(levels) => return uninterrupted(|| unsafe { levels::run(levels, self, asked) }),
             State::Without | State::Early(_) => return None,
         };
         let arguments = Arguments::new(asked.call, asked.buffers, asked.operation);

@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use super::{board::Board, levels::Levels};
+use super::{asked::Asked, board::Board, hosts::Hosts};
+use crate::mpi::collectives::{Collective as Kind, Policy, Way};
 
 /// What a communicator knows of memory that its ranks have mapped: all of them, or those of each host.
 #[derive(Debug, Default)]
@@ -41,5 +42,39 @@ pub(in crate::mpi::engine) enum State {
 impl Default for State {
     fn default() -> Self {
         Self::Early(FIRST)
+    }
+}
+
+/// What a communicator knows of hosts that some of its ranks share.
+#[derive(Debug)]
+pub(in crate::mpi::engine) struct Levels {
+    pub(super) hosts: Hosts,
+    /// Memory of the ranks of this host. `None`: it has one rank, or (in a simulation) they talk by messages.
+    pub(super) board: Option<Board>,
+    /// The way of the last collective: of so many bytes, whose operands commute or do not.
+    decided: Option<((Kind, usize, bool), Way)>,
+}
+
+impl Levels {
+    pub(super) fn new(hosts: Hosts, board: Option<Board>) -> Self {
+        Self {
+            hosts,
+            board,
+            decided: None,
+        }
+    }
+
+    /// The way of a collective.
+    pub(super) fn way(&mut self, policy: &Policy, asked: &Asked<'_>) -> Way {
+        let (kind, commutative) = (asked.call.collective(), asked.call.commutative());
+        let key = (kind, asked.bytes, commutative);
+        match self.decided {
+            Some((decided, way)) if decided == key => way,
+            _ => {
+                let way = policy.way(kind, asked.bytes, commutative, &self.hosts.shape);
+                self.decided = Some((key, way));
+                way
+            }
+        }
     }
 }
