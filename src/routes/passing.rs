@@ -74,6 +74,11 @@ impl Passing {
         words
     }
 
+    /// The [`domain`] of a process with these words. `None`: it shares no memory.
+    pub(crate) fn domain_of(words: &Words) -> Option<String> {
+        Some(read(words).filter(|of| of.has_memory)?.domain())
+    }
+
     /// Returns whether a process with these words can share memory with this one. (The other way round it is the same.)
     pub(crate) fn meets(&self, words: &Words) -> bool {
         read(words).is_some_and(|other| self.own.meets(&other).is_ok())

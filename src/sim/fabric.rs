@@ -130,6 +130,8 @@ pub(super) struct Simulated {
     pub(super) index: u32,
     /// Its deadlines are not handled while its program computes.
     pub(super) polls: bool,
+    /// Processes of a host.
+    pub(super) per_host: u32,
     /// Number of calls that have stayed within the process.
     pub(super) stays: AtomicU64,
 }
@@ -351,6 +353,10 @@ impl Fabric for Simulated {
     fn attend(&self) -> bool {
         // The scheduler wakes tasks.
         true
+    }
+
+    fn host_of(&self, process: u32) -> Option<u32> {
+        Some(process / self.per_host)
     }
 
     fn takes_notes(&self) -> bool {

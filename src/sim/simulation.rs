@@ -29,6 +29,7 @@ use crate::{
     config::{Config, ConfigError},
     messaging::Messenger,
     mpi::{
+        collectives::Levels,
         engine::{
             ANY_SOURCE, ANY_TAG, ConnectionPlan, Engine, Entry, Fabric, FabricError, Options, Peers, Process, Profiler,
             simulated::Met,
@@ -71,8 +72,9 @@ pub struct Simulation {
     pub tcp: Option<Tcp>,
     /// Settings of the protocol. Datagram sizes are set by the network.
     pub config: Config,
-    /// Settings of MPI. The wait policy and the helper thread have no effect: the protocol goes on while a program
-    /// [computes](compute).
+    /// Settings of MPI. Collectives go within hosts and between them where
+    /// [`Policy::levels`](crate::mpi::collectives::Policy::levels) says leaders. The wait policy and the helper thread
+    /// have no effect: the protocol goes on while a program [computes](compute).
     pub options: Options,
     /// Bytes that may wait at a host while its core is busy with earlier packets. At least 1,500; default 1 MiB. (The
     /// limits for programs that compute, and for pollers, are in [`queues`](Self::queues).)
@@ -549,6 +551,10 @@ impl<'a> Job<'a> {
     fn engine(&mut self, process: u32) -> Result<Started, SimulationError> {
         let (simulation, index) = (self.simulation, process as usize);
         let mut options = simulation.options.clone();
+        if options.policy.levels == Levels::Auto {
+            // Ranks of a simulated host talk by messages, and not by memory as the model has it.
+            options.policy.levels = Levels::Off;
+        }
         if let Some(path) = &simulation.trace {
             let tracer = Tracer::begin(&trace_directory(path, self.incarnations[index]), process, true);
             let tracer = tracer.map_err(|source| SimulationError::File {
@@ -562,6 +568,7 @@ impl<'a> Job<'a> {
             shared: self.shared.clone(),
             index: process,
             polls: self.simulation.polling == Polling::Process,
+            per_host: simulation.network.per_host,
             stays: AtomicU64::new(0),
         });
         let engine = Engine::on_fabric(

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hikyaku::{
     Config,
     mpi::{
+        collectives::Levels,
         engine::{ANY_SOURCE, ANY_TAG, Communicator, Engine},
         error::Error,
     },
@@ -89,6 +90,9 @@ fn draw_shape(rng: &mut Prng, simulation: &mut Simulation, wild: Wild) {
         count: rng.between(1, 4) as u32,
         length: rng.between(8, 512) as u32,
     };
+    if simulation.network.per_host > 1 {
+        simulation.options.policy.levels = rng.pick(&[Levels::Auto, Levels::Leaders, Levels::Leaders]);
+    }
 }
 
 /// Where there are several rails, each may fail by itself, in one direction or in both.

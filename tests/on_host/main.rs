@@ -10,6 +10,9 @@ mod support;
 mod checks;
 #[path = "../mpi/collectives.rs"]
 mod collectives;
+#[path = "../support/drawn.rs"]
+mod drawn;
+
 #[path = "../mpi/datatypes.rs"]
 mod datatypes;
 #[path = "../mpi/groups.rs"]

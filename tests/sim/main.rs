@@ -3,6 +3,7 @@
 
 mod bulk;
 mod faults;
+mod levels;
 mod network;
 mod optics;
 mod optics_faults;
@@ -23,6 +24,8 @@ mod checks;
 mod collectives;
 #[path = "../support/counter.rs"]
 mod counter;
+#[path = "../support/drawn.rs"]
+mod drawn;
 #[path = "../mpi/groups.rs"]
 mod groups;
 #[path = "../mpi/inter.rs"]

@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use super::{
     algorithm::Algorithm,
     collective::Collective,
+    levels::{Levels, Within},
     model::Model,
     terms::Terms,
     work::{Ranks, Work},
@@ -78,6 +79,10 @@ fn shared(work: &Work, size: usize, model: &Model) -> f64 {
 pub struct Policy {
     /// The cost of messages and reductions.
     pub model: Model,
+    /// The cost of memory that ranks of one host have in common.
+    pub within: Within,
+    /// Whether collectives know which ranks share a host.
+    pub levels: Levels,
     forced: BTreeMap<Collective, Algorithm>,
 }
 
@@ -87,7 +92,7 @@ impl Policy {
     pub fn new(model: Model) -> Self {
         Self {
             model,
-            forced: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -6,7 +6,8 @@
 //!
 //! A schedule knows all its [peers](Schedule::peers) and when they are needed before it starts, and all schedules of a
 //! collective together can be [simulated](simulate) in a [`Model`] of latency and bandwidth. For the choice at run time
-//! there are closed forms ([`cost`]), of which [`Policy::choose`] takes the cheapest, unless one is forced.
+//! there are closed forms ([`cost`]), of which [`Policy::choose`] takes the cheapest, unless one is forced. Where several
+//! ranks share a host, `way` says whether a collective goes within hosts and between them, or in one level.
 //!
 //! ```
 //! use hikyaku::mpi::collectives::{Algorithm, Call, Collective};
@@ -61,6 +62,7 @@ mod cost;
 mod exchange;
 mod fold;
 mod inter;
+mod levels;
 mod member;
 mod model;
 mod plan;
@@ -69,6 +71,7 @@ mod scan;
 mod schedule;
 mod terms;
 mod tree;
+mod way;
 mod work;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
@@ -76,6 +79,8 @@ pub use blocks::{Blocks, displacements};
 pub use call::{Call, NOBODY, ROOT, ScheduleError};
 pub use collective::{Collective, Function, Lengths, Partners, Role};
 pub use cost::{Policy, cost};
+pub use levels::{Levels, Within};
+pub(in crate::mpi) use levels::{Shape, Way};
 pub use model::{Model, Stuck, simulate};
 pub use plan::{Phase, Plan, Planning};
 pub use schedule::{Peer, Region, Schedule, Span, Step};

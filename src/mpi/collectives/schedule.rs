@@ -166,6 +166,16 @@ pub struct Peer {
 }
 
 impl Schedule {
+    /// The same among some ranks of a larger number: `ranks[i]` stands for rank `i`.
+    pub(in crate::mpi) fn among(mut self, ranks: &[u32]) -> Self {
+        for record in &mut self.records {
+            if let Kind::Send | Kind::Receive = record.kind {
+                record.peer = ranks[record.peer as usize];
+            }
+        }
+        self
+    }
+
     /// Number of elements of scratch memory to provide.
     #[must_use]
     pub fn scratch(&self) -> usize {

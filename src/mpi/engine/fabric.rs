@@ -111,6 +111,11 @@ pub(crate) trait Fabric: Send + Sync {
         false
     }
 
+    /// The host of a process, where that is known without asking it.
+    fn host_of(&self, _process: u32) -> Option<u32> {
+        None
+    }
+
     /// Whether it wants to [know](Self::note) which call the program is in.
     fn takes_notes(&self) -> bool {
         false

@@ -11,7 +11,7 @@ use super::Options;
 use crate::{
     config::Config,
     environment::{Environment, EnvironmentError, Nanoseconds, Setting, refuse},
-    mpi::collectives::Collective,
+    mpi::collectives::{Collective, Levels},
     progress::WaitPolicy,
     transport::environment::wait_policy,
 };
@@ -67,6 +67,30 @@ impl Setting for EagerLimit {
     }
 }
 
+impl Setting for Levels {
+    const EXPECTED: &'static str = "auto, off, leaders or shares";
+
+    fn parse(text: &str) -> Option<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "auto" => Some(Self::Auto),
+            "off" => Some(Self::Off),
+            "leaders" => Some(Self::Leaders),
+            "shares" => Some(Self::Shares),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+            Self::Leaders => "leaders",
+            Self::Shares => "shares",
+        }
+        .into()
+    }
+}
+
 impl Options {
     /// The largest [`eager_limit`](Self::eager_limit), bytes.
     pub const MAX_EAGER_LIMIT: u32 = 1 << 20;
@@ -93,11 +117,16 @@ impl Options {
         if let Some(routes) = environment.setting("HIKYAKU_ROUTES")? {
             self.routes = routes;
         }
-        let model = &mut self.policy.model;
+        if let Some(levels) = environment.setting("HIKYAKU_LEVELS")? {
+            self.policy.levels = levels;
+        }
+        let (model, within) = (&mut self.policy.model, &mut self.policy.within);
         for (name, seconds) in [
             ("HIKYAKU_MODEL_ALPHA", &mut model.alpha),
             ("HIKYAKU_MODEL_BETA", &mut model.beta),
             ("HIKYAKU_MODEL_GAMMA", &mut model.gamma),
+            ("HIKYAKU_MODEL_WITHIN_ALPHA", &mut within.alpha),
+            ("HIKYAKU_MODEL_WITHIN_BETA", &mut within.beta),
         ] {
             if let Some(Nanoseconds(nanos)) = environment.setting(name)? {
                 *seconds = nanos / 1e9;
@@ -120,7 +149,7 @@ impl Options {
     /// The options as the environment would set them: variables with values.
     #[must_use]
     pub fn fields(&self) -> Vec<(&'static str, String)> {
-        let model = &self.policy.model;
+        let (model, within) = (&self.policy.model, &self.policy.within);
         let cost = |seconds: f64| Nanoseconds(seconds * 1e9).show();
         let mut fields = Vec::from([
             ("HIKYAKU_WAIT", self.wait.show()),
@@ -128,9 +157,12 @@ impl Options {
             ("HIKYAKU_CHECK", self.check.show()),
             ("HIKYAKU_CONNECT_AHEAD", self.connect_ahead.show()),
             ("HIKYAKU_ROUTES", self.routes.show()),
+            ("HIKYAKU_LEVELS", self.policy.levels.show()),
             ("HIKYAKU_MODEL_ALPHA", cost(model.alpha)),
             ("HIKYAKU_MODEL_BETA", cost(model.beta)),
             ("HIKYAKU_MODEL_GAMMA", cost(model.gamma)),
+            ("HIKYAKU_MODEL_WITHIN_ALPHA", cost(within.alpha)),
+            ("HIKYAKU_MODEL_WITHIN_BETA", cost(within.beta)),
         ]);
         fields.extend(Collective::ALL.map(|collective| {
             let forced = self.policy.forced(collective);
@@ -205,6 +237,8 @@ mod tests {
             ("HIKYAKU_MODEL_BETA", "0.2ns"),
             ("HIKYAKU_BARRIER", "dissemination:4"),
             ("HIKYAKU_ROUTES", "memory"),
+            ("HIKYAKU_LEVELS", "shares"),
+            ("HIKYAKU_MODEL_WITHIN_ALPHA", "250ns"),
         ];
         let fields = read(&changed).unwrap().fields();
         for (name, value) in changed {
@@ -222,6 +256,7 @@ mod tests {
             ("HIKYAKU_BARRIER", "dissemination:1", "dissemination[:RADIX]"),
             ("HIKYAKU_EAGER_LIMIT", "2M", "0 to 1M"),
             ("HIKYAKU_CHECK", "maybe", "on or off"),
+            ("HIKYAKU_LEVELS", "two", "leaders"),
             ("HIKYAKU_MODEL_ALPHA", "7", "us"),
         ] {
             let error = read(&[(name, value)]).unwrap_err().to_string();

@@ -114,12 +114,14 @@ impl Communicator {
         if let Err(error) = self.check_arguments(name, call, buffers, operation) {
             return Some(Err(error));
         }
+        let bytes = bytes(call, buffers, self.size() as usize);
         let asked = Asked {
             name,
             call,
             buffers,
             operation,
-            mark: class.mark(call, bytes(call, buffers, self.size() as usize)) as u32,
+            bytes,
+            mark: class.mark(call, bytes) as u32,
             bits: self.bits(class, self.0.sequence.load(Ordering::Relaxed)),
         };
         // SAFETY: the caller's contract.
@@ -172,7 +174,11 @@ impl Communicator {
     }
 
     /// Starts a planned collective, unless it is running.
-    pub(super) fn start_collective(&self, name: &'static str, planned: &Arc<Planned>) -> Result<Request, Error> {
+    pub(in crate::mpi::engine) fn start_collective(
+        &self,
+        name: &'static str,
+        planned: &Arc<Planned>,
+    ) -> Result<Request, Error> {
         let begun = self.access(None, |core, messenger, now| {
             Some(core.collectives.begin(&mut core.requests, messenger, now, planned))
         });

@@ -77,6 +77,15 @@ impl Board {
         }
     }
 
+    pub(crate) const fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Ranks on it.
+    pub(crate) const fn size(&self) -> usize {
+        self.size
+    }
+
     const fn numbers(rank: usize) -> usize {
         NUMBERS + rank * STRIDE
     }

@@ -44,6 +44,32 @@ impl Steps<'_> {
         Ok(())
     }
 
+    /// The first rank waits until all others have come.
+    pub(super) fn arrive(&mut self) -> Result<(), Error> {
+        let leads = self.rank() == 0;
+        self.begin((!leads).then_some(0))?;
+        if leads {
+            self.await_all(0)?;
+        } else {
+            self.post(0);
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// The others wait for the first rank.
+    pub(super) fn release(&mut self) -> Result<(), Error> {
+        let leads = self.rank() == 0;
+        self.begin(leads.then_some(0))?;
+        if leads {
+            self.post(0);
+        } else {
+            self.await_post(0, 0)?;
+        }
+        self.end();
+        Ok(())
+    }
+
     /// Posts a part of a buffer.
     fn post_part(&mut self, buffer: &Buffer, part: Range<usize>) {
         self.write_part(buffer, part.clone(), (part.len(), 0));

@@ -5,19 +5,26 @@
 //! `suits` says no. All ranks come to the same, because it depends on nothing but what they
 //! must agree on anyway.
 //!
+//! Where some ranks share a host and others do not, collectives go within hosts so, and between them by messages.
+//!
 //! | file | holds |
 //! |---|---|
 //! | `board.rs`, `medium.rs` | the memory, and which rank may write where |
 //! | `steps.rs` | a rank's part in a collective: posting, waiting, failing |
+//! | `asked.rs` | what the program has called |
 //! | `arguments.rs` | which collectives go so, and their buffers |
 //! | `calls.rs`, `exchange.rs`, `reductions.rs`, `shares.rs` | the collectives |
+//! | `hosts.rs`, `levels.rs` | which ranks share a host; collectives of several hosts |
 //! | `state.rs` | what a communicator knows of its memory |
 //! | `run.rs` | when the memory is made, and how |
 
 mod arguments;
+mod asked;
 mod board;
 mod calls;
 mod exchange;
+mod hosts;
+mod levels;
 mod medium;
 mod reductions;
 mod run;
@@ -25,4 +32,4 @@ mod shares;
 mod state;
 mod steps;
 
-pub(super) use self::{run::Asked, state::OnHost};
+pub(super) use self::{asked::Asked, state::OnHost};

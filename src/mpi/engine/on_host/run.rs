@@ -1,37 +1,31 @@
 #![expect(unsafe_code, reason = "buffers are memory of the caller")]
 //! Which collectives go by memory that all ranks have mapped, and how that memory is made.
 
+use alloc::{collections::BTreeMap, vec::Vec};
+
 use super::{
     arguments::{Arguments, suits},
+    asked::Asked,
     board::Board,
-    state::{Borrowed, State},
+    hosts::Hosts,
+    levels,
+    state::{Borrowed, Levels, State},
     steps::Steps,
 };
 use crate::{
     events::event,
     mpi::{
-        collectives::Call,
+        collectives::{Call, Levels as Knows},
         engine::{communicator::Communicator, regions::Buffers, uninterrupted, window::memory::Offer},
         error::Error,
-        operation::{Operation, Predefined},
+        operation::Predefined,
     },
 };
 
-/// Most ranks. Each looks at the lines of all others, so more of them are better off with a tree of messages.
-const RANKS: i32 = 64;
-
-/// The arguments of a collective that goes by memory, as [`Communicator::collective`] has them.
-#[derive(Clone, Copy)]
-pub(in crate::mpi::engine) struct Asked<'a> {
-    pub(in crate::mpi::engine) name: &'static str,
-    pub(in crate::mpi::engine) call: &'a Call<'a>,
-    pub(in crate::mpi::engine) buffers: &'a Buffers<'a>,
-    pub(in crate::mpi::engine) operation: Option<&'a Operation>,
-    /// A hash of the call.
-    pub(in crate::mpi::engine) mark: u32,
-    /// Match bits of its messages, if it had any.
-    pub(in crate::mpi::engine) bits: u64,
-}
+/// Most ranks on a board. Each looks at the lines of all others, so more of them are better off with a tree of messages.
+const RANKS: usize = 64;
+/// Most ranks of a communicator that knows their hosts: each keeps a few bytes of all.
+const RANKS_OF_HOSTS: i32 = 4_096;
 
 impl Communicator {
     /// The memory by which a blocking collective goes; made now, if it is time. `None`: the collective goes by messages, at
@@ -46,28 +40,43 @@ impl Communicator {
         buffers: &Buffers<'_>,
     ) -> Option<Result<Borrowed<'_>, Error>> {
         let engine = self.engine();
-        let is_usual = (2..=RANKS).contains(&self.size()) && !engine.check && !self.is_inter();
-        if !is_usual || !engine.fabric.is_native() || !suits(call, buffers, self.size() as usize) {
+        let is_usual = (2..=RANKS_OF_HOSTS).contains(&self.size()) && !engine.check && !self.is_inter();
+        if !is_usual || !suits(call, buffers, self.size() as usize) {
             return None;
         }
         // (Collectives within the making of the memory find it taken.)
         let mut state = self.on_host().try_lock()?;
         match &mut *state {
-            State::Made(_) => {}
+            State::Made(_) | State::Levels(_) => {}
             State::Without => return None,
+            State::Early(_) if !engine.fabric.is_native() => {
+                *state = self.simulated();
+                return matches!(*state, State::Levels(_)).then_some(Ok(state));
+            }
             State::Early(left) if *left > 1 => {
                 *left -= 1;
                 return None;
             }
             State::Early(_) => {
                 *state = State::Without;
-                match self.make_board(name) {
-                    Ok(board) => *state = State::Made(board?),
+                match self.make(name) {
+                    Ok(made) => *state = made?,
                     Err(error) => return Some(Err(error)),
                 }
             }
         }
         Some(Ok(state))
+    }
+
+    /// In a simulation all know all hosts, and talk by messages there, too.
+    fn simulated(&self) -> State {
+        let engine = self.engine();
+        if engine.policy.levels == Knows::Off {
+            return State::Without;
+        }
+        let labels = self.group().processes().map(|process| engine.fabric.host_of(process));
+        let hosts = Hosts::new(labels, self.rank() as usize);
+        hosts.map_or(State::Without, |hosts| State::Levels(Levels::new(hosts, None).into()))
     }
 
     /// Runs a collective by memory. `None`: a buffer does not fit into the address space.
@@ -79,11 +88,17 @@ impl Communicator {
         mut state: Borrowed<'_>,
         asked: &Asked<'_>,
     ) -> Option<Result<(), Error>> {
-        let State::Made(board) = &mut *state else { return None };
+        let board = match &mut *state {
+            State::Made(board) => board,
+            // SAFETY: the caller's contract.
+            State::Levels(levels) => return uninterrupted(|| unsafe { levels::run(levels, self, asked) }),
+            State::Without | State::Early(_) => return None,
+        };
         let arguments = Arguments::new(asked.call, asked.buffers, asked.operation);
         let mut steps = Steps {
             board,
             communicator: self,
+            members: None,
             name: asked.name,
             mark: asked.mark,
             bits: asked.bits,
@@ -96,50 +111,94 @@ impl Communicator {
         uninterrupted(|| steps.run(&arguments)).transpose()
     }
 
-    /// Returns whether this rank reaches all others through memory.
-    fn are_all_in_memory(&self) -> bool {
+    /// How many ranks this one reaches through memory, with itself.
+    fn count_in_memory(&self) -> usize {
         let (own, group) = (self.engine().process(), self.group());
-        let mut is_near = false;
+        let mut near = 0;
         self.access((), |core, messenger, _| {
-            is_near = group.processes().filter(|process| *process != own).all(|process| {
-                let peer = core.peers.get(process);
-                peer.is_some_and(|peer| messenger.layer().is_in_memory(peer))
-            });
+            let is_near = |process: &u32| {
+                let peer = core.peers.get(*process);
+                *process == own || peer.is_some_and(|peer| messenger.layer().is_in_memory(peer))
+            };
+            near = group.processes().filter(is_near).count();
         });
-        is_near
+        near
     }
 
-    /// Makes the memory, together with all other ranks. `None`: there is none, at any rank.
-    fn make_board(&self, name: &'static str) -> Result<Option<Board>, Error> {
-        let size = self.size() as usize;
-        let may_share = self.engine().has_memory() && self.are_all_in_memory();
-        let offer = may_share.then(|| Offer::open(self.engine())).flatten();
-        let own = offer.as_ref().map_or_else(Default::default, Offer::words);
-        let all = self.share(name, &own)?;
-        let is_near = |offer: &Offer| all.chunks_exact(own.len()).all(|words| offer.meets(words));
-        let Some(mut offer) = offer.filter(is_near) else {
-            return Ok(None);
-        };
-        let len = Board::bytes(size) as u64;
-        // The first rank makes the memory.
-        let mapped = if self.rank() == 0 {
-            let made = offer.make(len);
-            offer.exchange(self.engine(), size - 1, &[]);
-            made
+    /// Finds out which ranks share a host, and makes the memory of those that do, together with all other ranks. `None`:
+    /// there is none, at any rank.
+    fn make(&self, name: &'static str) -> Result<Option<State>, Error> {
+        let (rank, size) = (self.rank() as usize, self.size() as usize);
+        let near = if self.engine().has_memory() {
+            self.count_in_memory()
         } else {
-            let first = (all[..own.len()].to_vec(), len);
-            offer.exchange(self.engine(), 0, &[first]).pop().flatten()
+            1
         };
-        let mut missing = [i64::from(mapped.is_none())];
+        let mut offer = (near > 1).then(|| Offer::open(self.engine())).flatten();
+        let mut own = offer.as_ref().map_or_else(Default::default, Offer::words).to_vec();
+        own.push(near as i64);
+        let all = self.share(name, &own)?;
+        let words = || all.chunks_exact(own.len()).map(|own| own.split_at(own.len() - 1));
+        let labels: Vec<_> = words().map(|(words, _)| Offer::host_of(words)).collect();
+        // All ranks of a host must reach each other, or none uses memory: all see that alike.
+        let mut members = BTreeMap::new();
+        for label in labels.iter().flatten() {
+            *members.entry(label).or_insert(0) += 1;
+        }
+        let reached = |(label, (_, near)): (&Option<_>, (_, &[i64]))| {
+            let members = label.as_ref().map(|label| members[label]);
+            members.is_none_or(|members| near == [members])
+        };
+        if !labels.iter().zip(words()).all(reached) {
+            return Ok(None);
+        }
+        let one = members.len() == 1 && labels.iter().all(Option::is_some);
+        let hosts = match one {
+            true => None,
+            false if self.engine().policy.levels == Knows::Off => return Ok(None),
+            false => match Hosts::new(labels.iter().map(Option::as_ref), rank) {
+                None => return Ok(None),
+                some => some,
+            },
+        };
+        let most = hosts.as_ref().map_or(size, |hosts| hosts.shape.most);
+        if most > RANKS {
+            return Ok(None);
+        }
+        let (place, here, first) = hosts.as_ref().map_or((rank, size, 0), |hosts| {
+            (hosts.place, hosts.here.len(), hosts.here[0] as usize)
+        });
+        let mut mapped = None;
+        if let Some(mut offer) = offer.take().filter(|_| here > 1) {
+            let len = Board::bytes(here) as u64;
+            // The first rank of a host makes its memory.
+            mapped = if place == 0 {
+                let made = offer.make(len);
+                offer.exchange(self.engine(), here - 1, &[]);
+                made
+            } else {
+                let giver = words().nth(first).map(|(words, _)| (words.to_vec(), len));
+                offer.exchange(self.engine(), 0, giver.as_slice()).pop().flatten()
+            };
+        }
+        let mut missing = [i64::from(mapped.is_none() && here > 1)];
         self.agree(name, &mut missing, Predefined::Max)?;
-        let mapped = mapped.filter(|_| missing == [0]);
+        let is_made = missing == [0];
         event!(
             DEBUG,
             rank = self.rank(),
             size,
-            is_made = mapped.is_some(),
+            here,
+            is_made,
             "memory of a communicator"
         );
-        Ok(mapped.map(|mapped| Board::new(mapped, self.rank() as usize, size)))
+        if !is_made {
+            return Ok(None);
+        }
+        let board = mapped.map(|mapped| Board::new(mapped, place, here));
+        Ok(match hosts {
+            Some(hosts) => Some(State::Levels(Levels::new(hosts, board).into())),
+            None => board.map(State::Made),
+        })
     }
 }

@@ -1,10 +1,12 @@
-//! What a communicator knows of memory that all of its ranks have mapped.
+//! What a communicator knows of memory that its ranks have mapped: all of them, or those of each host.
 
+use alloc::boxed::Box;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use super::board::Board;
+use super::{asked::Asked, board::Board, hosts::Hosts};
+use crate::mpi::collectives::{Collective as Kind, Policy, Way};
 
-/// What a communicator knows of memory that all of its ranks have mapped.
+/// What a communicator knows of memory that its ranks have mapped: all of them, or those of each host.
 #[derive(Debug, Default)]
 pub(in crate::mpi::engine) struct OnHost(Mutex<State>);
 
@@ -22,20 +24,57 @@ impl OnHost {
     }
 }
 
-/// Blocking collectives of a communicator that go by messages before the memory is made.
+/// Blocking collectives of a communicator that go by messages before its ranks find out who shares a host.
 const FIRST: u32 = 4;
 
 #[derive(Debug)]
 pub(in crate::mpi::engine) enum State {
-    /// So many collectives are left until it is made.
+    /// So many collectives are left until they find out.
     Early(u32),
-    /// There is none.
+    /// They are all treated alike, and talk by messages.
     Without,
+    /// All ranks have it.
     Made(Board),
+    /// Some ranks share a host, others do not.
+    Levels(Box<Levels>),
 }
 
 impl Default for State {
     fn default() -> Self {
         Self::Early(FIRST)
+    }
+}
+
+/// What a communicator knows of hosts that some of its ranks share.
+#[derive(Debug)]
+pub(in crate::mpi::engine) struct Levels {
+    pub(super) hosts: Hosts,
+    /// Memory of the ranks of this host. `None`: it has one rank, or (in a simulation) they talk by messages.
+    pub(super) board: Option<Board>,
+    /// The way of the last collective: of so many bytes, whose operands commute or do not.
+    decided: Option<((Kind, usize, bool), Way)>,
+}
+
+impl Levels {
+    pub(super) fn new(hosts: Hosts, board: Option<Board>) -> Self {
+        Self {
+            hosts,
+            board,
+            decided: None,
+        }
+    }
+
+    /// The way of a collective.
+    pub(super) fn way(&mut self, policy: &Policy, asked: &Asked<'_>) -> Way {
+        let (kind, commutative) = (asked.call.collective(), asked.call.commutative());
+        let key = (kind, asked.bytes, commutative);
+        match self.decided {
+            Some((decided, way)) if decided == key => way,
+            _ => {
+                let way = policy.way(kind, asked.bytes, commutative, &self.hosts.shape);
+                self.decided = Some((key, way));
+                way
+            }
+        }
     }
 }

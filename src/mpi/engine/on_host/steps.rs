@@ -34,6 +34,8 @@ const MISMATCH: u64 = u64::MAX;
 pub(super) struct Steps<'a> {
     pub(super) board: &'a mut Board,
     pub(super) communicator: &'a Communicator,
+    /// The ranks on the board, if these are not all of the communicator's: its *places* stand for them.
+    pub(super) members: Option<&'a [u32]>,
     /// The MPI function.
     pub(super) name: &'static str,
     /// A hash of the call.
@@ -46,11 +48,19 @@ pub(super) struct Steps<'a> {
 
 impl Steps<'_> {
     pub(super) fn rank(&self) -> usize {
-        self.communicator.rank() as usize
+        self.board.rank()
     }
 
     pub(super) fn size(&self) -> usize {
-        self.communicator.size() as usize
+        self.board.size()
+    }
+
+    /// The rank in the communicator.
+    #[cold]
+    fn rank_at(&self, place: usize) -> Rank {
+        self.members
+            .and_then(|members| members.get(place).copied())
+            .map_or(place as Rank, |rank| rank as Rank)
     }
 
     /// Bytes that go in one step.
@@ -141,7 +151,7 @@ impl Steps<'_> {
     fn wake(&self) {
         let group = self.communicator.group();
         for rank in self.board.take_sleepers() {
-            if let Some(process) = group.process(rank as Rank) {
+            if let Some(process) = group.process(self.rank_at(rank)) {
                 self.communicator
                     .access((), |core, messenger, now| core.wake(messenger, now, process));
             }
@@ -172,7 +182,7 @@ impl Steps<'_> {
     fn refuse(&self, rank: usize, error: Error) -> Error {
         self.board.give_up(MISMATCH);
         self.wake();
-        self.communicator.locate(error.with_peer(rank as Rank))
+        self.communicator.locate(error.with_peer(self.rank_at(rank)))
     }
 
     // ---- waiting
@@ -180,6 +190,9 @@ impl Steps<'_> {
     /// Waits until `ready` says so of what `rank` does.
     #[inline(never)]
     fn wait(&mut self, rank: usize, ready: impl Fn(&mut Board) -> bool) -> Result<(), Error> {
+        if self.members.is_some() {
+            self.serve_hosts();
+        }
         let (looks, turns) = if self.yields { (LOOKS_SHARED, TURNS) } else { (LOOKS, 1) };
         for turn in 0..turns {
             for _ in 0..looks {
@@ -195,11 +208,23 @@ impl Steps<'_> {
         self.wait_longer(rank, &ready)
     }
 
+    /// Other hosts may need a message that this rank has left in its queue when it had all that it needed itself. (Those that
+    /// follow others wait there until the process looks at the network.)
+    fn serve_hosts(&self) {
+        let is_idle = self
+            .communicator
+            .access(true, |_, messenger, _| messenger.layer().all_idle());
+        if !is_idle {
+            // What fails is reported when it is waited for.
+            let _ = self.communicator.engine().fabric.progress();
+        }
+    }
+
     /// The same, and serves the network meanwhile; sleeps in the end. That the other process is lost, or this communicator
     /// revoked, is learned by a receive that no message ends.
     #[cold]
     fn wait_longer(&mut self, rank: usize, ready: &dyn Fn(&mut Board) -> bool) -> Result<(), Error> {
-        let Some(process) = self.communicator.group().process(rank as Rank) else {
+        let Some(process) = self.communicator.group().process(self.rank_at(rank)) else {
             return Ok(());
         };
         let selector = Selector {
@@ -244,6 +269,12 @@ impl Steps<'_> {
     /// Why the collective has failed: as the receive says, or as another rank has said.
     fn why(&self, ended: Option<Ended>) -> Error {
         if let Some(ended) = ended {
+            if self.members.is_some() {
+                // Those that have no part in this board wait for one that has.
+                let of = (self.bits, self.communicator.group());
+                self.communicator
+                    .access((), |core, messenger, now| core.tell_missed(messenger, now, of, &ended));
+            }
             let lost = matches!(ended.outcome, Outcome::Failed(_)).then_some(ended.envelope.source);
             self.board
                 .give_up(lost.map_or(MISMATCH, |process| 1 + u64::from(process)));
@@ -251,6 +282,16 @@ impl Steps<'_> {
             return self.error_of(&ended);
         }
         self.failed()
+    }
+
+    /// What this rank does for the others beside the board has failed: they fail as well.
+    #[cold]
+    pub(super) fn give_up(&self, error: &Error) {
+        let lost = error.peer().filter(|_| error.class() == ErrorClass::ProcFailed);
+        let process = lost.and_then(|rank| self.communicator.group().process(rank));
+        self.board
+            .give_up(process.map_or(MISMATCH, |process| 1 + u64::from(process)));
+        self.wake();
     }
 
     /// The board is out of use.

@@ -27,6 +27,7 @@ pub(in crate::mpi::engine) use self::unshared::{Mapped, Offer};
 mod shared {
     use std::{
         os::fd::{AsFd, OwnedFd},
+        string::String,
         thread,
         time::Duration,
     };
@@ -94,6 +95,11 @@ mod shared {
 
         pub(in crate::mpi::engine) fn words(&self) -> [i64; WORDS] {
             self.passing.words()
+        }
+
+        /// What is the same for processes with these words that can have memory in common, and for no others.
+        pub(in crate::mpi::engine) fn host_of(words: &[i64]) -> Option<String> {
+            Passing::domain_of(words.try_into().ok()?)
         }
 
         /// Returns whether the process with these words is on this host, too.
@@ -168,6 +174,10 @@ mod unshared {
 
         pub(in crate::mpi::engine) fn words(&self) -> [i64; WORDS] {
             match *self {}
+        }
+
+        pub(in crate::mpi::engine) fn host_of(_: &[i64]) -> Option<u32> {
+            None
         }
 
         pub(in crate::mpi::engine) fn meets(&self, _: &[i64]) -> bool {

@@ -1,0 +1,110 @@
+//! Collectives in two levels against the same ones in one: drawn from seeds, with the same results.
+
+use hikyaku::{
+    internals::prng::Prng,
+    mpi::{
+        collectives::{Collective, Levels},
+        engine::{Communicator, Options},
+    },
+};
+
+use super::{
+    drawn::{Drawn, KINDS, seeds},
+    support::{Hosts, job_on_hosts, with},
+};
+
+/// Those that go in two levels.
+const IN_LEVELS: [Collective; 4] = [
+    Collective::Barrier,
+    Collective::Bcast,
+    Collective::Reduce,
+    Collective::Allreduce,
+];
+
+/// Even ones in the order of ranks and not, uneven ones, and ranks that are alone.
+const HOSTS: [Hosts<'_>; 7] = [
+    &[0, 0, 1, 1],
+    &[0, 1, 0, 1],
+    &[0, 0, 0, 1, 1, 1],
+    &[1, 0, 0, 1, 2, 2],
+    &[0, 0, 0, 1],
+    &[1, 0, 0],
+    &[2, 0, 0, 1, 0, 1, 1],
+];
+
+fn compare(world: &Communicator, seed: u64, kinds: &[Collective], about: &str) {
+    let mut prng = Prng::new(seed);
+    let size = world.size() as usize;
+    for turn in 0..60 {
+        let drawn = Drawn::draw(&mut prng, kinds, size);
+        let here = drawn.run(world, turn, None);
+        let there = drawn.run(world, turn, drawn.by_messages(size));
+        assert!(here == there, "seed {seed}, {about}, call {turn}: {drawn}");
+    }
+}
+
+#[test]
+fn two_levels_and_one_give_the_same() {
+    for (seed, levels) in seeds().zip([Levels::Leaders, Levels::Shares, Levels::Auto].into_iter().cycle()) {
+        for hosts in HOSTS {
+            job_on_hosts(hosts, &with(levels), |world| {
+                compare(&world, seed, &IN_LEVELS, &format!("hosts {hosts:?}, {levels:?}"));
+                compare(&world, seed, &KINDS, &format!("hosts {hosts:?}, {levels:?}, all"));
+            });
+        }
+    }
+}
+
+/// A duplicate, and parts: of one host, of one rank of each, across.
+#[test]
+fn communicators_made_of_one_with_levels_know_their_own_hosts() {
+    const SPLITS: [[i32; 6]; 3] = [[0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2], [0, 0, 1, 0, 0, 1]];
+    job_on_hosts(&[0, 0, 0, 1, 1, 1], &with(Levels::Shares), |world| {
+        let rank = world.rank() as usize;
+        let mut all = vec![world.duplicate().unwrap()];
+        for colors in SPLITS {
+            // The other way round.
+            all.push(world.split(Some(colors[rank]), -(rank as i32)).unwrap().unwrap());
+        }
+        for (seed, comm) in (1..).zip(&all) {
+            compare(comm, seed, &IN_LEVELS, &format!("communicator {seed}"));
+        }
+    });
+}
+
+/// Messages that this rank has sent.
+fn sent(comm: &Communicator) -> u64 {
+    let stats = comm.engine().stats();
+    stats.eager + stats.rendezvous
+}
+
+/// Messages of a barrier of each rank.
+fn messages_of_a_barrier(hosts: Hosts<'_>, options: &Options) -> Vec<u64> {
+    job_on_hosts(hosts, options, |world| {
+        let before = sent(&world);
+        world.barrier().unwrap();
+        sent(&world) - before
+    })
+}
+
+/// Only leaders send messages, and where levels are off, all do.
+#[test]
+fn hosts_talk_by_their_leaders() {
+    // (Who is not root has one host of several ranks.)
+    let hosts: Hosts<'_> = &[0, 0, 0, 1];
+    assert_eq!(messages_of_a_barrier(hosts, &with(Levels::Leaders)), [1, 0, 0, 1]);
+    assert_eq!(messages_of_a_barrier(hosts, &with(Levels::Auto)), [1, 0, 0, 1]);
+    let flat = messages_of_a_barrier(hosts, &with(Levels::Off));
+    assert!(flat.iter().all(|sent| *sent > 0), "{flat:?}");
+    // An algorithm that is forced goes by messages.
+    let mut forced = with(Levels::Leaders);
+    forced
+        .policy
+        .force(Collective::Barrier, "dissemination".parse().unwrap());
+    assert_eq!(messages_of_a_barrier(hosts, &forced), [2; 4]);
+    let checked = Options {
+        check: true,
+        ..with(Levels::Leaders)
+    };
+    assert!(messages_of_a_barrier(hosts, &checked).iter().all(|sent| *sent > 0));
+}
