@@ -10,6 +10,7 @@ impl PeerId {
     /// Number of the peer: peers count from 0 in the order in which they were added. That of a stranger that has left may
     /// name another one after 64 s.
     #[must_use]
+    #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as usize
     }

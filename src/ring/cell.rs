@@ -41,6 +41,44 @@ impl<T: Copy> Cell<T> {
     }
 }
 
+/// Has this line brought here to be written.
+#[inline(always)]
+pub(super) fn expect_to_write<T>(line: NonNull<T>) {
+    machine::prefetch_to_write(line.as_ptr().cast());
+}
+
+/// The same, to be read.
+#[inline(always)]
+pub(super) fn expect_to_read<T>(line: NonNull<T>) {
+    machine::prefetch_to_read(line.as_ptr().cast());
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod machine {
+    use core::arch::{
+        asm,
+        x86_64::{_MM_HINT_T0, _mm_prefetch},
+    };
+
+    #[inline(always)]
+    pub(super) fn prefetch_to_read(at: *const u8) {
+        // SAFETY: a hint, which no address makes fail.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch_to_write(at: *const u8) {
+        // SAFETY: as above. (Processors that do not know the instruction do nothing.)
+        unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+mod machine {
+    pub(super) fn prefetch_to_read(_at: *const u8) {}
+    pub(super) fn prefetch_to_write(_at: *const u8) {}
+}
+
 /// Copies bytes into chunks, from this one on, in a way that `copies` chooses.
 ///
 /// # Safety

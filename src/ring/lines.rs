@@ -5,13 +5,14 @@
 //! The ring: its lines, and its two ends. It has no dependency but `primitives` and `cell`, so that `tests/loom` can
 //! substitute loom's and try all orders in which the two sides may run and see each other's writes.
 
-use alloc::{boxed::Box, collections::VecDeque};
+use alloc::boxed::Box;
 use core::{fmt, mem, ptr, ptr::NonNull};
 
 use super::{
     cell::{self, CHUNK, Cell, Chunk, PIECE},
     copies::Copies,
     owner::Owner,
+    places::{Levels, Places},
     primitives::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering, fence},
@@ -21,10 +22,10 @@ use super::{
 
 /// Most bytes of a record in its line.
 pub const ROOM: usize = 44;
+/// The same in two lines, of which the second has bytes where the first has its record.
+pub(crate) const TWO: usize = ROOM + size_of::<Record>();
 /// Most bytes of a long record: those lie in chunks beside the lines.
 pub const LONG: usize = 64 << 10;
-/// The numbers of chunks that long records use first, when those are full, and in streams. Powers of two, or 0.
-pub(crate) type Levels = [u32; 3];
 /// Those between processes. A stream is quickest where each line has left the consumer's caches before the producer
 /// writes it again.
 pub(super) const LEVELS: Levels = [chunks_in(16 << 10), chunks_in(256 << 10), chunks_in(2 << 20)];
@@ -42,6 +43,9 @@ const fn chunks_in(bytes: usize) -> u32 {
 const _: () = assert!(LONG * 2 <= LEVELS[1] as usize * CHUNK);
 
 const _: () = assert!(PIECE.is_multiple_of(CHUNK));
+
+/// So many lines before it is written, a line is brought: records that are written at once overlap so.
+const AHEAD: u32 = 4;
 
 /// Looks of a consumer that has begun to copy a record for the next piece: its producer takes a fraction of them if it runs.
 const LOOKS: u32 = 1_000;
@@ -119,13 +123,26 @@ unsafe fn copy_data(record: *const Record, to: *mut u8, len: usize) {
     // SAFETY: the bytes are those of the record, as words aligned to four bytes: `ROOM` is a multiple of four.
     unsafe {
         let from = (&raw const (*record).data).cast::<u32>();
-        let word = |index: usize| from.add(index).read_volatile();
-        let (whole, rest) = (len / 4, len % 4);
         if len == 8 {
             // (The most frequent length without a loop.)
-            to.cast::<[u32; 2]>().write_unaligned([word(0), word(1)]);
+            let words = [from.read_volatile(), from.add(1).read_volatile()];
+            to.cast::<[u32; 2]>().write_unaligned(words);
             return;
         }
+        copy_words(from, to, len);
+    }
+}
+
+/// Copies `len` bytes from words, each read once.
+///
+/// # Safety
+/// As for [`head`]: there are as many bytes in whole words, and there is as much room at `to`.
+#[inline(always)]
+unsafe fn copy_words(from: *const u32, to: *mut u8, len: usize) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        let word = |index: usize| from.add(index).read_volatile();
+        let (whole, rest) = (len / 4, len % 4);
         for index in 0..whole {
             to.add(4 * index).cast::<u32>().write_unaligned(word(index));
         }
@@ -376,59 +393,6 @@ pub struct Producer {
     rested: u32,
 }
 
-/// Where long records lie. Positions count chunks of the level, without an end.
-#[derive(Default)]
-struct Places {
-    level: usize,
-    /// The next free chunk.
-    head: u32,
-    /// The first one that may still be in use.
-    tail: u32,
-    /// Of the records there that may not have been taken: the count of lines with them, and the position behind them.
-    untaken: VecDeque<(u32, u32)>,
-    /// Bytes of records since it was last asked whether they are a stream.
-    carried: usize,
-}
-
-impl Places {
-    /// Finds a place for a record: its first chunk. `None`: nothing is free in this level.
-    fn find(&mut self, levels: Levels, chunks: u32) -> Option<u32> {
-        let size = levels[self.level];
-        let at = self.head & (size - 1);
-        // A record is not split.
-        let skipped = if at + chunks > size { size - at } else { 0 };
-        let begin = self.head.wrapping_add(skipped);
-        let end = begin.wrapping_add(chunks);
-        if end.wrapping_sub(self.tail) > size {
-            return None;
-        }
-        self.head = end;
-        let below: u32 = levels[..self.level].iter().sum();
-        Some(below + (begin & (size - 1)))
-    }
-
-    /// The consumer has taken so many lines. Returns whether something is free again.
-    fn free(&mut self, taken: u32) -> bool {
-        let mut is_freed = false;
-        while let Some(&(line, end)) = self.untaken.front()
-            && taken.wrapping_sub(line) as i32 >= 0
-        {
-            self.tail = end;
-            self.untaken.pop_front();
-            is_freed = true;
-        }
-        is_freed
-    }
-
-    /// Goes on in another level, which nothing uses.
-    fn go_on_in(&mut self, level: usize) {
-        *self = Self {
-            level,
-            ..Self::default()
-        };
-    }
-}
-
 impl Producer {
     fn new(shared: Shared, begin: u32) -> Self {
         Self {
@@ -446,11 +410,15 @@ impl Producer {
     pub fn push(&mut self, bits: u64, number: u32, data: &[u8]) -> bool {
         let at = self.written;
         if data.len() > ROOM {
-            return self.push_long(bits, number, data);
+            return match data.len() <= TWO {
+                true => self.push_two(bits, number, data),
+                false => self.push_long(bits, number, data),
+            };
         }
-        if !self.has_room() {
+        if !self.has_room(1) {
             return false;
         }
+        self.expect(AHEAD);
         let line = self.shared.line(at);
         // SAFETY: the consumer has taken what was in this line, and reads it again only after its flag has changed. The
         // bytes fit. No reference is made: another process may not keep to that.
@@ -472,10 +440,50 @@ impl Producer {
         true
     }
 
+    /// Brings the line so far behind the next one, which is likely to be written soon: between cores that are far from each
+    /// other that takes as long as several records. The consumer has taken what was in it, or it stays there.
+    #[inline(always)]
+    fn expect(&self, ahead: u32) {
+        let at = self.written.wrapping_add(ahead);
+        if at.wrapping_sub(self.taken) <= self.shared.mask {
+            cell::expect_to_write(NonNull::from(self.shared.line(at)));
+        }
+    }
+
+    /// The same for a record of two lines. The consumer does not look at the flag of the second one.
+    #[inline(never)]
+    fn push_two(&mut self, bits: u64, number: u32, data: &[u8]) -> bool {
+        if !self.has_room(2) {
+            return false;
+        }
+        let at = self.written;
+        self.expect(AHEAD);
+        self.expect(AHEAD + 1);
+        let (line, second) = (self.shared.line(at), self.shared.line(at.wrapping_add(1)));
+        let (begin, rest) = data.split_at(ROOM);
+        // SAFETY: as in `push`, for both lines; the rest fits into the second one.
+        unsafe {
+            second
+                .record
+                .fill(|record| ptr::copy_nonoverlapping(rest.as_ptr(), record.cast(), rest.len()));
+            line.record.fill(|record| {
+                (&raw mut (*record).number).write(number);
+                (&raw mut (*record).bits).write_unaligned(bits);
+                (&raw mut (*record).len).write(data.len() as u32);
+                ptr::copy_nonoverlapping(begin.as_ptr(), (&raw mut (*record).data).cast(), ROOM);
+            });
+        }
+        // (So that no flag stays until its number is used again.)
+        second.count.store(at.wrapping_add(2), Ordering::Relaxed);
+        self.written = at.wrapping_add(2);
+        line.count.store(at.wrapping_add(1), Ordering::Release);
+        true
+    }
+
     /// The same for a long record.
     #[inline(never)]
     fn push_long(&mut self, bits: u64, number: u32, data: &[u8]) -> bool {
-        if data.len() > LONG || !self.has_room() {
+        if data.len() > LONG || !self.has_room(1) {
             return false;
         }
         let Some(chunk) = self.find_chunks(data.len().div_ceil(CHUNK) as u32) else {
@@ -578,20 +586,24 @@ impl Producer {
         }
     }
 
+    /// Returns whether so many lines are free.
     #[inline(always)]
-    fn has_room(&mut self) -> bool {
-        let mask = self.shared.mask;
-        if self.written.wrapping_sub(self.taken) <= mask {
-            return true;
+    fn has_room(&mut self, lines: u32) -> bool {
+        self.is_free(lines) || {
+            self.look_for_room();
+            self.is_free(lines)
         }
-        self.look_for_room()
+    }
+
+    #[inline(always)]
+    fn is_free(&self, lines: u32) -> bool {
+        self.written.wrapping_sub(self.taken) + lines <= self.shared.mask + 1
     }
 
     /// Looks how far the consumer is.
     #[cold]
-    fn look_for_room(&mut self) -> bool {
+    fn look_for_room(&mut self) {
         self.taken = self.shared.progress().taken.load(Ordering::Acquire);
-        self.written.wrapping_sub(self.taken) <= self.shared.mask
     }
 
     /// Returns whether the consumer sleeps, and has to be woken for what was pushed.
@@ -610,6 +622,8 @@ pub struct Consumer {
     taken: u32,
     /// Bytes of long records that have been taken and not been told.
     untold: u32,
+    /// The last record had two lines, so the next one is likely to have them: the second one is brought with the first.
+    expects_two: bool,
 }
 
 impl Consumer {
@@ -618,13 +632,18 @@ impl Consumer {
             shared,
             taken: begin,
             untold: 0,
+            expects_two: false,
         }
     }
 
     /// Returns whether there is a record, of whose bytes some may not be there yet.
     #[inline(always)]
     pub(crate) fn has_begun(&self) -> bool {
-        self.shared.line(self.taken).count.load(Ordering::Acquire) == self.taken.wrapping_add(1)
+        let has_begun = self.shared.line(self.taken).count.load(Ordering::Acquire) == self.taken.wrapping_add(1);
+        if !has_begun && self.expects_two {
+            cell::expect_to_read(NonNull::from(self.shared.line(self.taken.wrapping_add(1))));
+        }
+        has_begun
     }
 
     /// Returns whether there is a record.
@@ -638,7 +657,8 @@ impl Consumer {
     /// Returns whether all bytes of the next record, which has so many, are there.
     #[inline(always)]
     fn is_whole(&self, len: u32) -> bool {
-        len <= PIECE as u32 || self.filled() >= len
+        // (Models have pieces that are shorter than what two lines hold.)
+        len <= TWO as u32 || len <= PIECE as u32 || self.filled() >= len
     }
 
     /// The bytes that are there of the next record, which has more than a piece.
@@ -659,11 +679,11 @@ impl Consumer {
         self.front_up_to(LONG as u32)
     }
 
-    /// The same, if its bytes are in its line. `None` also if they are not.
+    /// The same, if its bytes are in its lines. `None` also if they are not.
     #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn front_in_line(&mut self) -> Option<Front<'_>> {
-        self.front_up_to(ROOM as u32)
+        self.front_up_to(TWO as u32)
     }
 
     #[inline(always)]
@@ -675,9 +695,9 @@ impl Consumer {
         // SAFETY: the flag says that the producer has written the line, and it writes there again only after `taken` has
         // been published beyond it.
         let (number, bits, len) = unsafe { line.record.look(|record| head(record)) };
-        let (len, chunk) = match len <= ROOM as u32 {
+        let (len, chunk) = match len <= TWO as u32 {
             true => (len, 0),
-            false if most == ROOM as u32 => return None,
+            false if most == TWO as u32 => return None,
             // SAFETY: as above.
             false => self.check(len, unsafe { line.record.look(|record| chunk_of(record)) }),
         };
@@ -695,7 +715,7 @@ impl Consumer {
     fn check(&self, len: u32, chunk: u32) -> (u32, u32) {
         let count = count_of(self.shared.levels);
         if count == 0 {
-            return (ROOM as u32, 0);
+            return (TWO as u32, 0);
         }
         let len = len.min(LONG as u32).min(count * CHUNK as u32);
         let fits = u64::from(chunk) + u64::from(len.div_ceil(CHUNK as u32)) <= u64::from(count);
@@ -762,12 +782,33 @@ impl Front<'_> {
     pub fn copy_to(&self, to: &mut [u8]) -> bool {
         let len = self.len().min(to.len());
         if self.len > ROOM as u32 {
-            return self.copy_long(&mut to[..len]);
+            return match self.len <= TWO as u32 {
+                true => self.copy_two(&mut to[..len]),
+                false => self.copy_long(&mut to[..len]),
+            };
         }
         let line = self.consumer.shared.line(self.consumer.taken);
         // SAFETY: the line is full, see `Consumer::front_up_to`, and stays so as long as this borrows the consumer. There
         // are so many bytes in a record, and so much room.
         unsafe { line.record.look(|record| copy_data(record, to.as_mut_ptr(), len)) };
+        true
+    }
+
+    /// The same for a record of two lines.
+    #[inline(never)]
+    fn copy_two(&self, to: &mut [u8]) -> bool {
+        let (shared, at) = (&self.consumer.shared, self.consumer.taken);
+        let (begin, rest) = to.split_at_mut(to.len().min(ROOM));
+        // SAFETY: as in `copy_to`. The producer has written the second line before the flag of the first. Of two lines that
+        // hold bytes there are as many (another process that writes meanwhile, against the rules, changes these alone).
+        unsafe {
+            let (line, second) = (shared.line(at), shared.line(at.wrapping_add(1)));
+            line.record
+                .look(|record| copy_words((&raw const (*record).data).cast(), begin.as_mut_ptr(), begin.len()));
+            second
+                .record
+                .look(|record| copy_words(record.cast(), rest.as_mut_ptr(), rest.len()));
+        }
         true
     }
 
@@ -801,11 +842,17 @@ impl Front<'_> {
     #[inline(always)]
     pub fn take(self) {
         let Self { consumer, len, .. } = self;
-        consumer.taken = consumer.taken.wrapping_add(1);
-        if len > ROOM as u32 {
+        let before = consumer.taken;
+        let is_two = (ROOM as u32 + 1..=TWO as u32).contains(&len);
+        consumer.taken = before.wrapping_add(1 + u32::from(is_two));
+        consumer.expects_two = is_two;
+        // (Of a burst, the lines after this record have been written, too.)
+        cell::expect_to_read(NonNull::from(consumer.shared.line(consumer.taken.wrapping_add(1))));
+        if len > TWO as u32 {
             consumer.take_long(len);
         }
-        if consumer.taken & (consumer.shared.mask >> 2) == 0 {
+        // (Another quarter of the lines has begun.)
+        if (consumer.taken ^ before) & !(consumer.shared.mask >> 2) != 0 {
             consumer.publish();
         }
     }

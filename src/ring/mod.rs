@@ -1,7 +1,8 @@
 //! Rings of small records, from one thread or process to another, in memory that both see.
 //!
-//! A record is one cache line: a flag, a few fields, and up to [`ROOM`] bytes. The producer writes a line once and the
-//! consumer reads it once; neither reads a counter of the other to pass a record on. The bytes of a longer record, up to
+//! A record is one cache line: a flag, a few fields, and up to [`ROOM`] bytes; or two lines, if it has up to 60 bytes more.
+//! The producer writes a line once and the consumer reads it once; neither reads a counter of the other to pass a record on.
+//! The bytes of a longer record, up to
 //! [`LONG`], lie in chunks beside the lines, where the producer has found room; its line says where. (Bytes never lie in
 //! place of a flag, which they could look like.) Of more than 8 KB the consumer copies one piece while the producer copies
 //! the next. The flag of a line is the number of its record, so a line needs no clearing. The consumer publishes how far
@@ -16,6 +17,7 @@ mod cell;
 mod exchange;
 mod lines;
 mod owner;
+mod places;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 
@@ -25,6 +27,8 @@ use core::fmt;
 pub use self::exchange::Exchange;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::lines::Place;
+#[cfg(feature = "mpi")]
+pub(crate) use self::lines::TWO;
 pub use self::lines::{Consumer, Front, LONG, Producer, ROOM, ring};
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::owner::Owner;

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 5;
+pub(super) const LAYOUT: u32 = 6;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;

@@ -111,15 +111,16 @@ macro_rules! function {
                 $(let $argument = unsafe { <$type as Argument<$abi, Width>>::take($argument) };)*
                 // SAFETY: as above.
                 $(let $more = unsafe { <$more_type as Argument<$abi, Width>>::take($more) };)*
-                let scopes = [None, $(<$type as Argument<$abi, Width>>::scope(&$argument)),*];
+                let scope = None;
+                $(let scope = <$type as Argument<$abi, Width>>::scope(&$argument).filter(|_| scope.is_none()).or(scope);)*
                 $(if let Some(class) = <$type as Argument<$abi, Width>>::fault(&$argument) {
-                    return CALL.end(&scopes, Err(CALL.refuse(class, stringify!($argument))));
+                    return CALL.end(scope, Err(CALL.refuse(class, stringify!($argument))));
                 })*
                 $(if let Some(class) = <$more_type as Argument<$abi, Width>>::fault(&$more) {
-                    return CALL.end(&scopes, Err(CALL.refuse(class, stringify!($more))));
+                    return CALL.end(scope, Err(CALL.refuse(class, stringify!($more))));
                 })*
                 let result = $crate::calls::$module::$body(CALL, $($argument,)* $($last),*);
-                CALL.end(&scopes, result)
+                CALL.end(scope, result)
             }
 
             #[unsafe(export_name = $crate::named!("MPI_" $($name)+))]

@@ -224,7 +224,7 @@ pub(crate) fn abort(code: i32, reason: &str) -> ! {
 }
 
 /// `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
-#[inline]
+#[inline(always)]
 pub(crate) fn predefined(number: u32) -> Option<&'static Arc<Communicator>> {
     let joined = JOINED.get()?;
     match number {

@@ -1,4 +1,4 @@
-//! Programs in C over the shared library that cargo has built for a test: jobs of one process.
+//! Programs in C over the shared library that cargo has built for a test: jobs of one process, or of more.
 
 use std::{
     env, fs,
@@ -12,9 +12,15 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs")
 }
 
-/// Compiles a program, and runs it with these variables. `library` is its file, `name` that by which the loader knows
-/// it, `flags` are for the compiler.
-pub(crate) fn run(program: &str, (library, name): (&str, &str), flags: &[&str], variables: &[(&str, &str)]) {
+/// Compiles a program, and runs it with these variables, by the launcher if `ranks` are given. `library` is its file,
+/// `name` that by which the loader knows it, `flags` are for the compiler.
+pub(crate) fn run(
+    program: &str,
+    (library, name): (&str, &str),
+    flags: &[&str],
+    ranks: Option<&str>,
+    variables: &[(&str, &str)],
+) {
     if Command::new("cc")
         .arg("--version")
         .stdout(Stdio::null())
@@ -40,7 +46,18 @@ pub(crate) fn run(program: &str, (library, name): (&str, &str), flags: &[&str], 
         .arg(&executable);
     assert!(compiler.status().unwrap().success(), "{compiler:?}");
     let mut command = Command::new("timeout");
-    command.arg("60").arg(&executable).envs(variables.iter().copied());
+    command.arg("60").envs(variables.iter().copied());
+    if let Some(ranks) = ranks {
+        let own = env::current_exe().expect("the test's own path");
+        let launcher = own.parent().and_then(Path::parent).unwrap().join("hikyaku");
+        assert!(
+            launcher.exists(),
+            "{} is not built: cargo build -p hikyaku-cli",
+            launcher.display()
+        );
+        command.arg(launcher).args(["run", "-n", ranks]);
+    }
+    command.arg(&executable);
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program}: {}: {said}", output.status);

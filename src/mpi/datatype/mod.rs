@@ -97,6 +97,7 @@ impl Datatype {
 
     /// The kind of a predefined datatype.
     #[must_use]
+    #[inline]
     pub fn kind(&self) -> Option<Kind> {
         self.0.predefined
     }
@@ -109,6 +110,7 @@ impl Datatype {
 
     /// Bytes of data in one element, without gaps (`MPI_Type_size`); at most `i64::MAX`.
     #[must_use]
+    #[inline]
     pub fn size(&self) -> u64 {
         self.0.size
     }

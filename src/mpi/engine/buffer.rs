@@ -420,6 +420,7 @@ impl PlainRun {
 }
 
 impl From<PlainRun> for Buffer {
+    #[inline(always)]
     fn from(run: PlainRun) -> Self {
         Self::of(Part::Run(Run {
             start: run.start.as_ptr(),

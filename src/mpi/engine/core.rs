@@ -2,6 +2,7 @@
 
 mod leaving;
 mod losses;
+mod numbered;
 mod parked;
 mod request_id;
 mod short;
@@ -13,7 +14,7 @@ use alloc::{
 };
 use core::task::Waker;
 
-pub(crate) use self::{leaving::AnyOf, request_id::RequestId};
+pub(crate) use self::{leaving::AnyOf, numbered::MARK as NUMBERED, request_id::RequestId};
 use self::{leaving::Leaving, parked::Parked};
 use super::{
     buffer::{Buffer, PinnedBuffer, Pins},
@@ -112,6 +113,10 @@ struct Slot {
     peer: Option<PeerId>,
     /// The processes of which it needs one, if it names no source.
     any_of: Option<Box<AnyOf>>,
+    /// Of a receive that its caller knows by its number alone: what is kept for that one, and the size of its buffer.
+    /// Else 0.
+    word: u64,
+    room: u64,
 }
 
 impl Slot {
@@ -123,6 +128,8 @@ impl Slot {
         pins: None,
         peer: None,
         any_of: None,
+        word: 0,
+        room: 0,
     };
 
     /// Frees it; its number is given out again.
@@ -290,6 +297,7 @@ impl Core {
         slot.owner = owner;
         slot.state = State::Pending;
         slot.peer = peer;
+        slot.word = 0;
         (RequestId(u64::from(slot.generation) << 32 | u64::from(index)), slot)
     }
 

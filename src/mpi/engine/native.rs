@@ -2,13 +2,17 @@
 
 mod call;
 mod helper;
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+mod here;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
+#[path = "native/here_by_address.rs"]
+mod here;
 mod short;
 
 use std::{
     eprintln, io, mem,
     net::SocketAddr,
     os::fd::OwnedFd,
-    ptr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU8, Ordering},
@@ -24,6 +28,7 @@ use rustix::{
 
 use self::call::Call;
 pub(crate) use self::helper::Helper;
+use self::here::here;
 use super::{
     NETWORK_INSTEAD,
     buffer::Buffer,
@@ -83,26 +88,19 @@ struct Inner {
 
 /// The threads of the program that have called so far.
 enum Callers {
-    /// This one alone, see [`here`].
+    /// This one alone, see [`here()`].
     One(usize),
     Several,
 }
 
 impl Callers {
     /// The calling thread has called, too.
-    #[inline]
+    #[inline(always)]
     fn note(&mut self) {
         if matches!(self, Self::One(caller) if *caller != here()) {
             *self = Self::Several;
         }
     }
-}
-
-/// A number of the calling thread that no other living thread has.
-#[inline]
-fn here() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| ptr::from_ref(here).addr())
 }
 
 /// See [`Fabric`].

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use super::MemoryLayer;
 #[cfg(feature = "mpi")]
-use crate::ring::ROOM;
+use crate::ring::TWO;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
@@ -60,7 +60,7 @@ pub(crate) struct Arriving<'a> {
 impl Arriving<'_> {
     /// Most bytes that are read with the rest; longer ones lie beside it.
     #[cfg(feature = "mpi")]
-    pub(crate) const IN_LINE: usize = ROOM;
+    pub(crate) const IN_LINE: usize = TWO;
 
     /// Takes the message, as it was received at once, and raises the `number` of its pair's next message. Its credit is
     /// free again: returns how much has to be [told](MemoryLayer::accept_short) to which peer, mostly nothing.
@@ -125,7 +125,7 @@ impl MemoryLayer {
             return None;
         }
         // (A long one that comes before packets that wait has to wait, too, at its receiver.)
-        if data.len() > ROOM && !p.queue.is_empty() || !outward.push(bits, number.0, data) {
+        if data.len() > TWO && !p.queue.is_empty() || !outward.push(bits, number.0, data) {
             return None;
         }
         p.queue.pay(cost);

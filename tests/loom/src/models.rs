@@ -139,24 +139,24 @@ macro_rules! models {
                     let (mut producer, mut consumer) = lines::ring_from(4, [4, 0, 0], 0);
                     let writer = thread::spawn(move || {
                         for number in 1..=3 {
-                            while !producer.push(u64::from(number), number, &[number as u8; 100]) {
+                            while !producer.push(u64::from(number), number, &[number as u8; 128]) {
                                 thread::yield_now();
                             }
                         }
                     });
                     for number in 1..=3 {
-                        let mut data = [0; 100];
+                        let mut data = [0; 128];
                         loop {
                             if let Some(front) = consumer.front_early()
                                 && front.copy_to(&mut data)
                             {
-                                assert_eq!((front.number, front.bits, front.len()), (number, u64::from(number), 100));
+                                assert_eq!((front.number, front.bits, front.len()), (number, u64::from(number), 128));
                                 front.take();
                                 break;
                             }
                             thread::yield_now();
                         }
-                        assert_eq!(data, [number as u8; 100]);
+                        assert_eq!(data, [number as u8; 128]);
                     }
                     writer.join().unwrap();
                 });
@@ -181,6 +181,31 @@ macro_rules! models {
                             }
                         };
                         assert_eq!(record, (number, u64::from(number), vec![7; 8]));
+                    }
+                    writer.join().unwrap();
+                });
+            }
+
+            /// The same for records of two lines, of which the last one begins in the last line.
+            pub fn lines_carry_records_of_two_lines() {
+                const SIZES: [usize; 3] = [8, 100, 100];
+                check(|| {
+                    let (mut producer, mut consumer) = lines::ring_from(4, [0; 3], 0);
+                    let writer = thread::spawn(move || {
+                        for (number, size) in (1..).zip(SIZES) {
+                            while !producer.push(u64::from(number), number, &vec![number as u8; size]) {
+                                thread::yield_now();
+                            }
+                        }
+                    });
+                    for (number, size) in (1..).zip(SIZES) {
+                        let record = loop {
+                            match pop(&mut consumer) {
+                                Some(record) => break record,
+                                None => thread::yield_now(),
+                            }
+                        };
+                        assert_eq!(record, (number, u64::from(number), vec![number as u8; size]));
                     }
                     writer.join().unwrap();
                 });

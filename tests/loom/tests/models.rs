@@ -55,6 +55,7 @@ pass! {
     a_ring_carries_records = right::ring_carries_records;
     a_ring_wakes_its_reader = right::ring_wakes_its_reader;
     lines_carry_records = right::lines_carry_records;
+    lines_carry_records_of_two_lines = right::lines_carry_records_of_two_lines;
     lines_carry_long_records = right::lines_carry_long_records;
     lines_wake_their_reader = right::lines_wake_their_reader;
     a_bell_wakes_who_sleeps = right::bell_wakes_who_sleeps;
@@ -71,6 +72,7 @@ fail! {
     records_that_are_not_released_are_found = weak::ring_carries_records, "Causality violation";
     a_ring_without_fences_is_found = unfenced::ring_wakes_its_reader, "deadlock";
     lines_that_are_not_released_are_found = weak::lines_carry_records, "Causality violation";
+    second_lines_that_are_not_released_are_found = weak::lines_carry_records_of_two_lines, "Causality violation";
     chunks_that_are_not_released_are_found = weak::lines_carry_long_records, "Causality violation";
     lines_without_fences_are_found = unfenced::lines_wake_their_reader, "deadlock";
     a_bell_without_fences_is_found = unfenced::bell_wakes_who_sleeps, "deadlock";

@@ -7,10 +7,18 @@ const LIBRARY: (&str, &str) = ("libmpi_abi.so", "libmpi_abi.so.1");
 
 #[test]
 fn a_tool_sees_settings_and_counters() {
-    program::run("tools", LIBRARY, &[], &[("HIKYAKU_EAGER_LIMIT", "777")]);
+    program::run("tools", LIBRARY, &[], None, &[("HIKYAKU_EAGER_LIMIT", "777")]);
 }
 
 #[test]
 fn error_handlers_live_while_they_are_had() {
-    program::run("handlers", LIBRARY, &[], &[]);
+    program::run("handlers", LIBRARY, &[], None, &[]);
+}
+
+/// Through memory, where receives are known by numbers, and over the network.
+#[test]
+fn receives_end_in_all_ways() {
+    for routes in ["memory", "network"] {
+        program::run("requests", LIBRARY, &[], Some("2"), &[("HIKYAKU_ROUTES", routes)]);
+    }
 }

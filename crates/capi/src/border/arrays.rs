@@ -261,7 +261,7 @@ impl<T: Object> Handles<T> {
     }
 
     /// The first `len` elements.
-    pub fn iter(self, len: usize) -> impl Iterator<Item = Named<T>> + Clone {
+    pub fn iter(self, len: usize) -> impl ExactSizeIterator<Item = Named<T>> + Clone {
         let len = if self.at.is_null() { 0 } else { len };
         (0..len).map(move |index| self.get(index))
     }

@@ -75,12 +75,12 @@ impl Call {
         }
     }
 
-    /// The result for the program. A failure goes to the error handler of the first of `scopes` that there is.
+    /// The result for the program. A failure goes to the error handler of `scope`, if there is one.
     #[inline]
-    pub fn end(self, scopes: &[Option<Scope>], result: Result<(), Failure>) -> i32 {
+    pub fn end(self, scope: Option<Scope>, result: Result<(), Failure>) -> i32 {
         match result {
             Ok(()) => 0,
-            Err(failure) => crate::errors::raise(self, scopes.iter().flatten().next().copied(), failure),
+            Err(failure) => crate::errors::raise(self, scope, failure),
         }
     }
 

@@ -138,8 +138,26 @@ pub(crate) fn destination(rank: Rank) -> Result<i32, Failure> {
     ))
 }
 
-#[inline]
-fn sent(mode: Mode, (buf, count, datatype): (Buffer, Count, Type), (dest, tag, comm): (Rank, Tag, Comm)) -> Done {
+#[inline(always)]
+fn sent(mode: Mode, what: (Buffer, Count, Type), (dest, tag, comm): (Rank, Tag, Comm)) -> Done {
+    if let Some((object, datatype)) = simple(what, comm)
+        && dest.0 >= 0
+    {
+        let (base, count, to) = (what.0.0, what.1.0 as u64, (dest.0, tag.0));
+        // SAFETY: the program's buffer, as MPI demands.
+        if unsafe { object.send_at_once(mode, base, count, datatype, to) } {
+            return Ok(());
+        }
+    }
+    sent_in_full(mode, what, (dest, tag, comm))
+}
+
+#[inline(never)]
+fn sent_in_full(
+    mode: Mode,
+    (buf, count, datatype): (Buffer, Count, Type),
+    (dest, tag, comm): (Rank, Tag, Comm),
+) -> Done {
     let (comm, datatype) = (comm.get()?, datatype.get()?);
     let what = message(buf, count.0, &datatype)?;
     // SAFETY: the program's buffer, as MPI demands.
@@ -150,6 +168,7 @@ fn sent(mode: Mode, (buf, count, datatype): (Buffer, Count, Type), (dest, tag, c
     Ok(())
 }
 
+#[inline(always)]
 pub fn send(_call: Call, buf: Buffer, count: Count, datatype: Type, dest: Rank, tag: Tag, comm: Comm) -> Done {
     sent(Mode::Standard, (buf, count, datatype), (dest, tag, comm))
 }
@@ -177,19 +196,61 @@ fn buffered(comm: &Communicator, what: &Elements<'_>, dest: i32, tag: i32) -> Do
     })
 }
 
+/// The communicator and the datatype of a message that is simple: both are predefined, and it has elements.
+#[inline(always)]
+fn simple(
+    (buf, count, datatype): (Buffer, Count, Type),
+    comm: Comm,
+) -> Option<(&'static engine::Communicator, &'static datatype::Datatype)> {
+    let (comm, datatype) = (comm.predefined()?, datatype.predefined()?);
+    let is_simple = count.0 > 0 && !buf.0.is_null() && !buf.is_in_place();
+    is_simple.then_some((&comm.comm, &datatype.datatype))
+}
+
+#[inline(always)]
 fn begun(
+    mode: Mode,
+    what: (Buffer, Count, Type),
+    (dest, tag, comm): (Rank, Tag, Comm),
+    request: InOut<RequestObject>,
+) -> Done {
+    if let Some((object, datatype)) = simple(what, comm)
+        && dest.0 >= 0
+    {
+        let (base, count, to) = (what.0.0, what.1.0 as u64, (dest.0, tag.0));
+        // SAFETY: the program's buffer, as MPI demands.
+        if unsafe { object.send_at_once(mode, base, count, datatype, to) } {
+            request.set(Pending::SENT);
+            return Ok(());
+        }
+    }
+    begun_in_full(mode, what, (dest, tag, comm), request)
+}
+
+#[inline(never)]
+fn begun_in_full(
     mode: Mode,
     (buf, count, datatype): (Buffer, Count, Type),
     (dest, tag, comm): (Rank, Tag, Comm),
     request: InOut<RequestObject>,
 ) -> Done {
     let (object, datatype) = (comm.get()?, datatype.get()?);
-    let what = message(buf, count.0, &datatype)?;
+    let (what, dest) = (message(buf, count.0, &datatype)?, destination(dest)?);
     // SAFETY: the program's buffer, as MPI demands.
+    let is_sent = unsafe {
+        object
+            .comm
+            .send_at_once(mode, what.base, what.count, what.datatype, (dest, tag.0))
+    };
+    if is_sent {
+        request.set(Pending::SENT);
+        return Ok(());
+    }
+    // SAFETY: as above.
     let one = unsafe {
         object
             .comm
-            .isend(mode, what.base, what.count, what.datatype, destination(dest)?, tag.0)?
+            .isend(mode, what.base, what.count, what.datatype, dest, tag.0)?
     };
     if one.communicator().is_none() {
         // It ended when it began, and no tool is told.
@@ -202,6 +263,7 @@ fn begun(
 
 type Place = InOut<RequestObject>;
 
+#[inline(always)]
 pub fn isend(
     _call: Call,
     buf: Buffer,
@@ -256,6 +318,7 @@ pub fn ibsend(
     Ok(())
 }
 
+#[inline(always)]
 pub fn recv(
     _call: Call,
     buf: Buffer,
@@ -292,6 +355,7 @@ fn failed_receive(error: Error, status: OutStatus, tag: Tag) -> Failure {
     error.into()
 }
 
+#[inline(always)]
 pub fn irecv(
     _call: Call,
     buf: Buffer,
@@ -302,9 +366,38 @@ pub fn irecv(
     comm: Comm,
     request: Place,
 ) -> Done {
+    if let Some((object, datatype)) = simple((buf, count, datatype), comm) {
+        let (from, word) = ((source.0, tag.0), comm.handle().0);
+        // SAFETY: the program's buffer, as MPI demands.
+        let numbered = unsafe { object.ireceive_numbered(buf.0, count.0 as u64, datatype, from, word) };
+        if let Some(number) = numbered {
+            request.set(Pending::numbered(number));
+            return Ok(());
+        }
+    }
+    irecv_in_full((buf, count, datatype), (source, tag, comm), request)
+}
+
+#[inline(never)]
+fn irecv_in_full(
+    (buf, count, datatype): (Buffer, Count, Type),
+    (source, tag, comm): (Rank, Tag, Comm),
+    request: Place,
+) -> Done {
     let (object, datatype) = (comm.get()?, datatype.get()?);
     let what = message(buf, count.0, &datatype)?;
+    let (from, word) = ((source.0, tag.0), comm.handle().0);
     // SAFETY: the program's buffer, as MPI demands.
+    let numbered = unsafe {
+        object
+            .comm
+            .ireceive_numbered(what.base, what.count, what.datatype, from, word)
+    };
+    if let Some(number) = numbered {
+        request.set(Pending::numbered(number));
+        return Ok(());
+    }
+    // SAFETY: as above.
     let one = unsafe {
         object
             .comm

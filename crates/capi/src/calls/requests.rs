@@ -2,6 +2,7 @@
 
 use std::{
     iter,
+    ops::Range,
     sync::{Arc, MutexGuard},
 };
 
@@ -141,12 +142,26 @@ pub fn wait(call: Call, request: Place, status: OutStatus) -> Done {
         status.set(&Status::EMPTY);
         return Ok(());
     }
+    if let Some(ended) = wait_numbered(named, true) {
+        request.set(Pending::NULL);
+        status.set(&ended);
+        return Ok(());
+    }
     let mut taken = Pending::take(iter::once(named), |object| !object.is_plain())?;
     let (object, was_taken) = taken.first_mut().expect("one of one");
     let ((ended, scope, stays), was_taken) = (RequestObject::wait(object), *was_taken);
     Pending::keep(taken);
     end(named, (was_taken, stays), || request.set(Pending::NULL));
     report(call, scope, ended, status)
+}
+
+/// The status of a receive that the engine knows by a number, if it ends soon; without `waits`, if it has ended.
+fn wait_numbered(named: Pending, waits: bool) -> Option<Status> {
+    let (number, joined) = (named.number_of()?, process::joined()?);
+    let mut found = None;
+    let engine = &joined.engine;
+    engine.wait_numbered(iter::once(number), waits, |ended| found = Some(ended));
+    found
 }
 
 /// A request has ended: unless it stays, its handle is freed, if it was not, and becomes null.
@@ -165,6 +180,16 @@ pub fn test(call: Call, request: Place, flag: Out<i32>, status: OutStatus) -> Do
     flag.set_flag(true);
     if named.is_null() {
         status.set(&Status::EMPTY);
+        return Ok(());
+    }
+    if named == Pending::SENT {
+        request.set(Pending::NULL);
+        status.set(&Status::EMPTY);
+        return Ok(());
+    }
+    if let Some(ended) = wait_numbered(named, false) {
+        request.set(Pending::NULL);
+        status.set(&ended);
         return Ok(());
     }
     let object = named.get()?;
@@ -229,26 +254,73 @@ fn clear(statuses: OutStatuses, len: usize) {
 }
 
 pub fn waitall(call: Call, count: Int, requests: Places, statuses: OutStatuses) -> Done {
-    let len = number(count)?;
-    let named = requests.iter(len).enumerate();
-    let waited = named.filter(|(_, named)| !named.is_null() && *named != Pending::SENT);
-    let mut objects = Pending::take(waited.clone().map(|(_, named)| named), |object| !object.is_plain())?;
-    clear(statuses, len);
-    let mut results = Results::new(call);
-    for ((index, named), (object, was_taken)) in waited.zip(&mut objects) {
-        let (ended, scope, stays) = RequestObject::wait(object);
-        end(named, (*was_taken, stays), || requests.set(index, Pending::NULL));
-        results.add(scope, ended, (index, statuses.at(index)));
+    let len = requests.iter(number(count)?).len();
+    let mut at = end_simple(requests, 0..len, statuses);
+    if at == len {
+        return Ok(());
     }
-    Pending::keep(objects);
-    for (index, _) in requests
-        .iter(len)
-        .enumerate()
-        .filter(|(_, named)| *named == Pending::SENT)
-    {
-        requests.set(index, Pending::NULL);
+    let mut results = Results::new(call);
+    while at < len {
+        let until = end_further(requests, at..len, statuses, &mut results)?;
+        at = end_simple(requests, until..len, statuses);
     }
     results.end(statuses, len)
+}
+
+/// Ends requests that are nothing but a number: sends that ended when they began, and receives that the engine knows so.
+/// Stops at the first that is none of these, has failed, or does not end soon.
+fn end_simple(requests: Places, which: Range<usize>, statuses: OutStatuses) -> usize {
+    let (mut at, until) = (which.start, which.end);
+    while at < until {
+        let named = requests.get(at);
+        if named.is_null() || named == Pending::SENT {
+            requests.set(at, Pending::NULL);
+            statuses.at(at).set(&Status::EMPTY);
+            at += 1;
+            continue;
+        }
+        let begin = at;
+        if named.number_of().is_some()
+            && let Some(joined) = process::joined()
+        {
+            let numbers = (at..until).map_while(|index| requests.get(index).number_of());
+            joined.engine.wait_numbered(numbers, true, |ended| {
+                requests.set(at, Pending::NULL);
+                statuses.at(at).set(&ended);
+                at += 1;
+            });
+        }
+        if at == begin {
+            break;
+        }
+    }
+    at
+}
+
+/// Ends the first of these requests, and those after it that are objects, too. Gives the first of all others.
+fn end_further(
+    requests: Places,
+    which: Range<usize>,
+    statuses: OutStatuses,
+    results: &mut Results,
+) -> Result<usize, Failure> {
+    let is_simple = |named: Pending| named.is_null() || named == Pending::SENT || named.number_of().is_some();
+    let others = (which.start + 1..which.end).take_while(|index| !is_simple(requests.get(*index)));
+    let named = iter::once(which.start)
+        .chain(others)
+        .map(|index| (index, requests.get(index)));
+    let mut objects = Pending::take(named.clone().map(|(_, named)| named), |object| !object.is_plain())?;
+    // (A handle that has ended is null from now on, so they are counted before.)
+    let until = which.start + objects.len();
+    for (index, (object, was_taken)) in (which.start..until).zip(&mut objects) {
+        let (named, status) = (requests.get(index), statuses.at(index));
+        status.set(&Status::EMPTY);
+        let (ended, scope, stays) = RequestObject::wait(object);
+        end(named, (*was_taken, stays), || requests.set(index, Pending::NULL));
+        results.add(scope, ended, (index, status));
+    }
+    Pending::keep(objects);
+    Ok(until)
 }
 
 pub fn testall(call: Call, count: Int, requests: Places, flag: Out<i32>, statuses: OutStatuses) -> Done {

@@ -103,7 +103,7 @@ pub struct Datatype {
 
 impl Datatype {
     /// The predefined one of this number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn predefined(number: u32) -> Option<&'static Arc<Self>> {
         static ALL: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
             let mut all = vec![None; 256];

@@ -28,7 +28,7 @@ pub use self::{
     error_handler::{Callback, Handler},
     operation::{Function, Operation},
     request::{Ended, Pair, Place, Request, RequestObject, Work},
-    table::Table,
+    table::{FOREIGN, Table},
     window::Window,
 };
 use crate::{
@@ -86,6 +86,12 @@ pub trait Object: Sized + Send + Sync + 'static {
     fn predefined(number: u32) -> Option<&'static Arc<Self>> {
         let _ = number;
         None
+    }
+
+    /// Puts the object into the table, if its handle was given out elsewhere and it is not there yet.
+    #[inline]
+    fn call_in(handle: Handle) {
+        let _ = handle;
     }
 }
 
@@ -177,13 +183,27 @@ impl<T: Object> Named<T> {
         self.handle.0 < Handle::FIRST
     }
 
+    /// The object, if it is predefined and there is one: it stays as long as the process runs.
+    #[inline(always)]
+    pub(crate) fn predefined(self) -> Option<&'static Arc<T>> {
+        (self.handle.0 < Handle::FIRST)
+            .then(|| T::predefined(self.handle.0))
+            .flatten()
+    }
+
     /// The object, if there is one.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn find(self) -> Option<Held<T>> {
         if self.handle.0 < Handle::FIRST {
             return T::predefined(self.handle.0).map(Held::Static);
         }
+        self.find_in_table()
+    }
+
+    #[inline(never)]
+    fn find_in_table(self) -> Option<Held<T>> {
+        T::call_in(self.handle);
         T::table().get(self.handle).map(Held::Counted)
     }
 
@@ -191,7 +211,7 @@ impl<T: Object> Named<T> {
     ///
     /// # Errors
     /// There is none: the handle is null, freed, or of another sort.
-    #[inline]
+    #[inline(always)]
     pub fn get(self) -> Result<Held<T>, Failure> {
         self.find().ok_or_else(|| self.missing())
     }
@@ -220,6 +240,7 @@ impl<T: Object> Named<T> {
         all: impl Iterator<Item = Self> + Clone,
         stays: impl Fn(&T) -> bool,
     ) -> Result<Vec<(Arc<T>, bool)>, Failure> {
+        all.clone().for_each(|named| T::call_in(named.handle));
         let taken = T::table().take(all.map(Self::handle), stays);
         taken.map_err(|handle| Self::new(handle).missing())
     }
@@ -238,6 +259,7 @@ impl<T: Object> Named<T> {
     /// # Errors
     /// As [`get`](Self::get), and for predefined ones.
     pub fn remove(self) -> Result<Arc<T>, Failure> {
+        T::call_in(self.handle);
         T::table().remove(self.handle).ok_or_else(|| {
             if self.is_predefined() && !self.is_null() {
                 return Failure::text(T::CLASS, "it is predefined, and cannot be freed");
@@ -254,7 +276,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 macro_rules! objects {
     ($($(#[$doc:meta])* $name:ident = $object:ty: $sort:ident $null:literal $class:ident $handler:literal
-        $(, $predefined:expr)?;)*) => {
+        $(, $predefined:expr $(, $call_in:expr)?)?;)*) => {
         $(
             $(#[$doc])*
             pub type $name = Named<$object>;
@@ -275,6 +297,13 @@ macro_rules! objects {
                     fn predefined(number: u32) -> Option<&'static Arc<Self>> {
                         $predefined(number)
                     }
+
+                    $(
+                        #[inline]
+                        fn call_in(handle: Handle) {
+                            $call_in(handle);
+                        }
+                    )?
                 )?
             }
         )*
@@ -291,7 +320,7 @@ objects! {
     /// `MPI_Op`.
     Op = Operation: Op 0x20 Op false, Operation::predefined;
     /// `MPI_Request`.
-    Pending = RequestObject: Request 0x180 Request false, RequestObject::predefined;
+    Pending = RequestObject: Request 0x180 Request false, RequestObject::predefined, RequestObject::call_in;
     /// `MPI_Message`.
     Message = Matched: Message 0x128 Request false;
     /// `MPI_Info`.
@@ -307,7 +336,24 @@ objects! {
 impl Pending {
     /// Any send that ended when it began.
     pub const SENT: Self = Self::number(0x181);
+
+    /// A receive that the engine knows by this number.
+    #[must_use]
+    #[inline]
+    pub fn numbered(number: u32) -> Self {
+        debug_assert!(number & FOREIGN != 0);
+        Self::number(number)
+    }
+
+    /// The number by which the engine knows the receive, or knew it before it was called in.
+    #[must_use]
+    #[inline]
+    pub fn number_of(self) -> Option<u32> {
+        (self.handle.0 & FOREIGN != 0).then_some(self.handle.0)
+    }
 }
+
+const _: () = assert!(FOREIGN == hikyaku::mpi::engine::Engine::NUMBERED);
 
 fn empty_group(number: u32) -> Option<&'static Arc<Group>> {
     static EMPTY: LazyLock<Arc<Group>> = LazyLock::new(|| Arc::new(Group::EMPTY));

@@ -7,8 +7,11 @@ use hikyaku::mpi::{
     error::ErrorClass,
 };
 
-use super::{Attributes, Comm, Communicator, Owner, Pending, Topology, lock};
-use crate::border::{Failure, InOut, Scope};
+use super::{Attributes, Comm, Communicator, Object as _, Owner, Pending, Topology, lock};
+use crate::{
+    abi::Handle,
+    border::{Failure, InOut, Scope},
+};
 
 /// A request of the program, and what threads use while another one waits for it.
 #[derive(Debug)]
@@ -115,6 +118,35 @@ impl RequestObject {
     pub(super) fn predefined(number: u32) -> Option<&'static Arc<Self>> {
         static SENT: LazyLock<Arc<RequestObject>> = LazyLock::new(|| Arc::new(RequestObject::new(Work::Sent, None)));
         (number == Pending::SENT.handle().0).then(|| &*SENT)
+    }
+
+    /// A receive that the engine knows by a number becomes an object, for calls that need one.
+    #[inline]
+    pub(super) fn call_in(handle: Handle) {
+        if let Some(number) = Pending::new(handle).number_of() {
+            Self::adopt(handle, number);
+        }
+    }
+
+    #[cold]
+    fn adopt(handle: Handle, number: u32) {
+        // (Threads that ask for it at once find it there, or not.)
+        static ADOPTING: Mutex<()> = Mutex::new(());
+        let _adopting = lock(&ADOPTING);
+        let Some(joined) = crate::process::joined() else { return };
+        let Some(comm) = joined.engine.word_of(number) else {
+            return;
+        };
+        let comm = Comm::number(comm);
+        let scope = Scope {
+            sort: Communicator::SORT,
+            handle: comm.handle(),
+        };
+        // (A program may have freed the communicator meanwhile.)
+        let found = comm.find().or_else(|| Comm::number(0x101).find());
+        if let Some(request) = found.and_then(|found| found.comm.adopt(number)) {
+            Self::table().adopt(handle, Self::new(request.into(), Some(scope)));
+        }
     }
 
     /// It is begun once, and only the thread that waits for it asks for it.

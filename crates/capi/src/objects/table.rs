@@ -1,6 +1,9 @@
 //! Objects by number, with generations: a number of a freed object is noticed.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use crate::abi::Handle;
 
@@ -8,6 +11,9 @@ use crate::abi::Handle;
 const PLACE_BITS: u32 = 22;
 /// Generations are 1 to this, so all numbers are at least 2^22, and less than 2^30.
 const GENERATIONS: u32 = 255;
+
+/// The bit of a place that is set in handles that were given out elsewhere.
+pub const FOREIGN: u32 = 1 << (PLACE_BITS - 1);
 
 /// Most objects whose memory is kept for others.
 const SPARE: usize = 256;
@@ -23,12 +29,18 @@ struct Slots<T> {
     free: Vec<u32>,
     /// Objects that are over and that nothing uses: their memory is for others.
     spare: Vec<Arc<T>>,
+    /// Objects whose handles were given out elsewhere: they have places that are none of `all`.
+    foreign: BTreeMap<u32, Arc<T>>,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
     generation: u32,
     object: Option<Arc<T>>,
+}
+
+fn is_foreign(handle: Handle) -> bool {
+    handle.0 & FOREIGN != 0
 }
 
 impl<T> Slots<T> {
@@ -42,8 +54,33 @@ impl<T> Slots<T> {
         (slot.generation == handle.0 >> PLACE_BITS).then_some(slot)
     }
 
+    fn get(&self, handle: Handle) -> Option<&Arc<T>> {
+        match is_foreign(handle) {
+            true => self.foreign.get(&handle.0),
+            false => self.slot(handle)?.object.as_ref(),
+        }
+    }
+
+    fn take(&mut self, handle: Handle) -> Option<Arc<T>> {
+        match is_foreign(handle) {
+            true => self.foreign.remove(&handle.0),
+            false => self.slot_mut(handle)?.object.take(),
+        }
+    }
+
+    fn put_back(&mut self, handle: Handle, object: Arc<T>) {
+        if is_foreign(handle) {
+            self.foreign.insert(handle.0, object);
+        } else if let Some(slot) = self.slot_mut(handle) {
+            slot.object = Some(object);
+        }
+    }
+
     /// The place of an object that was taken out is free for another.
     fn retire(&mut self, handle: Handle) {
+        if is_foreign(handle) {
+            return;
+        }
         let place = handle.0 & ((1 << PLACE_BITS) - 1);
         let slot = &mut self.all[place as usize];
         slot.generation = slot.generation % GENERATIONS + 1;
@@ -60,6 +97,7 @@ impl<T> Table<T> {
             all: Vec::new(),
             free: Vec::new(),
             spare: Vec::new(),
+            foreign: BTreeMap::new(),
         }))
     }
 
@@ -80,6 +118,12 @@ impl<T> Table<T> {
         })
     }
 
+    /// Adds an object whose handle was given out elsewhere: one with the bit [`FOREIGN`].
+    pub fn adopt(&self, handle: Handle, object: T) {
+        let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        slots.foreign.insert(handle.0, Arc::new(object));
+    }
+
     /// Adds an object that others have, too.
     pub fn insert_shared(&self, object: &Arc<T>) -> Handle {
         self.insert_by(|_, _| Arc::clone(object))
@@ -94,7 +138,7 @@ impl<T> Table<T> {
             });
             slots.all.len() as u32 - 1
         });
-        assert!(place < 1 << PLACE_BITS, "more than 4 million MPI objects of a sort");
+        assert!(place < FOREIGN, "more than 2 million MPI objects of a sort");
         let handle = Handle(slots.all[place as usize].generation << PLACE_BITS | place);
         let object = make(handle, &mut slots.spare);
         slots.all[place as usize].object = Some(object);
@@ -118,13 +162,13 @@ impl<T> Table<T> {
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<Arc<T>> {
         let slots = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        slots.slot(handle)?.object.clone()
+        slots.get(handle).cloned()
     }
 
     /// Takes an object out.
     pub fn remove(&self, handle: Handle) -> Option<Arc<T>> {
         let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let object = slots.slot_mut(handle)?.object.take()?;
+        let object = slots.take(handle)?;
         slots.retire(handle);
         Some(object)
     }
@@ -142,15 +186,15 @@ impl<T> Table<T> {
         let mut slots = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::with_capacity(handles.size_hint().0);
         for handle in handles.clone() {
-            let object = slots.slot_mut(handle).and_then(|slot| match &slot.object {
+            let object = match slots.get(handle) {
                 Some(object) if stays(object) => Some((Arc::clone(object), false)),
-                _ => Some((slot.object.take()?, true)),
-            });
+                _ => slots.take(handle).map(|object| (object, true)),
+            };
             let Some(object) = object else {
                 // (A handle that is there twice is of no object the second time.)
                 for ((object, taken), handle) in all.into_iter().zip(handles) {
-                    if let (true, Some(slot)) = (taken, slots.slot_mut(handle)) {
-                        slot.object = Some(object);
+                    if taken {
+                        slots.put_back(handle, object);
                     }
                 }
                 return Err(handle);
@@ -172,7 +216,11 @@ impl<T> Table<T> {
             let object = slot.object.clone()?;
             Some((Handle(slot.generation << PLACE_BITS | place as u32), object))
         };
-        slots.all.iter().enumerate().filter_map(named).collect()
+        let foreign = slots
+            .foreign
+            .iter()
+            .map(|(handle, object)| (Handle(*handle), Arc::clone(object)));
+        slots.all.iter().enumerate().filter_map(named).chain(foreign).collect()
     }
 }
 
@@ -207,6 +255,23 @@ mod tests {
         assert_eq!((*third, *fourth, used.as_deref()), (3, 4, Some(&2)));
         assert_eq!(Arc::as_ptr(&third), places[0]);
         assert_ne!(Arc::as_ptr(&fourth), places[1]);
+    }
+
+    #[test]
+    fn objects_with_handles_from_elsewhere_are_found_until_they_are_taken() {
+        let table = Table::new();
+        let (own, foreign) = (table.insert(1), Handle(3 << PLACE_BITS | FOREIGN));
+        assert!(table.get(foreign).is_none());
+        table.adopt(foreign, 2);
+        assert_eq!(table.get(foreign).as_deref(), Some(&2));
+        assert_eq!(table.all().len(), 2);
+        let take = |handles: &[Handle]| table.take(handles.iter().copied(), |_| false);
+        assert_eq!(take(&[foreign, own, foreign]), Err(foreign));
+        assert_eq!(
+            take(&[own, foreign]),
+            Ok(vec![(Arc::new(1), true), (Arc::new(2), true)])
+        );
+        assert!(table.get(foreign).is_none() && table.remove(foreign).is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod checked;
 mod collectives;
 mod contexts;
 mod messages;
+mod numbered;
 mod partitioned;
 mod persistent;
 mod persistent_message;

@@ -10,4 +10,6 @@ pub(super) struct Parked {
     pub(super) peer: PeerId,
     pub(super) selector: Selector,
     pub(super) room: PlainRun,
+    /// What is kept for a caller that knows it by its number alone; else 0.
+    pub(super) word: u64,
 }

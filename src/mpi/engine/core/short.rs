@@ -34,12 +34,12 @@ impl Core {
     }
 
     /// Posts a receive that names its source. `None`: [`receive`](Self::receive) takes it. `calm` is what
-    /// [`is_calm`](Self::is_calm) says, or false.
+    /// [`is_calm`](Self::is_calm) says, or false; `word` is kept for a caller that knows it by its number, else 0.
     #[inline(always)]
-    pub(crate) fn post(&mut self, selector: Selector, room: PlainRun, calm: bool) -> Option<RequestId> {
+    pub(crate) fn post(&mut self, selector: Selector, room: PlainRun, calm: bool, word: u64) -> Option<RequestId> {
         let peer = self.peers.get(selector.source?)?;
         if !calm || self.has_posted() {
-            return self.post_another(peer, &selector, room.into(), calm);
+            return self.post_another(peer, &selector, room, calm, word);
         }
         if self.spare == RequestId::NONE {
             self.make_spare();
@@ -50,21 +50,32 @@ impl Core {
             peer,
             selector,
             room,
+            word,
         });
         Some(id)
     }
 
-    #[inline(never)]
-    fn post_another(&mut self, peer: PeerId, selector: &Selector, buffer: Buffer, calm: bool) -> Option<RequestId> {
+    #[inline]
+    fn post_another(
+        &mut self,
+        peer: PeerId,
+        selector: &Selector,
+        room: PlainRun,
+        calm: bool,
+        word: u64,
+    ) -> Option<RequestId> {
         self.unpark();
         if !calm && (self.any_absent() || self.tagged.unexpected() > 0) {
             return None;
         }
-        let (id, _) = self.request(Owner::Caller, Some(peer));
-        self.post_as(id, selector, buffer);
+        let (id, slot) = self.request(Owner::Caller, Some(peer));
+        slot.word = word;
+        slot.room = room.len() as u64;
+        self.post_as(id, selector, room.into());
         Some(id)
     }
 
+    #[inline]
     fn post_as(&mut self, id: RequestId, selector: &Selector, buffer: Buffer) {
         let handle = self.tagged.post(selector, buffer, id.0);
         self.slots[id.0 as u32 as usize].handle = Some(handle);
@@ -99,6 +110,7 @@ impl Core {
             peer,
             selector,
             room,
+            word,
         } = parked;
         self.spare = RequestId::NONE;
         let slot = &mut self.slots[id.0 as u32 as usize];
@@ -106,6 +118,8 @@ impl Core {
         slot.owner = Owner::Caller;
         slot.state = State::Pending;
         slot.peer = Some(peer);
+        slot.word = word;
+        slot.room = room.len() as u64;
         self.post_as(id, &selector, room.into());
     }
 
@@ -127,6 +141,7 @@ impl Core {
     }
 
     /// The same for any posted receive, if it is the oldest.
+    #[inline(always)]
     pub(crate) fn take_short(
         &mut self,
         messenger: &mut Messenger,

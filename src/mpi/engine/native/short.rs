@@ -73,6 +73,18 @@ impl Native {
         false
     }
 
+    /// Posts a receive that names its source, to be known by its number; see [`post`](Self::post).
+    #[inline(always)]
+    pub(in super::super) fn post_numbered(&self, selector: Selector, room: PlainRun, word: u64) -> Option<u32> {
+        let mut inner = self.inner.lock();
+        inner.callers.note();
+        let calm = inner.is_calm();
+        if !calm && !inner.short {
+            return None;
+        }
+        inner.core.post_numbered(selector, room, calm, word)
+    }
+
     /// Posts a receive that names its source, if nothing has come, and no process is lost, that it would have to be
     /// compared with.
     #[inline(always)]
@@ -83,7 +95,7 @@ impl Native {
         if !calm && !inner.short {
             return None;
         }
-        inner.core.post(selector, room, calm)
+        inner.core.post(selector, room, calm, 0)
     }
 
     /// Takes the next short message from the rings, if it ends this request well; forgets the request then. `None` says
@@ -102,9 +114,71 @@ impl Native {
         self.take_short_later(inner, id, waits)
     }
 
+    /// Waits for receives with these numbers, one after the other, and tells of each that has ended well: the word that was
+    /// kept with it, and what was received. Stops at the first one that has failed, is of no receive, or does not end soon.
+    #[inline(always)]
+    pub(in super::super) fn wait_numbered(
+        &self,
+        numbers: impl Iterator<Item = u32>,
+        waits: bool,
+        mut ended: impl FnMut(u64, &Envelope),
+    ) {
+        let mut guard = self.inner.lock();
+        let before = guard.core.ended;
+        let inner = &mut *guard;
+        for number in numbers {
+            let Some((id, word)) = inner.core.numbered(number) else {
+                break;
+            };
+            let Some(envelope) = self.take_numbered(inner, id, waits) else {
+                break;
+            };
+            ended(word, &envelope);
+        }
+        self.unlock(guard, before);
+    }
+
+    #[inline(always)]
+    fn take_numbered(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
+        if inner.may_skip_pass() && (inner.is_calm() || inner.may_take()) {
+            let messenger = inner.driver.messenger_mut();
+            let taken = inner.core.take_short(messenger, id, Which::InLine);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        self.take_numbered_later(inner, id, waits)
+    }
+
+    #[inline(never)]
+    fn take_numbered_later(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
+        let ended = inner.core.take_well(id);
+        if ended.is_some() {
+            return ended;
+        }
+        // (The next message may be for another receive; a pass places it.)
+        let is_other = (inner.is_calm() || inner.may_take()) && {
+            let taken = self.await_short(inner, id, waits);
+            if taken.is_some() {
+                return taken;
+            }
+            inner.driver.messenger().has_short()
+        };
+        if inner.unpassed < UNPASSED && !is_other || inner.failure.is_some() {
+            return None;
+        }
+        self.take_over(&mut inner.helper_listens);
+        inner.enter();
+        // (The general way reports a failure.)
+        let _ = inner.poll();
+        inner.core.take_well(id)
+    }
+
     #[inline(never)]
     fn take_short_later(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
         let taken = inner.core.take_short(inner.driver.messenger_mut(), id, Which::InLine);
+        // (It may have come with a pass.)
+        let taken = taken.or_else(|| inner.core.take_well(id));
         if taken.is_some() {
             return taken;
         }

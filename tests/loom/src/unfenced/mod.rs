@@ -30,6 +30,8 @@ pub(crate) mod copies;
 pub(crate) mod lines;
 #[path = "../../../../src/ring/owner.rs"]
 pub(crate) mod owner;
+#[path = "../../../../src/ring/places.rs"]
+pub(crate) mod places;
 #[warn(unsafe_code)]
 #[path = "../../../../src/sync/lock.rs"]
 pub(crate) mod lock;

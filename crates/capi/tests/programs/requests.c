@@ -1,0 +1,229 @@
+/* Receives of many kinds of ends, between two ranks: in order and not, alone and together, cancelled, freed, truncated, asked
+   for by calls of all kinds; and sends that end at once. */
+#include "check.h"
+
+enum { MANY = 200 };
+
+static int rank;
+
+static int class_of(int code)
+{
+    int class;
+    MPI_Error_class(code, &class);
+    return class;
+}
+
+/* Both ranks are here. */
+static void meet(void)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Rank 0 sends the numbers below `count`, each with its number as tag, or with the same. */
+static void send_numbers(int count, int same)
+{
+    MPI_Request requests[MANY];
+    static int numbers[MANY];
+    for (int i = 0; i < count; i++) {
+        numbers[i] = i;
+        check(MPI_Isend(&numbers[i], 1, MPI_INT, 1, same ? 7 : i, MPI_COMM_WORLD, &requests[i]) == MPI_SUCCESS, "isend");
+    }
+    check(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE) == MPI_SUCCESS, "sends end");
+    for (int i = 0; i < count; i++)
+        check(requests[i] == MPI_REQUEST_NULL, "the handle of a send is null");
+}
+
+static void check_status(const MPI_Status *status, int tag)
+{
+    int count;
+    MPI_Get_count(status, MPI_INT, &count);
+    check(status->MPI_SOURCE == 0 && status->MPI_TAG == tag && count == 1, "a status");
+}
+
+/* The receives of `MANY` numbers are posted early or late, and ended by Waitall in the order `step` gives. */
+static void in_order(int step, int early, int same)
+{
+    MPI_Request requests[MANY];
+    MPI_Status statuses[MANY];
+    int numbers[MANY];
+    if (rank == 0) {
+        if (early)
+            meet();
+        send_numbers(MANY, same);
+        if (!early)
+            meet();
+    } else {
+        if (!early)
+            meet();
+        for (int i = 0; i < MANY; i++)
+            MPI_Irecv(&numbers[i], 1, MPI_INT, 0, same ? 7 : i, MPI_COMM_WORLD, &requests[i * step % MANY]);
+        if (early)
+            meet();
+        check(MPI_Waitall(MANY, requests, statuses) == MPI_SUCCESS, "receives end");
+        for (int i = 0; i < MANY; i++) {
+            check(requests[i] == MPI_REQUEST_NULL, "the handle of a receive is null");
+            check(numbers[i] == i, "a number");
+            check_status(&statuses[i * step % MANY], same ? 7 : i);
+        }
+    }
+    meet();
+}
+
+/* One receive at a time, by each of the calls that end one. */
+static void alone(void)
+{
+    if (rank == 0) {
+        for (int i = 0; i < 8; i++) {
+            meet();
+            send_numbers(1, 1);
+        }
+    } else {
+        for (int i = 0; i < 8; i++) {
+            int number = -1, flag = 0, index = -1, indices[2], count = 0;
+            MPI_Request request, copy, two[2];
+            MPI_Status status;
+            MPI_Irecv(&number, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, &request);
+            copy = request;
+            check(MPI_Test(&request, &flag, &status) == MPI_SUCCESS && !flag && request == copy, "nothing has come");
+            two[0] = MPI_REQUEST_NULL;
+            two[1] = request;
+            meet();
+            switch (i) {
+            case 0:
+                MPI_Wait(&request, &status);
+                break;
+            case 1:
+                while (!flag)
+                    MPI_Test(&request, &flag, &status);
+                break;
+            case 2:
+                MPI_Waitany(2, two, &index, &status);
+                check(index == 1, "the place of the receive");
+                break;
+            case 3:
+                while (!flag)
+                    MPI_Testany(2, two, &index, &flag, &status);
+                check(index == 1, "the place of the receive");
+                break;
+            case 4:
+                MPI_Waitsome(2, two, &count, indices, &status);
+                check(count == 1 && indices[0] == 1, "the places of those that have ended");
+                break;
+            case 5:
+                while (count == 0)
+                    MPI_Testsome(2, two, &count, indices, &status);
+                break;
+            case 6:
+                while (!flag)
+                    MPI_Request_get_status(request, &flag, &status);
+                check_status(&status, 7);
+                MPI_Wait(&request, &status);
+                break;
+            case 7:
+                while (!flag)
+                    MPI_Testall(1, &request, &flag, &status);
+                break;
+            }
+            if (i >= 2 && i <= 5)
+                request = two[1];
+            check(request == MPI_REQUEST_NULL && number == 0, "it has ended");
+            check_status(&status, 7);
+            check(class_of(MPI_Wait(&copy, &status)) == MPI_ERR_REQUEST, "its handle is of no request any more");
+        }
+    }
+    meet();
+}
+
+/* What ends in other ways. */
+static void otherwise(void)
+{
+    int number = -1, other = -1, flag = 0;
+    MPI_Request request, persistent, mixed[4];
+    MPI_Status status, statuses[4];
+    MPI_Comm comm;
+    if (rank == 1) {
+        MPI_Irecv(&number, 1, MPI_INT, 0, 9, MPI_COMM_WORLD, &request);
+        MPI_Cancel(&request);
+        MPI_Wait(&request, &status);
+        MPI_Test_cancelled(&status, &flag);
+        check(flag && request == MPI_REQUEST_NULL, "it is cancelled");
+
+        short small;
+        MPI_Irecv(&small, 1, MPI_SHORT, 0, 7, MPI_COMM_WORLD, &request);
+        meet();
+        check(class_of(MPI_Wait(&request, &status)) == MPI_ERR_TRUNCATE, "the message is too long");
+        check(request == MPI_REQUEST_NULL, "it has ended");
+
+        MPI_Irecv(&small, 1, MPI_SHORT, 0, 7, MPI_COMM_WORLD, &mixed[0]);
+        MPI_Irecv(&number, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, &mixed[1]);
+        mixed[2] = MPI_REQUEST_NULL;
+        MPI_Recv_init(&number, 1, MPI_INT, 0, 8, MPI_COMM_WORLD, &persistent);
+        mixed[3] = persistent;
+        meet();
+        check(class_of(MPI_Waitall(4, mixed, statuses)) == MPI_ERR_IN_STATUS, "one of them is too long");
+        check(class_of(statuses[0].MPI_ERROR) == MPI_ERR_TRUNCATE, "it is the first");
+        check(statuses[1].MPI_ERROR == MPI_SUCCESS && statuses[3].MPI_ERROR == MPI_SUCCESS, "the others ended well");
+        check(mixed[3] == persistent, "a persistent one stays");
+        MPI_Request_free(&persistent);
+
+        static int late;
+        MPI_Irecv(&late, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, &request);
+        MPI_Request_free(&request);
+        check(request == MPI_REQUEST_NULL, "it is freed");
+        meet();
+        MPI_Recv(&number, 1, MPI_INT, 0, 11, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check(late == 0, "it went on");
+    } else {
+        meet();
+        send_numbers(1, 1);
+        meet();
+        send_numbers(2, 1);
+        meet();
+        send_numbers(1, 1);
+        MPI_Send(&rank, 1, MPI_INT, 1, 11, MPI_COMM_WORLD);
+    }
+    /* Its communicator is freed before it ends. */
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    if (rank == 1) {
+        number = -1;
+        MPI_Irecv(&number, 1, MPI_INT, 0, 5, comm, &request);
+        MPI_Irecv(&other, 1, MPI_INT, 0, 6, comm, &mixed[0]);
+        MPI_Comm_free(&comm);
+        meet();
+        check(MPI_Wait(&request, &status) == MPI_SUCCESS && number == 5, "it ends all the same");
+        for (flag = 0; !flag;)
+            MPI_Test(&mixed[0], &flag, &status);
+        check(status.MPI_TAG == 6 && other == 6, "and so does the other one");
+    } else {
+        meet();
+        for (number = 5; number < 7; number++)
+            MPI_Send(&number, 1, MPI_INT, 1, number, comm);
+        MPI_Comm_free(&comm);
+    }
+    meet();
+}
+
+int main(int argc, char **argv)
+{
+    int size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    check(size == 2, "two ranks");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    for (int round = 0; round < 20; round++) {
+        for (int early = 0; early < 2; early++) {
+            for (int same = 0; same < 2; same++) {
+                in_order(1, early, same);
+                in_order(MANY - 1, early, same);
+                in_order(7, early, same);
+            }
+        }
+        alone();
+        otherwise();
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,97 @@
+#![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
+//! Receives that their caller knows by a number alone: for interfaces that give numbers out, and would otherwise keep a
+//! request for each; and sends that need none. There are such only where short messages go by rings in memory.
+
+use super::{Communicator, Mode};
+use crate::{
+    messaging::tagged::Envelope,
+    mpi::{
+        Rank,
+        datatype::Datatype,
+        engine::{Engine, Request, Status, core::NUMBERED},
+    },
+};
+
+/// What is kept with a receive: the caller's word and the rank of its source.
+const fn kept(word: u32, source: Rank) -> u64 {
+    (word as u64) << 32 | source as u32 as u64
+}
+
+impl Communicator {
+    /// Sends as [`isend`](Self::isend), if that ends at once and no profiler is told. Returns whether it did; else nothing
+    /// was done.
+    ///
+    /// # Safety
+    /// See [`isend`](Self::isend).
+    #[must_use]
+    #[inline]
+    pub unsafe fn send_at_once(
+        &self,
+        mode: Mode,
+        base: *const u8,
+        count: u64,
+        datatype: &Datatype,
+        (destination, tag): (Rank, i32),
+    ) -> bool {
+        // SAFETY: the caller's contract.
+        unsafe { self.send_short(mode, base, count, datatype, destination, tag) }
+    }
+
+    /// Begins to receive, if it can be known by a number: of 30 bits, in which [`Engine::NUMBERED`] is set. `None`:
+    /// [`ireceive`](Self::ireceive) takes it. With it is kept a `word`, which is not 0.
+    ///
+    /// # Safety
+    /// See [`ireceive`](Self::ireceive). It ends by [`Engine::wait_numbered`], or as the request that
+    /// [`adopt`](Self::adopt) makes of it.
+    #[inline]
+    pub unsafe fn ireceive_numbered(
+        &self,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        (source, tag): (Rank, i32),
+        word: u32,
+    ) -> Option<u32> {
+        // SAFETY: the caller's contract.
+        let (rings, selector, room) = (unsafe { self.short_receive(base, count, datatype, source, tag) })?;
+        selector.source?;
+        rings.post_numbered(selector, room, kept(word, source))
+    }
+
+    /// Makes a request of a receive that was begun on this communicator, and has no number from now on. `None`: it has none.
+    #[must_use]
+    pub fn adopt(&self, number: u32) -> Option<Request> {
+        let adopted = self.access(None, |core, _, _| core.adopt(number));
+        adopted.map(|(id, room)| Request::pending(self, id, "MPI_Irecv", room))
+    }
+}
+
+impl Engine {
+    /// The numbers of receives have this bit.
+    pub const NUMBERED: u32 = NUMBERED;
+
+    /// Waits for the receives of these numbers, one after the other, and tells the status of each that has ended well; it
+    /// has no number then. Stops at the first one that has failed, does not end soon, or is none. Without `waits`, that is
+    /// one that has not ended.
+    #[inline]
+    pub fn wait_numbered(&self, numbers: impl Iterator<Item = u32>, waits: bool, mut ended: impl FnMut(Status)) {
+        let Some(rings) = self.rings() else { return };
+        rings.wait_numbered(numbers, waits, |kept: u64, envelope: &Envelope| {
+            ended(Status {
+                source: kept as u32 as Rank,
+                tag: envelope.bits as u32 as i32,
+                len: envelope.len,
+                cancelled: false,
+            });
+        });
+    }
+
+    /// The word kept with the receive of this number.
+    #[must_use]
+    pub fn word_of(&self, number: u32) -> Option<u32> {
+        let mut word = None;
+        self.fabric
+            .access(&mut |core, _, _| word = core.numbered(number).map(|(_, kept)| (kept >> 32) as u32));
+        word
+    }
+}

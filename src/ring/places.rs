@@ -1,0 +1,59 @@
+//! Where a producer puts the bytes of long records: its choice alone.
+
+use alloc::collections::VecDeque;
+
+/// The numbers of chunks that long records use first, when those are full, and in streams. Powers of two, or 0.
+pub(crate) type Levels = [u32; 3];
+
+/// Where long records lie. Positions count chunks of the level, without an end.
+#[derive(Default)]
+pub(super) struct Places {
+    pub(super) level: usize,
+    /// The next free chunk.
+    pub(super) head: u32,
+    /// The first one that may still be in use.
+    tail: u32,
+    /// Of the records there that may not have been taken: the count of lines with them, and the position behind them.
+    pub(super) untaken: VecDeque<(u32, u32)>,
+    /// Bytes of records since it was last asked whether they are a stream.
+    pub(super) carried: usize,
+}
+
+impl Places {
+    /// Finds a place for a record: its first chunk. `None`: nothing is free in this level.
+    pub(super) fn find(&mut self, levels: Levels, chunks: u32) -> Option<u32> {
+        let size = levels[self.level];
+        let at = self.head & (size - 1);
+        // A record is not split.
+        let skipped = if at + chunks > size { size - at } else { 0 };
+        let begin = self.head.wrapping_add(skipped);
+        let end = begin.wrapping_add(chunks);
+        if end.wrapping_sub(self.tail) > size {
+            return None;
+        }
+        self.head = end;
+        let below: u32 = levels[..self.level].iter().sum();
+        Some(below + (begin & (size - 1)))
+    }
+
+    /// The consumer has taken so many lines. Returns whether something is free again.
+    pub(super) fn free(&mut self, taken: u32) -> bool {
+        let mut is_freed = false;
+        while let Some(&(line, end)) = self.untaken.front()
+            && taken.wrapping_sub(line) as i32 >= 0
+        {
+            self.tail = end;
+            self.untaken.pop_front();
+            is_freed = true;
+        }
+        is_freed
+    }
+
+    /// Goes on in another level, which nothing uses.
+    pub(super) fn go_on_in(&mut self, level: usize) {
+        *self = Self {
+            level,
+            ..Self::default()
+        };
+    }
+}
