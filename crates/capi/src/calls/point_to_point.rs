@@ -138,18 +138,23 @@ pub(crate) fn destination(rank: Rank) -> Result<i32, Failure> {
     ))
 }
 
+/// Sends a simple message, if that ends at once. Returns whether it did; else nothing was done.
 #[inline(always)]
-fn sent(mode: Mode, what: (Buffer, Count, Type), (dest, tag, comm): (Rank, Tag, Comm)) -> Done {
-    if let Some((object, datatype)) = simple(what, comm)
-        && dest.0 >= 0
-    {
-        let (base, count, to) = (what.0.0, what.1.0 as u64, (dest.0, tag.0));
-        // SAFETY: the program's buffer, as MPI demands.
-        if unsafe { object.send_at_once(mode, base, count, datatype, to) } {
-            return Ok(());
-        }
+fn sent_at_once(mode: Mode, what: (Buffer, Count, Type), (dest, tag, comm): (Rank, Tag, Comm)) -> bool {
+    let Some((object, datatype)) = simple(what, comm) else {
+        return false;
+    };
+    let (base, count, to) = (what.0.0, what.1.0 as u64, (dest.0, tag.0));
+    // SAFETY: the program's buffer, as MPI demands.
+    dest.0 >= 0 && unsafe { object.send_at_once(mode, base, count, datatype, to) }
+}
+
+#[inline(always)]
+fn sent(mode: Mode, what: (Buffer, Count, Type), to: (Rank, Tag, Comm)) -> Done {
+    if sent_at_once(mode, what, to) {
+        return Ok(());
     }
-    sent_in_full(mode, what, (dest, tag, comm))
+    sent_in_full(mode, what, to)
 }
 
 #[inline(never)]
@@ -208,23 +213,12 @@ fn simple(
 }
 
 #[inline(always)]
-fn begun(
-    mode: Mode,
-    what: (Buffer, Count, Type),
-    (dest, tag, comm): (Rank, Tag, Comm),
-    request: InOut<RequestObject>,
-) -> Done {
-    if let Some((object, datatype)) = simple(what, comm)
-        && dest.0 >= 0
-    {
-        let (base, count, to) = (what.0.0, what.1.0 as u64, (dest.0, tag.0));
-        // SAFETY: the program's buffer, as MPI demands.
-        if unsafe { object.send_at_once(mode, base, count, datatype, to) } {
-            request.set(Pending::SENT);
-            return Ok(());
-        }
+fn begun(mode: Mode, what: (Buffer, Count, Type), to: (Rank, Tag, Comm), request: InOut<RequestObject>) -> Done {
+    if sent_at_once(mode, what, to) {
+        request.set(Pending::SENT);
+        return Ok(());
     }
-    begun_in_full(mode, what, (dest, tag, comm), request)
+    begun_in_full(mode, what, to, request)
 }
 
 #[inline(never)]
@@ -237,16 +231,6 @@ fn begun_in_full(
     let (object, datatype) = (comm.get()?, datatype.get()?);
     let (what, dest) = (message(buf, count.0, &datatype)?, destination(dest)?);
     // SAFETY: the program's buffer, as MPI demands.
-    let is_sent = unsafe {
-        object
-            .comm
-            .send_at_once(mode, what.base, what.count, what.datatype, (dest, tag.0))
-    };
-    if is_sent {
-        request.set(Pending::SENT);
-        return Ok(());
-    }
-    // SAFETY: as above.
     let one = unsafe {
         object
             .comm
