@@ -3,29 +3,17 @@
 use std::{sync::Barrier, thread};
 
 use hikyaku::mpi::{
-    collectives::{Call, Collective, Levels},
-    datatype::{Datatype, Kind},
-    engine::{Buffers, Communicator, Region},
+    collectives::Levels,
+    engine::Communicator,
     error::{Error, ErrorClass},
-    operation::{Operation, Predefined},
 };
 
-use super::support::{Hosts, job_on_hosts, on_hosts, with};
+use super::{
+    sum::allreduce,
+    support::{Hosts, job_on_hosts, on_hosts, with},
+};
 
 const HOSTS: Hosts<'_> = &[0, 0, 0, 1, 1, 1];
-
-fn allreduce(comm: &Communicator, count: usize) -> Result<Vec<i64>, Error> {
-    let (mut own, mut all) = (vec![1_i64; count], vec![0_i64; count]);
-    let (datatype, sum) = (Datatype::predefined(Kind::I64), Operation::predefined(Predefined::Sum));
-    let buffers = Buffers {
-        input: Region::Plain(own.as_mut_ptr().cast(), &datatype),
-        output: Region::Plain(all.as_mut_ptr().cast(), &datatype),
-    };
-    let call = Call::of(Collective::Allreduce).with_count(count);
-    // SAFETY: both are borrowed until it has ended.
-    unsafe { comm.collective("MPI_Allreduce", &call, &buffers, Some(&sum), None) }?.wait()?;
-    Ok(all)
-}
 
 /// What a rank calls.
 type Called = fn(&Communicator) -> Result<(), Error>;

@@ -9,6 +9,8 @@ mod support;
 
 #[path = "../support/drawn.rs"]
 mod drawn;
+#[path = "../support/sum.rs"]
+mod sum;
 
 #[path = "../mpi/collectives.rs"]
 mod collectives;

@@ -90,7 +90,7 @@ fn messages_of_a_barrier(hosts: Hosts<'_>, options: &Options) -> Vec<u64> {
 /// Only leaders send messages, and where levels are off, all do.
 #[test]
 fn hosts_talk_by_their_leaders() {
-    // (Who is not root has one host of several ranks.)
+    // (Without root, one host has several ranks.)
     let hosts: Hosts<'_> = &[0, 0, 0, 1];
     assert_eq!(messages_of_a_barrier(hosts, &with(Levels::Leaders)), [1, 0, 0, 1]);
     assert_eq!(messages_of_a_barrier(hosts, &with(Levels::Auto)), [1, 0, 0, 1]);

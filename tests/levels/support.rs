@@ -1,5 +1,5 @@
 //! Jobs of several ranks, each a thread, on several hosts: threads of one user talk through memory, and those of different
-//! users do not, as if they were on different hosts. Who is not root cannot become another user: then all but the first
+//! users do not, as if they were on different hosts. Only root can become another user: without it, all but the first
 //! host's ranks have a host of their own.
 
 use hikyaku::{

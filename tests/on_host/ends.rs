@@ -4,29 +4,16 @@ use std::{thread, time::Instant};
 
 use hikyaku::{
     mpi::{
-        collectives::{Call, Collective},
-        datatype::{Datatype, Kind},
-        engine::{Buffers, Communicator, Options, Region},
+        engine::{Communicator, Options},
         error::{Error, ErrorClass},
-        operation::{Operation, Predefined},
     },
     transport::WaitPolicy,
 };
 
-use super::support::{EARLY, job, job_on};
-
-fn allreduce(comm: &Communicator, count: usize) -> Result<Vec<i64>, Error> {
-    let (mut own, mut all) = (vec![1_i64; count], vec![0_i64; count]);
-    let (datatype, sum) = (Datatype::predefined(Kind::I64), Operation::predefined(Predefined::Sum));
-    let buffers = Buffers {
-        input: Region::Plain(own.as_mut_ptr().cast(), &datatype),
-        output: Region::Plain(all.as_mut_ptr().cast(), &datatype),
-    };
-    let call = Call::of(Collective::Allreduce).with_count(count);
-    // SAFETY: both are borrowed until it has ended.
-    unsafe { comm.collective("MPI_Allreduce", &call, &buffers, Some(&sum), None) }?.wait()?;
-    Ok(all)
-}
+use super::{
+    sum::allreduce,
+    support::{EARLY, job, job_on},
+};
 
 /// Enough collectives for a communicator to have memory.
 fn warm(comm: &Communicator) {

@@ -12,6 +12,8 @@ mod checks;
 mod collectives;
 #[path = "../support/drawn.rs"]
 mod drawn;
+#[path = "../support/sum.rs"]
+mod sum;
 
 #[path = "../mpi/datatypes.rs"]
 mod datatypes;

@@ -143,24 +143,29 @@ fn victim(job: &mut Child) -> (BufReader<impl Read + use<>>, String) {
     (output, pid)
 }
 
-/// A rank that is killed is missed at once, and the others go on.
-#[test]
-fn a_rank_that_is_killed_is_missed() {
-    let begun = Instant::now();
-    let mut job = lost(&["--on-failure", "continue"]);
+/// Kills the last one of so many ranks, while the others wait for it in `call`: they name it, and go on without it.
+fn all_miss_the_last(mut job: Child, ranks: u32, call: &str) {
     let (mut output, pid) = victim(&mut job);
     kill("-KILL", &pid);
     let mut said = String::new();
     output.read_to_string(&mut said).unwrap();
     let errors = job.wait_with_output().unwrap().stderr;
     let errors = String::from_utf8_lossy(&errors);
-    for rank in 0..3 {
-        let failed = format!("rank {rank}: ProcFailed: MPI_Recv with rank 3 on communicator 0");
+    let last = ranks - 1;
+    for rank in 0..last {
+        let failed = format!("rank {rank}: ProcFailed: {call} with rank {last} on communicator 0");
         assert!(
-            said.contains(&failed) && said.contains(&format!("rank {rank}: 3 are left")),
+            said.contains(&failed) && said.contains(&format!("rank {rank}: {last} are left")),
             "{said}{errors}"
         );
     }
+}
+
+/// A rank that is killed is missed at once, and the others go on.
+#[test]
+fn a_rank_that_is_killed_is_missed() {
+    let begun = Instant::now();
+    all_miss_the_last(lost(&["--on-failure", "continue"]), 4, "MPI_Recv");
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 

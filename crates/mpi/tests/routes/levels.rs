@@ -1,12 +1,11 @@
 //! Ranks of two hosts, of which one has several: collectives go within the hosts and between them.
 
 use std::{
-    io::Read,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use super::{another_host, example, job, kill, said, victim};
+use super::{all_miss_the_last, another_host, example, job, said};
 
 /// A job of `here` ranks on this host and `there` on another one. `None`: there is no other one.
 fn on_two_hosts(options: &[&str], [here, there]: [u32; 2], program: &[&str]) -> Option<Command> {
@@ -70,21 +69,8 @@ fn a_rank_that_is_killed_is_missed_on_both_hosts() {
             let Some(mut job) = on_two_hosts(&options, hosts, &["lost", how]) else {
                 return;
             };
-            let mut job = job.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            let (mut output, pid) = victim(&mut job);
-            kill("-KILL", &pid);
-            let mut said = String::new();
-            output.read_to_string(&mut said).unwrap();
-            let errors = job.wait_with_output().unwrap().stderr;
-            let errors = String::from_utf8_lossy(&errors);
-            let last = hosts[0] + hosts[1] - 1;
-            for rank in 0..last {
-                let failed = format!("rank {rank}: ProcFailed: {call} with rank {last} on communicator 0");
-                assert!(
-                    said.contains(&failed) && said.contains(&format!("rank {rank}: {last} are left")),
-                    "{hosts:?}, {levels}, {how}\n{said}{errors}"
-                );
-            }
+            let job = job.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            all_miss_the_last(job, hosts[0] + hosts[1], call);
         }
     }
     assert!(begun.elapsed() < Duration::from_secs(60));
