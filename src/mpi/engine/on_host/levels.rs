@@ -8,7 +8,7 @@
 use alloc::{sync::Arc, vec, vec::Vec};
 use core::ops::Range;
 
-use super::{arguments::Arguments, asked::Asked, board::Board, hosts::Hosts, state::Levels, steps::Steps};
+use super::{arguments::Arguments, asked::Asked, board::Board, hosts::Hosts, state::TwoLevels, steps::Steps};
 use crate::{
     messaging::MemoryRegion,
     mpi::{
@@ -30,7 +30,7 @@ use crate::{
 /// # Safety
 /// See [`Communicator::collective`].
 pub(super) unsafe fn run(
-    levels: &mut Levels,
+    levels: &mut TwoLevels,
     communicator: &Communicator,
     asked: &Asked<'_>,
 ) -> Option<Result<(), Error>> {
@@ -38,7 +38,7 @@ pub(super) unsafe fn run(
     if way == Way::Flat {
         return None;
     }
-    let Levels { hosts, board, .. } = levels;
+    let TwoLevels { hosts, board, .. } = levels;
     let mut run = Run {
         communicator,
         asked,

@@ -9,14 +9,19 @@ use super::{
     board::Board,
     hosts::Hosts,
     levels,
-    state::{Borrowed, Levels, State},
+    state::{Borrowed, State, TwoLevels},
     steps::Steps,
 };
 use crate::{
     events::event,
     mpi::{
-        collectives::{Call, Levels as Knows},
-        engine::{communicator::Communicator, regions::Buffers, uninterrupted, window::memory::Offer},
+        collectives::{Call, Levels},
+        engine::{
+            communicator::Communicator,
+            regions::Buffers,
+            uninterrupted,
+            window::memory::{Mapped, Offer},
+        },
         error::Error,
         operation::Predefined,
     },
@@ -71,12 +76,14 @@ impl Communicator {
     /// In a simulation all know all hosts, and talk by messages there, too.
     fn simulated(&self) -> State {
         let engine = self.engine();
-        if engine.policy.levels == Knows::Off {
+        if engine.policy.levels == Levels::Off {
             return State::Without;
         }
         let labels = self.group().processes().map(|process| engine.fabric.host_of(process));
         let hosts = Hosts::new(labels, self.rank() as usize);
-        hosts.map_or(State::Without, |hosts| State::Levels(Levels::new(hosts, None).into()))
+        hosts.map_or(State::Without, |hosts| {
+            State::Levels(TwoLevels::new(hosts, None).into())
+        })
     }
 
     /// Runs a collective by memory. `None`: a buffer does not fit into the address space.
@@ -134,28 +141,20 @@ impl Communicator {
         } else {
             1
         };
-        let mut offer = (near > 1).then(|| Offer::open(self.engine())).flatten();
+        let offer = (near > 1).then(|| Offer::open(self.engine())).flatten();
         let mut own = offer.as_ref().map_or_else(Default::default, Offer::words).to_vec();
         own.push(near as i64);
         let all = self.share(name, &own)?;
         let words = || all.chunks_exact(own.len()).map(|own| own.split_at(own.len() - 1));
         let labels: Vec<_> = words().map(|(words, _)| Offer::host_of(words)).collect();
         // All ranks of a host must reach each other, or none uses memory: all see that alike.
-        let mut members = BTreeMap::new();
-        for label in labels.iter().flatten() {
-            *members.entry(label).or_insert(0) += 1;
-        }
-        let reached = |(label, (_, near)): (&Option<_>, (_, &[i64]))| {
-            let members = label.as_ref().map(|label| members[label]);
-            members.is_none_or(|members| near == [members])
-        };
-        if !labels.iter().zip(words()).all(reached) {
+        if !all_reach(&labels, words().map(|(_, near)| near[0])) {
             return Ok(None);
         }
-        let one = members.len() == 1 && labels.iter().all(Option::is_some);
+        let one = labels[0].is_some() && labels.iter().all(|label| *label == labels[0]);
         let hosts = match one {
             true => None,
-            false if self.engine().policy.levels == Knows::Off => return Ok(None),
+            false if self.engine().policy.levels == Levels::Off => return Ok(None),
             false => match Hosts::new(labels.iter().map(Option::as_ref), rank) {
                 None => return Ok(None),
                 some => some,
@@ -168,19 +167,9 @@ impl Communicator {
         let (place, here, first) = hosts.as_ref().map_or((rank, size, 0), |hosts| {
             (hosts.place, hosts.here.len(), hosts.here[0] as usize)
         });
-        let mut mapped = None;
-        if let Some(mut offer) = offer.take().filter(|_| here > 1) {
-            let len = Board::bytes(here) as u64;
-            // The first rank of a host makes its memory.
-            mapped = if place == 0 {
-                let made = offer.make(len);
-                offer.exchange(self.engine(), here - 1, &[]);
-                made
-            } else {
-                let giver = words().nth(first).map(|(words, _)| (words.to_vec(), len));
-                offer.exchange(self.engine(), 0, giver.as_slice()).pop().flatten()
-            };
-        }
+        let giver = words().nth(first).map(|(words, _)| words.to_vec());
+        let offer = offer.filter(|_| here > 1);
+        let mapped = offer.and_then(|offer| self.map_board(offer, (place, here), giver));
         let mut missing = [i64::from(mapped.is_none() && here > 1)];
         self.agree(name, &mut missing, Predefined::Max)?;
         let is_made = missing == [0];
@@ -197,8 +186,31 @@ impl Communicator {
         }
         let board = mapped.map(|mapped| Board::new(mapped, place, here));
         Ok(match hosts {
-            Some(hosts) => Some(State::Levels(Levels::new(hosts, board).into())),
+            Some(hosts) => Some(State::Levels(TwoLevels::new(hosts, board).into())),
             None => board.map(State::Made),
         })
     }
+
+    /// Maps the memory of this host's ranks, of which this one has that place: the first one makes it, and is found by the
+    /// words of `giver`.
+    fn map_board(&self, mut offer: Offer, (place, here): (usize, usize), giver: Option<Vec<i64>>) -> Option<Mapped> {
+        let len = Board::bytes(here) as u64;
+        if place > 0 {
+            let giver = giver.map(|words| (words, len));
+            return offer.exchange(self.engine(), 0, giver.as_slice()).pop().flatten();
+        }
+        let made = offer.make(len);
+        offer.exchange(self.engine(), here - 1, &[]);
+        made
+    }
+}
+
+/// Whether each rank with a label reaches as many through memory as have that label.
+fn all_reach<L: Ord>(labels: &[Option<L>], near: impl Iterator<Item = i64>) -> bool {
+    let mut members = BTreeMap::new();
+    for label in labels.iter().flatten() {
+        *members.entry(label).or_insert(0) += 1;
+    }
+    let mut each = labels.iter().zip(near);
+    each.all(|(label, near)| label.as_ref().is_none_or(|label| members[label] == near))
 }

@@ -36,7 +36,7 @@ pub(in crate::mpi::engine) enum State {
     /// All ranks have it.
     Made(Board),
     /// Some ranks share a host, others do not.
-    Levels(Box<Levels>),
+    Levels(Box<TwoLevels>),
 }
 
 impl Default for State {
@@ -47,7 +47,7 @@ impl Default for State {
 
 /// What a communicator knows of hosts that some of its ranks share.
 #[derive(Debug)]
-pub(in crate::mpi::engine) struct Levels {
+pub(in crate::mpi::engine) struct TwoLevels {
     pub(super) hosts: Hosts,
     /// Memory of the ranks of this host. `None`: it has one rank, or (in a simulation) they talk by messages.
     pub(super) board: Option<Board>,
@@ -55,7 +55,7 @@ pub(in crate::mpi::engine) struct Levels {
     decided: Option<((Kind, usize, bool), Way)>,
 }
 
-impl Levels {
+impl TwoLevels {
     pub(super) fn new(hosts: Hosts, board: Option<Board>) -> Self {
         Self {
             hosts,
