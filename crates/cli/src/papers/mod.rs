@@ -22,7 +22,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   hikyaku papers                       the table of all parts
   hikyaku papers S4 S3.4               those of a paper, or single ones
-  hikyaku papers --run --progress      runs the commands too: some 20 minutes, if built
+  hikyaku papers --run --progress      runs the commands too: 10 minutes, if built
   hikyaku papers --run --format json > papers.json
 
 S1 is the DPDK paper, S2 the PACS-CS paper, S3 the optics paper, S4 the DSE paper (docs/papers.md). States: `works`, \
