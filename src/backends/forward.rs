@@ -15,7 +15,7 @@
 ///
 /// impl<B: Backend> Backend for Mute<B> {
 ///     forward_backend!(self => self.0; name, capabilities, local_addr, receive, received, wait, stats, poll_notices,
-///         as_fd, next_deadline, ports, neighbours);
+///         as_fd, descriptors, next_deadline, ports, neighbours);
 ///
 ///     fn transmit(&mut self, _: Instant, _: &Transmit<'_>) -> std::io::Result<Sent> {
 ///         Ok(Sent::All)
@@ -27,7 +27,7 @@
 macro_rules! forward_backend {
     ($self:ident => $inner:expr) => {
         $crate::forward_backend!($self => $inner; name, capabilities, local_addr, transmit, receive,
-            received, wait, stats, poll_notices, as_fd, next_deadline, ports, neighbours);
+            received, wait, stats, poll_notices, as_fd, descriptors, next_deadline, ports, neighbours);
     };
     ($self:ident => $inner:expr; $($method:ident),+ $(,)?) => {
         $($crate::forward_backend!(@ $method $self $inner);)+
@@ -74,6 +74,11 @@ macro_rules! forward_backend {
     (@ as_fd $self:ident $inner:expr) => {
         fn as_fd(&$self) -> Option<::std::os::fd::BorrowedFd<'_>> {
             $inner.as_fd()
+        }
+    };
+    (@ descriptors $self:ident $inner:expr) => {
+        fn descriptors(&$self) -> ::std::vec::Vec<::std::os::fd::BorrowedFd<'_>> {
+            $inner.descriptors()
         }
     };
     (@ next_deadline $self:ident $inner:expr) => {

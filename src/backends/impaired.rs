@@ -380,7 +380,7 @@ impl<B: Backend> Impaired<B> {
 }
 
 impl<B: Backend> Backend for Impaired<B> {
-    forward_backend!(self => self.inner; name, local_addr, received, as_fd, ports, neighbours);
+    forward_backend!(self => self.inner; name, local_addr, received, as_fd, descriptors, ports, neighbours);
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {

@@ -469,6 +469,13 @@ pub trait Backend: Send {
         None
     }
 
+    /// All file descriptors to poll before a sleep; none if the backend cannot be waited for by descriptors. By default
+    /// that of [`as_fd`](Self::as_fd). A backend that watches several sockets by one descriptor (epoll) pays for that with
+    /// each packet that comes, so it need not begin to for those that can poll all.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.as_fd().into_iter().collect()
+    }
+
     /// The time at which to call [`receive`](Self::receive) again even if the descriptor has not become readable (for a
     /// backend that delays datagrams); `None`: never.
     fn next_deadline(&self) -> Option<Instant> {

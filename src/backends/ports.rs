@@ -8,6 +8,7 @@ use std::{
     fmt, io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -49,8 +50,10 @@ pub struct Ports {
     ports: Vec<Box<dyn Backend>>,
     /// Whether the port of this number can be used.
     alive: Vec<bool>,
-    /// Readable if a port is; none if a port has no descriptor.
+    /// Readable if a port is, from when somebody asks for it: a socket that is watched makes each of its packets dearer.
+    /// None if a port has no descriptor.
     epoll: Option<OwnedFd>,
+    watches: OnceLock<()>,
     /// The port that has received last.
     current: usize,
     /// The port that is looked at first next time.
@@ -84,7 +87,10 @@ impl Ports {
             return refuse("some of the ports hold references, and some do not");
         }
         Ok(Self {
-            epoll: watch_all(&ports)?,
+            epoll: { ports.iter().all(|port| port.as_fd().is_some()) }
+                .then(|| epoll::create(epoll::CreateFlags::CLOEXEC))
+                .transpose()?,
+            watches: OnceLock::new(),
             alive: vec![true; ports.len()],
             empty: vec![0; ports.len()],
             asked: SELDOM,
@@ -139,6 +145,18 @@ impl Ports {
         Ok(found.filter(|(_, flags)| !flags.is_empty()).collect())
     }
 
+    /// Has the one descriptor watch all ports that can be used.
+    fn watch_all(&self, all: &OwnedFd) {
+        for (number, port) in self.ports.iter().enumerate().filter(|(number, _)| self.alive[*number]) {
+            let data = epoll::EventData::new_u64(number as u64);
+            let Some(descriptor) = port.as_fd() else { continue };
+            let added = epoll::add(all, descriptor, data, epoll::EventFlags::IN);
+            if added.is_err() {
+                event!(WARN, port = number, error = ?added, "the descriptor does not tell of what comes by a port");
+            }
+        }
+    }
+
     /// Sleeps when a port has no descriptor: on one port after the other, and not for long.
     fn nap(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
         let Some(number) = self.in_turn(self.current + 1).find(|&number| self.alive[number]) else {
@@ -151,23 +169,6 @@ impl Ports {
         self.current = number;
         Ok(Wake::Readable)
     }
-}
-
-/// One descriptor for those of all; `None` if one has none.
-fn watch_all(ports: &[Box<dyn Backend>]) -> io::Result<Option<OwnedFd>> {
-    if ports.iter().any(|port| port.as_fd().is_none()) {
-        return Ok(None);
-    }
-    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for (number, descriptor) in (0..).zip(ports.iter().filter_map(|port| port.as_fd())) {
-        epoll::add(
-            &all,
-            descriptor,
-            epoll::EventData::new_u64(number),
-            epoll::EventFlags::IN,
-        )?;
-    }
-    Ok(Some(all))
 }
 
 impl Backend for Ports {
@@ -275,7 +276,18 @@ impl Backend for Ports {
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.epoll.as_ref().map(AsFd::as_fd)
+        let epoll = self.epoll.as_ref()?;
+        self.watches.get_or_init(|| self.watch_all(epoll));
+        Some(epoll.as_fd())
+    }
+
+    /// Those of all ports that can be used.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        if self.epoll.is_none() {
+            return Vec::new();
+        }
+        let alive = self.ports.iter().zip(&self.alive).filter(|(_, alive)| **alive);
+        alive.flat_map(|(port, _)| port.descriptors()).collect()
     }
 
     /// Those of the first port. Further ones find the neighbours of their networks themselves.
@@ -305,6 +317,8 @@ impl fmt::Debug for Ports {
 #[cfg(feature = "udp")]
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::{
         super::{
             script::Script,
@@ -406,6 +420,17 @@ mod tests {
         assert!(is_readable(&b));
         assert_eq!(receive(&mut b, 1)[0].0, 1);
         assert!(!is_readable(&b));
+    }
+
+    /// A process that polls the sockets themselves has none of them watched by another descriptor.
+    #[test]
+    fn the_descriptors_are_those_of_the_ports_that_can_be_used() {
+        let mut all = sockets(&["127.0.0.1:0", "127.0.0.2:0"]);
+        let numbers = |all: &Ports| -> Vec<i32> { all.descriptors().iter().map(AsRawFd::as_raw_fd).collect() };
+        let own = [0, 1].map(|port: usize| all.ports()[port].as_fd().unwrap().as_raw_fd());
+        assert_eq!(numbers(&all), own);
+        all.fail(0, Errno::BADF.into()).unwrap();
+        assert_eq!(numbers(&all), own[1..]);
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Routed {
     /// # Errors
     /// The system gives no descriptor. If memory `is_forced`: memory cannot be had.
     pub(crate) fn new(mut network: Box<dyn Backend>, process: u32, is_forced: bool) -> io::Result<Self> {
-        let mut sockets = Sockets::new(network.as_fd())?;
+        let mut sockets = Sockets::new()?;
         let (name, streams) = (random(), Arc::default());
         let (mut own, mut door, mut obstacles) = (None, None, Obstacles::default());
         let opened = Identity::own(process, name).and_then(|identity| {
@@ -389,9 +389,11 @@ impl Backend for Routed {
         self.received = 0;
         // The next pass looks at the network.
         self.passes = LONELY_PASSES;
-        let has_descriptor = self.network.as_fd().is_some();
+        let network = self.network.descriptors();
+        let has_descriptor = !network.is_empty();
         let nap = timeout.map_or(NAP, |timeout| timeout.min(NAP));
-        let Some(news) = self.links.sleep(if has_descriptor { timeout } else { Some(nap) })? else {
+        let timeout = if has_descriptor { timeout } else { Some(nap) };
+        let Some(news) = self.links.sleep(&network, timeout)? else {
             return Ok(Wake::Readable);
         };
         self.let_in(&news)?;

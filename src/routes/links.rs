@@ -1,6 +1,6 @@
 //! The processes that this one shares memory with, as a backend sees them: sending, receiving, sleeping, and their ends.
 
-use std::{collections::HashMap, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, io, net::SocketAddr, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 use super::{
     pair::{Inward, Outward, Pushed},
@@ -423,17 +423,28 @@ impl Links {
         Ok(news)
     }
 
-    /// Asks to be woken, and looks at the connections for at most `timeout`. `None`: there is something to read.
-    pub(super) fn sleep(&mut self, timeout: Option<Duration>) -> io::Result<Option<News>> {
+    /// Asks to be woken, and looks at the connections for at most `timeout`, or until one of these descriptors of the
+    /// `network` is readable. `None`: there is something to read.
+    pub(super) fn sleep(&mut self, network: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Option<News>> {
         self.give_back();
         if !self.arm() {
             self.disarm();
             return Ok(None);
         }
         self.stats.receive_calls += 1;
-        let news = self.look(timeout);
+        let news = self.look_beside(network, timeout);
         self.disarm();
         news.map(Some)
+    }
+
+    fn look_beside(&mut self, network: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<News> {
+        if network.is_empty() {
+            return self.look(timeout);
+        }
+        let has_received = self.sockets.sleep(network, timeout)?;
+        let mut news = self.look(Some(Duration::ZERO))?;
+        news.is_rung |= has_received;
+        Ok(news)
     }
 
     /// Gives memory of silent directions back, if it is time, and looks whether those still read that do not.

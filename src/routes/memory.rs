@@ -77,7 +77,7 @@ impl MemoryBackend {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
         };
-        let (sockets, streams) = (Sockets::new(None)?, Arc::default());
+        let (sockets, streams) = (Sockets::new()?, Arc::default());
         Ok(Self {
             door: Door::open(name, &sockets, &streams)?,
             links: Links::new(sockets, streams),
@@ -202,7 +202,7 @@ impl Backend for MemoryBackend {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
         self.received = 0;
-        let Some(news) = self.links.sleep(timeout)? else {
+        let Some(news) = self.links.sleep(&[], timeout)? else {
             return Ok(Wake::Readable);
         };
         self.take_note(&news)?;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use rustix::{
-    event::{Timespec, epoll},
+    event::{PollFd, PollFlags, Timespec, epoll, poll},
     io::Errno,
     net::{RecvFlags, SendFlags, SocketAddrUnix, bind, recv, send},
 };
@@ -30,8 +30,7 @@ use crate::{
 const EVENTS: usize = 16;
 /// Rings of the bell that one look takes.
 const RINGS: usize = 64;
-/// Stands for the network's descriptor, for those of the door, and for the bell.
-const NETWORK: u64 = u64::MAX;
+/// Stands for the descriptors of the door, and for the bell.
 const DOOR: u64 = u64::MAX - 1;
 const BELL: u64 = u64::MAX - 2;
 /// The place of the secret in a refusal.
@@ -106,18 +105,13 @@ pub(super) struct Ended {
 }
 
 impl Sockets {
-    /// None yet. `network`: the descriptor of the network.
-    pub(super) fn new(network: Option<BorrowedFd<'_>>) -> io::Result<Self> {
-        let this = Self {
+    /// None yet.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             bell: None,
             ways: Vec::new(),
-        };
-        if let Some(network) = network {
-            let data = epoll::EventData::new_u64(NETWORK);
-            epoll::add(&this.epoll, network, data, epoll::EventFlags::IN)?;
-        }
-        Ok(this)
+        })
     }
 
     /// Watches a descriptor of the door, too.
@@ -264,6 +258,19 @@ impl Sockets {
             }
         }
         Ok(news)
+    }
+
+    /// Sleeps until there is news, or one of `network`, the descriptors of the network, is readable: that is returned. (Those
+    /// are not watched at other times, which would make each packet that comes dearer.)
+    pub(super) fn sleep(&self, network: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
+        let all = network.iter().copied().chain([self.epoll.as_fd()]);
+        let mut all: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut all, timeout.as_ref()) {
+            Ok(_) => Ok(all[..network.len()].iter().any(|fd| !fd.revents().is_empty())),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reads what has rung. Among it may be processes that have not taken memory.

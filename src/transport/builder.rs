@@ -326,7 +326,7 @@ impl Builder {
             INFO, processor = self.processors[0], backend = backend.name(), address = %backend.local_addr(),
             "transport opened"
         );
-        if backend.as_fd().is_none() {
+        if backend.descriptors().is_empty() {
             let opened = descriptor::prepare();
             opened.map_err(|source| BindError::Io {
                 name: backend.name(),

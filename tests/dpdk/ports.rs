@@ -40,7 +40,7 @@ type Taken = Arc<[AtomicU64; 2]>;
 struct Counting(Box<dyn Backend>, Taken);
 
 impl Backend for Counting {
-    forward_backend!(self => self.0; name, capabilities, local_addr, receive, received, wait, stats, poll_notices, as_fd,
+    forward_backend!(self => self.0; name, capabilities, local_addr, receive, received, wait, stats, poll_notices, as_fd, descriptors,
         next_deadline, ports, neighbours);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {

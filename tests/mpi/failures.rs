@@ -40,7 +40,7 @@ impl Failing {
 }
 
 impl Backend for Failing {
-    forward_backend!(self => self.inner; capabilities, local_addr, received, stats, poll_notices, as_fd);
+    forward_backend!(self => self.inner; capabilities, local_addr, received, stats, poll_notices, as_fd, descriptors);
 
     fn name(&self) -> &'static str {
         "failing"

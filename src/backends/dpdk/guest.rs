@@ -148,7 +148,7 @@ impl GuestBackend {
 
 impl Backend for GuestBackend {
     crate::forward_backend!(self => self.backend; name, capabilities, local_addr, receive, received, wait, stats,
-        poll_notices, as_fd, next_deadline, ports);
+        poll_notices, as_fd, descriptors, next_deadline, ports);
 
     #[inline]
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {

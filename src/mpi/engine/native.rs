@@ -12,7 +12,7 @@ mod short;
 use std::{
     eprintln, io, mem,
     net::SocketAddr,
-    os::fd::OwnedFd,
+    os::fd::{BorrowedFd, OwnedFd},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU8, Ordering},
@@ -111,8 +111,8 @@ pub(crate) struct Native {
     unread: AtomicU8,
     /// An eventfd that wakes sleeping threads. `None`: they sleep for short times only.
     bell: Option<OwnedFd>,
-    /// The backend's descriptor, readable when a datagram has come.
-    readable: Option<OwnedFd>,
+    /// The backend's descriptors, of which one is readable when a datagram has come. None: it has its own way to wait.
+    readable: Arc<[OwnedFd]>,
     policy: WaitPolicy,
     /// Calls the helper thread, if there is one.
     helper: OnceLock<Arc<Call>>,
@@ -121,7 +121,9 @@ pub(crate) struct Native {
 impl Native {
     /// `driver` must not sleep when it waits: sleeping is done here.
     pub(crate) fn new(driver: Driver, core: Process, policy: WaitPolicy) -> Self {
-        let readable = driver.backend().as_fd().and_then(|fd| fd.try_clone_to_owned().ok());
+        let descriptors = driver.backend().descriptors();
+        let own: io::Result<Vec<OwnedFd>> = descriptors.iter().map(BorrowedFd::try_clone_to_owned).collect();
+        let readable = own.unwrap_or_default().into();
         Self {
             clock: driver.clock(),
             inner: Lock::new(Inner {
@@ -225,25 +227,23 @@ impl Native {
 
     /// Sleeps without the lock until a datagram comes, the bell rings, or a deadline expires.
     fn sleep(&self, mut inner: Guard<'_, Inner>, before: u64) {
-        let Some(readable) = &self.readable else {
-            // A backend between threads of one process has its own way to wait, which needs the lock.
+        if self.readable.is_empty() {
+            // Such a backend's own way to wait needs the lock.
             let wait = inner.driver.sleep_at_most(SHORT_SLEEP);
             let _ = inner.result(wait);
             self.unlock(inner, before);
             thread::yield_now();
             return;
-        };
+        }
         let sleep = match inner.driver.messenger_mut().set_asleep(true) {
             true => inner.driver.time_left().map_or(SLEEP, |left| left.min(SLEEP)),
             false => Duration::ZERO,
         };
         let ticket = self.unlock_to_sleep(inner, before);
         if !sleep.is_zero() {
-            let (bell, timeout) = (self.bell.as_ref(), Timespec::try_from(sleep).ok());
-            let mut fds = [
-                PollFd::new(readable, PollFlags::IN),
-                PollFd::new(bell.unwrap_or(readable), PollFlags::IN),
-            ];
+            let timeout = Timespec::try_from(sleep).ok();
+            let all = self.readable.iter().chain(&self.bell);
+            let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
             // A signal only makes the caller look again.
             let _ = poll(&mut fds, timeout.as_ref());
         }

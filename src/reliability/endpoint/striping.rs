@@ -60,9 +60,15 @@ impl Endpoint {
         if self.ports.wait(path.port, index) {
             return false;
         }
-        self.draw(index);
-        let more = self.fill_any(index, burst);
-        self.spread(index, burst);
+        let more = if self.fill_lone(index, burst) {
+            self.note_sent(index, burst);
+            false
+        } else {
+            self.draw(index);
+            let more = self.fill_any(index, burst);
+            self.spread(index, burst);
+            more
+        };
         self.reschedule(index);
         more && !burst.is_empty()
     }
@@ -192,21 +198,28 @@ impl Endpoint {
             .any(|flow| self.to_give(flow) > 0)
     }
 
+    /// A flow has sent a burst on its rail.
+    fn note_sent(&mut self, index: u32, burst: &Burst) {
+        let Active { flow, send, .. } = &self.actives[index as usize];
+        let flow = &self.flows[*flow as usize];
+        let Some(rail) = self.rails.get_mut(flow.peer, flow.rail()) else {
+            return;
+        };
+        if u64::from(send.in_flight().0) >= LEAST {
+            let trip = shortest_trip(Some(rail), flow);
+            rail.pace.begin(self.now, trip, rail.bytes_sent);
+        }
+        rail.bytes_sent += burst.len() as u64;
+    }
+
     /// A flow has sent something: flows of other rails may have room for what waits behind that.
     fn spread(&mut self, index: u32, burst: &Burst) {
         if burst.is_empty() {
             return;
         }
         let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let (peer, channel, rail) = (flow.peer, flow.channel(), flow.rail());
-        let is_bulk = u64::from(self.actives[index as usize].send.in_flight().0) >= LEAST;
-        if let Some(rail) = self.rails.get_mut(peer, rail) {
-            if is_bulk {
-                let trip = shortest_trip(Some(rail), flow);
-                rail.pace.begin(self.now, trip, rail.bytes_sent);
-            }
-            rail.bytes_sent += burst.len() as u64;
-        }
+        let (peer, channel) = (flow.peer, flow.channel());
+        self.note_sent(index, burst);
         let gives = |flow: u32| self.flows[flow as usize].channel() == channel && self.to_give(flow) > 0;
         if !self.peers[peer as usize].uses_rails() || !{ self.flows_of(peer) }.any(gives) {
             return;

@@ -1,6 +1,7 @@
 //! How other threads call the helper thread of a process.
 
 use std::{
+    iter,
     os::fd::OwnedFd,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -54,13 +55,11 @@ impl Call {
         taken
     }
 
-    /// Sleeps until called, or until `readable` is, for at most `most`.
-    pub(super) fn sleep(&self, readable: Option<&OwnedFd>, most: Duration) {
+    /// Sleeps until called, or until one of these is `readable`, for at most `most`.
+    pub(super) fn sleep(&self, readable: &[OwnedFd], most: Duration) {
         let timeout = Timespec::try_from(most).ok();
-        let mut fds = [
-            PollFd::new(&self.bell, PollFlags::IN),
-            PollFd::new(readable.unwrap_or(&self.bell), PollFlags::IN),
-        ];
+        let all = iter::once(&self.bell).chain(readable);
+        let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         let _ = poll(&mut fds, timeout.as_ref());
         if fds[0].revents().contains(PollFlags::IN) {
             let _ = read(&self.bell, &mut [0_u8; 8]);

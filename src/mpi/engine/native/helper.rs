@@ -67,7 +67,7 @@ impl Watch {
     }
 }
 
-fn help(fabric: &Weak<Native>, call: &Call, readable: Option<&OwnedFd>, longest: Duration) {
+fn help(fabric: &Weak<Native>, call: &Call, readable: &[OwnedFd], longest: Duration) {
     ask_for_short_slice();
     allow_late_timers(LATE);
     let mut watch = Watch {
@@ -77,7 +77,7 @@ fn help(fabric: &Weak<Native>, call: &Call, readable: Option<&OwnedFd>, longest:
         longest,
     };
     loop {
-        call.sleep(readable.filter(|_| watch.listens), watch.sleep);
+        call.sleep(if watch.listens { readable } else { &[] }, watch.sleep);
         let wanted = call.take();
         if wanted.end {
             return;
@@ -101,14 +101,14 @@ impl Native {
     /// Has a helper thread make progress when no other thread does; it checks at least every `longest`.
     pub(crate) fn assist(self: &Arc<Self>, longest: Duration) -> io::Result<Helper> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let readable = self.readable.as_ref().map(OwnedFd::try_clone).transpose()?;
+        let readable = Arc::clone(&self.readable);
         let call = Arc::new(Call {
             wanted: Mutex::default(),
             bell,
         });
         let thread = spawn("hikyaku-mpi", {
             let (fabric, call) = (Arc::downgrade(self), Arc::clone(&call));
-            move || help(&fabric, &call, readable.as_ref(), longest)
+            move || help(&fabric, &call, &readable, longest)
         })?;
         let _ = self.helper.set(Arc::clone(&call));
         Ok(Helper {
@@ -153,7 +153,7 @@ impl Native {
         inner.unpassed = UNPASSED;
         let left = inner.driver.time_left().unwrap_or(watch.longest);
         // Without a descriptor to wait for, the thread must look often.
-        let most = if self.readable.is_some() { watch.longest } else { SOON };
+        let most = if self.readable.is_empty() { SOON } else { watch.longest };
         watch.sleep = left.min(most);
         self.unlock(inner, before);
         alive
