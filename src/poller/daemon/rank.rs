@@ -3,7 +3,8 @@
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
-    net::SocketAddr,
+    iter, mem,
+    net::{IpAddr, SocketAddr},
     ops::Range,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, Mutex, PoisonError},
@@ -17,7 +18,7 @@ use rustix::{
 use super::table::{Person, Reason};
 use crate::{
     backends::{
-        Backend, Sent,
+        Backend, BackendStats, Sent,
         dpdk::{DpdkBackend, Lent, Outgoing},
     },
     poller::{
@@ -25,7 +26,7 @@ use crate::{
         protocol::{Broken, DELIVERY, ProxyServer, REPORT},
     },
     progress::{random, random_key},
-    reliability::{Burst, Limits},
+    reliability::{Burst, Limits, Path},
     shm::{Access, Consumer, Corrupt, Found, Producer, Segment},
     span::{Foreign, Keeper, Span},
     stats::Stats,
@@ -67,9 +68,16 @@ impl From<Broken> for Thrown {
     }
 }
 
-/// The port, and state shared by all processes.
+/// The ports, and state shared by all processes.
 pub(super) struct Net {
-    pub(super) backend: DpdkBackend,
+    /// The port that is used now: the only one, or the one that was [chosen](Self::choose) last.
+    pub(super) backend: Box<DpdkBackend>,
+    /// Its number.
+    pub(super) port: u8,
+    /// The others, by their numbers; none in its own place.
+    others: Vec<Option<Box<DpdkBackend>>>,
+    /// Of each port: its address, and the bytes of the largest datagram that it takes.
+    sides: Vec<(IpAddr, usize)>,
     pub(super) limits: Limits,
     /// Buffers on loan to all processes, and their limit.
     pub(super) on_loan: u32,
@@ -88,18 +96,27 @@ pub(super) struct Net {
 
 /// A datagram from one local process to another.
 pub(super) struct Local {
-    pub(super) from: u16,
+    /// The way back to its sender.
+    pub(super) path: Path,
     pub(super) to: u16,
     pub(super) bytes: Vec<u8>,
 }
 
 impl Net {
-    pub(super) fn new(backend: DpdkBackend, limits: Limits, most: u32) -> Self {
+    /// With the first port, and further ones.
+    pub(super) fn new(first: DpdkBackend, further: Vec<DpdkBackend>, limits: Limits, most: u32) -> Self {
+        let all = iter::once(&first).chain(&further);
+        let sides = all.map(|port| (port.local_addr().ip(), port.capabilities().max_datagram));
         Self {
+            sides: sides.collect(),
+            others: iter::once(None)
+                .chain(further.into_iter().map(|port| Some(Box::new(port))))
+                .collect(),
+            backend: Box::new(first),
+            port: 0,
             local: VecDeque::new(),
             spare: Vec::new(),
             from: 0,
-            backend,
             limits,
             on_loan: 0,
             most,
@@ -110,6 +127,60 @@ impl Net {
         }
     }
 
+    /// The number of ports.
+    pub(super) fn count(&self) -> u8 {
+        self.sides.len() as u8
+    }
+
+    /// All ports, in the order of their numbers.
+    pub(super) fn ports(&self) -> impl Iterator<Item = &DpdkBackend> {
+        let ports = self.others.iter();
+        ports.map(|port| port.as_ref().map_or(&*self.backend, |port| port))
+    }
+
+    /// The first port: its queues are for other processes, too.
+    pub(super) fn first(&self) -> &DpdkBackend {
+        let first = self.others.first().and_then(Option::as_ref);
+        first.map_or(&*self.backend, |port| port)
+    }
+
+    /// The addresses of the ports.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.sides.iter().map(|(address, _)| *address)
+    }
+
+    /// The sums over all ports.
+    pub(super) fn stats(&self) -> BackendStats {
+        self.ports().map(Backend::stats).sum()
+    }
+
+    /// Uses the port of this number from now on; `false`: there is none.
+    #[inline]
+    pub(super) fn choose(&mut self, port: u8) -> bool {
+        port == self.port || self.change(port)
+    }
+
+    #[inline(never)]
+    fn change(&mut self, port: u8) -> bool {
+        let found = self.others.get_mut(usize::from(port)).and_then(Option::take);
+        let Some(found) = found else { return false };
+        let before = mem::replace(&mut self.backend, found);
+        self.others[usize::from(self.port)] = Some(before);
+        self.port = port;
+        self.backend.send_from(self.from);
+        true
+    }
+
+    /// The number of the port that has this address, if it is one of several.
+    #[inline]
+    fn port_at(&self, address: IpAddr) -> Option<u8> {
+        if self.sides.len() == 1 {
+            return None;
+        }
+        let found = self.sides.iter().position(|(own, _)| *own == address);
+        found.map(|port| port as u8)
+    }
+
     /// Sets the source UDP port of what is sent from now on.
     #[inline]
     pub(super) fn send_from(&mut self, port: u16) {
@@ -117,9 +188,10 @@ impl Net {
         self.backend.send_from(port);
     }
 
-    /// Keeps the datagrams of a burst for a local process.
+    /// Keeps the datagrams of a burst for a local process. `at`: the number of the port to which it is addressed.
     #[cold]
-    fn keep(&mut self, transmit: &Outgoing<'_>) {
+    fn keep(&mut self, transmit: &Outgoing<'_>, at: u8) {
+        let source = SocketAddr::new(self.backend.local_addr().ip(), self.from);
         let mut spans = transmit.spans.iter();
         let mut rest = Span::default();
         let mut left = transmit.len;
@@ -138,7 +210,7 @@ impl Net {
             }
             left -= len;
             self.local.push_back(Local {
-                from: self.from,
+                path: Path::new(source, at),
                 to: transmit.destination.port(),
                 bytes,
             });
@@ -165,7 +237,7 @@ impl Net {
         }
     }
 
-    /// Sends a burst whose bytes `gather` shows. `false`: the port is busy.
+    /// Sends a burst whose bytes `gather` shows, by its port. `false`: the port is busy.
     #[inline]
     pub(super) fn transmit<'a>(
         &mut self,
@@ -186,14 +258,23 @@ impl Net {
             many.reserve(count);
             gather(&mut |bytes| many.push(bytes));
         }
+        if !self.choose(burst.port()) {
+            // The process may have named any: such a rail leads nowhere.
+            return Ok(true);
+        }
         let transmit = Outgoing {
             destination: burst.destination(),
             segment_size: burst.segment_size(),
             len: burst.len(),
             spans: few.get(..count).unwrap_or(&many),
         };
-        if transmit.destination.ip() == self.backend.local_addr().ip() {
-            self.keep(&transmit);
+        let ip = transmit.destination.ip();
+        if ip == self.backend.local_addr().ip() {
+            self.keep(&transmit, self.port);
+            return Ok(true);
+        }
+        if let Some(at) = self.port_at(ip) {
+            self.keep(&transmit, at);
             return Ok(true);
         }
         Ok(self.backend.transmit_spans(now, transmit)? != Sent::Busy)
@@ -257,6 +338,8 @@ pub(super) struct Rank {
     held: bool,
     /// Copy of that burst: its sources may be acknowledged and gone before it is tried again.
     kept: Vec<u8>,
+    /// Bursts that wait for room in their ports, one for each, and their bytes, while others go on.
+    parked: Vec<(Burst, Vec<u8>)>,
     /// Its socket has hung up: commands that it has sent before are still executed, some in each pass.
     hung_up: bool,
     /// When it hung up, if its endpoint stays for its peers' goodbyes.
@@ -290,6 +373,7 @@ impl Rank {
             burst: Burst::default(),
             held: false,
             kept: Vec::new(),
+            parked: Vec::new(),
             hung_up: false,
             gone: None,
         };
@@ -346,13 +430,14 @@ impl Rank {
     ) -> Result<(), Thrown> {
         let Some(host) = &mut self.host else { return Ok(()) };
         let (source, data) = net.backend.received_with(index, 0);
+        let path = Path::new(source, net.port);
         let len = DELIVERY + data.len();
         let share = net.most / 2;
         let lend = len > SMALL && net.on_loan < net.most && (self.loans.len() as u32) < share;
         let need = if lend { 16 } else { len };
         let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
         let full = host.is_full();
-        let Some(header) = host.handle_datagram(now, source, data, room) else {
+        let Some(header) = host.handle_datagram(now, path, data, room) else {
             net.note_untaken(room, full);
             return Ok(());
         };
@@ -382,14 +467,14 @@ impl Rank {
         &mut self,
         now: Instant,
         net: &mut Net,
-        source: SocketAddr,
+        path: Path,
         data: &mut [u8],
     ) -> Result<(), Thrown> {
         let Some(host) = &mut self.host else { return Ok(()) };
         let need = DELIVERY + data.len();
         let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
         let full = host.is_full();
-        let Some(header) = host.handle_datagram(now, source, data, room) else {
+        let Some(header) = host.handle_datagram(now, path, data, room) else {
             net.note_untaken(room, full);
             return Ok(());
         };
@@ -420,6 +505,9 @@ impl Rank {
             host.handle_timeout(now);
         }
         net.send_from(self.port);
+        if !self.parked.is_empty() {
+            Self::transmit_parked(now, net, &mut self.parked, host)?;
+        }
         for _ in 0..BURSTS {
             let (burst, kept) = (&mut self.burst, &mut self.kept);
             let sent = if self.held {
@@ -431,6 +519,9 @@ impl Rank {
                 break;
             };
             if !sent.map_err(Thrown::Net)? {
+                if !self.held && net.count() > 1 && Self::park(burst, &mut self.parked, host) {
+                    continue;
+                }
                 if !self.held {
                     kept.clear();
                     host.gather(burst, |bytes| bytes.append_to(kept));
@@ -454,6 +545,40 @@ impl Rank {
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
         Ok(any)
+    }
+
+    /// A burst waits for room in its port beside others, and what goes by other ports goes on. `false`: nothing goes on
+    /// before this one.
+    #[cold]
+    fn park(burst: &mut Burst, parked: &mut Vec<(Burst, Vec<u8>)>, host: &mut ProxyServer) -> bool {
+        let port = burst.port();
+        if parked.iter().any(|(other, _)| other.port() == port) {
+            // A question, or an answer, by a port that is full already: it will be repeated, and nothing waits for it.
+            return burst.sources().next().is_none();
+        }
+        let mut bytes = Vec::with_capacity(burst.len());
+        host.gather(burst, |span| span.append_to(&mut bytes));
+        parked.push((mem::take(burst), bytes));
+        host.hold_port(port, true);
+        true
+    }
+
+    #[cold]
+    fn transmit_parked(
+        now: Instant,
+        net: &mut Net,
+        parked: &mut Vec<(Burst, Vec<u8>)>,
+        host: &mut ProxyServer,
+    ) -> Result<(), Thrown> {
+        for (burst, bytes) in mem::take(parked) {
+            let sent = net.transmit(now, &burst, |each| each(Span::new(&bytes)));
+            if sent.map_err(Thrown::Net)? {
+                host.hold_port(burst.port(), false);
+            } else {
+                parked.push((burst, bytes));
+            }
+        }
+        Ok(())
     }
 
     /// Executes some of its commands.
@@ -519,13 +644,13 @@ impl Rank {
         if !self.memory.copy(at, &mut bytes) {
             return Err(Corrupt.into());
         }
-        self.host = Some(ProxyServer::new(
-            &bytes,
-            net.limits,
-            random(),
-            random_key(),
-            self.most_peers,
-        )?);
+        let mut host = ProxyServer::new(&bytes, net.limits, random(), random_key(), self.most_peers)?;
+        for (port, (_, most)) in (0..).zip(&net.sides) {
+            if *most < net.limits.max_datagram {
+                host.limit_port(port, *most);
+            }
+        }
+        self.host = Some(host);
         Ok(())
     }
 
