@@ -28,7 +28,9 @@
 //! [`default_socket`] is in a folder that only its owner can use.
 
 mod error;
+mod net;
 mod options;
+mod parked;
 mod place;
 mod places;
 mod rank;
@@ -59,8 +61,9 @@ pub use self::{
     table::{PollerStats, Reason},
 };
 use self::{
+    net::{Local, Net},
     place::Place,
-    rank::{Local, Net, PATIENCE, Rank, Thrown},
+    rank::{PATIENCE, Rank, Thrown},
     socket::{Lock, listen, lock_device, lock_socket},
     table::Table,
 };
@@ -394,8 +397,8 @@ impl Poller {
 
     fn pass(&mut self, now: Instant) -> io::Result<bool> {
         let mut any = false;
-        for port in 0..self.net.count() {
-            self.net.choose(port);
+        let mut left = self.net.count();
+        loop {
             for _ in 0..BURSTS {
                 let count = self.net.backend.receive(now, BUDGET)?;
                 if count == 0 {
@@ -406,6 +409,11 @@ impl Poller {
                     self.hand_over(now, index)?;
                 }
             }
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+            self.net.choose_next();
         }
         while let Some(local) = self.net.next_local() {
             any = true;
@@ -447,15 +455,16 @@ impl Poller {
 
     /// Hands a datagram of a local process to another local process.
     fn hand_over_local(&mut self, now: Instant, mut local: Local) -> io::Result<()> {
+        let path = self.net.way_back(&local);
         let owner = usize::from(self.ports[usize::from(local.to)]);
         if let Some(Some(rank)) = self.ranks.get_mut(owner) {
-            if let Err(thrown) = rank.receive_local(now, &mut self.net, local.path, &mut local.bytes) {
+            if let Err(thrown) = rank.receive_local(now, &mut self.net, path, &mut local.bytes) {
                 self.throw_out(owner, thrown)?;
             }
         } else {
             let stride = local.bytes.len();
             self.nobody
-                .handle_datagrams(now, local.path, &mut local.bytes, stride, &mut Refuse);
+                .handle_datagrams(now, path, &mut local.bytes, stride, &mut Refuse);
             self.answer_for_nobody(now, local.to)?;
         }
         self.net.done(local);

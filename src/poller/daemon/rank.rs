@@ -3,8 +3,6 @@
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
-    iter, mem,
-    net::{IpAddr, SocketAddr},
     ops::Range,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, Mutex, PoisonError},
@@ -15,18 +13,19 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 
-use super::table::{Person, Reason};
+use super::{
+    net::Net,
+    parked::Parked,
+    table::{Person, Reason},
+};
 use crate::{
-    backends::{
-        Backend, BackendStats, Sent,
-        dpdk::{DpdkBackend, Lent, Outgoing},
-    },
+    backends::dpdk::Lent,
     poller::{
         layout::{self, INLINE, kind, numbered, numbers},
         protocol::{Broken, DELIVERY, ProxyServer, REPORT},
     },
     progress::{random, random_key},
-    reliability::{Burst, Limits, Path},
+    reliability::{Burst, Path},
     shm::{Access, Consumer, Corrupt, Found, Producer, Segment},
     span::{Foreign, Keeper, Span},
     stats::Stats,
@@ -42,12 +41,8 @@ const RESERVE: usize = 64 << 10;
 /// Commands and bursts handled per process and pass.
 const COMMANDS: usize = 64;
 const BURSTS: usize = 4;
-/// Number of parts that most bursts do not exceed.
-const FEW_SPANS: usize = 8;
 /// Most bytes of the first command: settings, and the numbers of a million processors.
 const MOST_SETTINGS: usize = 4 << 20;
-/// Buffers kept for local datagrams.
-const SPARE: usize = 256;
 
 /// Why a process cannot be served any more.
 pub(super) enum Thrown {
@@ -65,219 +60,6 @@ impl From<Corrupt> for Thrown {
 impl From<Broken> for Thrown {
     fn from(why: Broken) -> Self {
         Self::Broken(Some(why))
-    }
-}
-
-/// The ports, and state shared by all processes.
-pub(super) struct Net {
-    /// The port that is used now: the only one, or the one that was [chosen](Self::choose) last.
-    pub(super) backend: Box<DpdkBackend>,
-    /// Its number.
-    pub(super) port: u8,
-    /// The others, by their numbers; none in its own place.
-    others: Vec<Option<Box<DpdkBackend>>>,
-    /// Of each port: its address, and the bytes of the largest datagram that it takes.
-    sides: Vec<(IpAddr, usize)>,
-    pub(super) limits: Limits,
-    /// Buffers on loan to all processes, and their limit.
-    pub(super) on_loan: u32,
-    most: u32,
-    pub(super) lent: u64,
-    pub(super) copied: u64,
-    pub(super) put_off: u64,
-    pub(super) unread: u64,
-    /// Datagrams from one local process to another, which the port would not carry.
-    local: VecDeque<Local>,
-    /// Free buffers for them.
-    spare: Vec<Vec<u8>>,
-    /// UDP port of the current sender.
-    from: u16,
-}
-
-/// A datagram from one local process to another.
-pub(super) struct Local {
-    /// The way back to its sender.
-    pub(super) path: Path,
-    pub(super) to: u16,
-    pub(super) bytes: Vec<u8>,
-}
-
-impl Net {
-    /// With the first port, and further ones.
-    pub(super) fn new(first: DpdkBackend, further: Vec<DpdkBackend>, limits: Limits, most: u32) -> Self {
-        let all = iter::once(&first).chain(&further);
-        let sides = all.map(|port| (port.local_addr().ip(), port.capabilities().max_datagram));
-        Self {
-            sides: sides.collect(),
-            others: iter::once(None)
-                .chain(further.into_iter().map(|port| Some(Box::new(port))))
-                .collect(),
-            backend: Box::new(first),
-            port: 0,
-            local: VecDeque::new(),
-            spare: Vec::new(),
-            from: 0,
-            limits,
-            on_loan: 0,
-            most,
-            lent: 0,
-            copied: 0,
-            put_off: 0,
-            unread: 0,
-        }
-    }
-
-    /// The number of ports.
-    pub(super) fn count(&self) -> u8 {
-        self.sides.len() as u8
-    }
-
-    /// All ports, in the order of their numbers.
-    pub(super) fn ports(&self) -> impl Iterator<Item = &DpdkBackend> {
-        let ports = self.others.iter();
-        ports.map(|port| port.as_ref().map_or(&*self.backend, |port| port))
-    }
-
-    /// The first port: its queues are for other processes, too.
-    pub(super) fn first(&self) -> &DpdkBackend {
-        let first = self.others.first().and_then(Option::as_ref);
-        first.map_or(&*self.backend, |port| port)
-    }
-
-    /// The addresses of the ports.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.sides.iter().map(|(address, _)| *address)
-    }
-
-    /// The sums over all ports.
-    pub(super) fn stats(&self) -> BackendStats {
-        self.ports().map(Backend::stats).sum()
-    }
-
-    /// Uses the port of this number from now on; `false`: there is none.
-    #[inline]
-    pub(super) fn choose(&mut self, port: u8) -> bool {
-        port == self.port || self.change(port)
-    }
-
-    #[inline(never)]
-    fn change(&mut self, port: u8) -> bool {
-        let found = self.others.get_mut(usize::from(port)).and_then(Option::take);
-        let Some(found) = found else { return false };
-        let before = mem::replace(&mut self.backend, found);
-        self.others[usize::from(self.port)] = Some(before);
-        self.port = port;
-        self.backend.send_from(self.from);
-        true
-    }
-
-    /// The number of the port that has this address, if it is one of several.
-    #[inline]
-    fn port_at(&self, address: IpAddr) -> Option<u8> {
-        if self.sides.len() == 1 {
-            return None;
-        }
-        let found = self.sides.iter().position(|(own, _)| *own == address);
-        found.map(|port| port as u8)
-    }
-
-    /// Sets the source UDP port of what is sent from now on.
-    #[inline]
-    pub(super) fn send_from(&mut self, port: u16) {
-        self.from = port;
-        self.backend.send_from(port);
-    }
-
-    /// Keeps the datagrams of a burst for a local process. `at`: the number of the port to which it is addressed.
-    #[cold]
-    fn keep(&mut self, transmit: &Outgoing<'_>, at: u8) {
-        let source = SocketAddr::new(self.backend.local_addr().ip(), self.from);
-        let mut spans = transmit.spans.iter();
-        let mut rest = Span::default();
-        let mut left = transmit.len;
-        while left > 0 {
-            let mut bytes = self.spare.pop().unwrap_or_default();
-            bytes.clear();
-            let len = left.min(transmit.segment_size);
-            while bytes.len() < len {
-                if rest.is_empty() {
-                    let Some(&span) = spans.next() else { return };
-                    rest = span;
-                }
-                let (now, later) = rest.split_at(rest.len().min(len - bytes.len()));
-                now.append_to(&mut bytes);
-                rest = later;
-            }
-            left -= len;
-            self.local.push_back(Local {
-                path: Path::new(source, at),
-                to: transmit.destination.port(),
-                bytes,
-            });
-        }
-    }
-
-    /// The next local datagram.
-    #[inline]
-    pub(super) fn next_local(&mut self) -> Option<Local> {
-        self.local.pop_front()
-    }
-
-    /// Counts a datagram that was not taken: because there was no room for it, because its process does not read its
-    /// reports, or because it has nothing for the process.
-    #[inline]
-    fn note_untaken(&mut self, room: bool, full: bool) {
-        self.unread += u64::from(full);
-        self.put_off += u64::from(!room && !full);
-    }
-
-    pub(super) fn done(&mut self, local: Local) {
-        if self.spare.len() < SPARE {
-            self.spare.push(local.bytes);
-        }
-    }
-
-    /// Sends a burst whose bytes `gather` shows, by its port. `false`: the port is busy.
-    #[inline]
-    pub(super) fn transmit<'a>(
-        &mut self,
-        now: Instant,
-        burst: &Burst,
-        gather: impl Fn(&mut dyn FnMut(Span<'a>)),
-    ) -> io::Result<bool> {
-        let mut few = [Span::default(); FEW_SPANS];
-        let mut many = Vec::new();
-        let mut count = 0;
-        gather(&mut |bytes| {
-            if let Some(span) = few.get_mut(count) {
-                *span = bytes;
-            }
-            count += 1;
-        });
-        if count > FEW_SPANS {
-            many.reserve(count);
-            gather(&mut |bytes| many.push(bytes));
-        }
-        if !self.choose(burst.port()) {
-            // The process may have named any: such a rail leads nowhere.
-            return Ok(true);
-        }
-        let transmit = Outgoing {
-            destination: burst.destination(),
-            segment_size: burst.segment_size(),
-            len: burst.len(),
-            spans: few.get(..count).unwrap_or(&many),
-        };
-        let ip = transmit.destination.ip();
-        if ip == self.backend.local_addr().ip() {
-            self.keep(&transmit, self.port);
-            return Ok(true);
-        }
-        if let Some(at) = self.port_at(ip) {
-            self.keep(&transmit, at);
-            return Ok(true);
-        }
-        Ok(self.backend.transmit_spans(now, transmit)? != Sent::Busy)
     }
 }
 
@@ -334,12 +116,7 @@ pub(super) struct Rank {
     loans: VecDeque<(u64, Lent)>,
     freed: Freed,
     burst: Burst,
-    /// Whether the current burst is still to be sent.
-    held: bool,
-    /// Copy of that burst: its sources may be acknowledged and gone before it is tried again.
-    kept: Vec<u8>,
-    /// Bursts that wait for room in their ports, one for each, and their bytes, while others go on.
-    parked: Vec<(Burst, Vec<u8>)>,
+    parked: Parked,
     /// Its socket has hung up: commands that it has sent before are still executed, some in each pass.
     hung_up: bool,
     /// When it hung up, if its endpoint stays for its peers' goodbyes.
@@ -371,9 +148,7 @@ impl Rank {
             loans: VecDeque::new(),
             freed: Freed::default(),
             burst: Burst::default(),
-            held: false,
-            kept: Vec::new(),
-            parked: Vec::new(),
+            parked: Parked::default(),
             hung_up: false,
             gone: None,
         };
@@ -504,32 +279,22 @@ impl Rank {
         if host.poll_timeout().is_some_and(|at| at <= now) {
             host.handle_timeout(now);
         }
-        net.send_from(self.port);
         if !self.parked.is_empty() {
-            Self::transmit_parked(now, net, &mut self.parked, host)?;
+            net.send_from(self.port);
+            any |= self.parked.transmit(now, net, host).map_err(Thrown::Net)?;
         }
         for _ in 0..BURSTS {
-            let (burst, kept) = (&mut self.burst, &mut self.kept);
-            let sent = if self.held {
-                net.transmit(now, burst, |each| each(Span::new(kept)))
-            } else if host.poll_transmit(now, burst) {
-                let shown: &ProxyServer = host;
-                net.transmit(now, burst, |each| shown.gather(burst, each))
-            } else {
-                break;
-            };
-            if !sent.map_err(Thrown::Net)? {
-                if !self.held && net.count() > 1 && Self::park(burst, &mut self.parked, host) {
-                    continue;
-                }
-                if !self.held {
-                    kept.clear();
-                    host.gather(burst, |bytes| bytes.append_to(kept));
-                    self.held = true;
-                }
+            let burst = &mut self.burst;
+            if self.parked.is_blocked || !host.poll_transmit(now, burst) {
                 break;
             }
-            self.held = false;
+            net.send_from(self.port);
+            let shown: &ProxyServer = host;
+            let sent = net.transmit(now, burst, |each| shown.gather(burst, each));
+            if !sent.map_err(Thrown::Net)? {
+                self.parked.push(burst, host, net);
+                break;
+            }
             any = true;
         }
         if self.hung_up {
@@ -545,40 +310,6 @@ impl Rank {
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
         Ok(any)
-    }
-
-    /// A burst waits for room in its port beside others, and what goes by other ports goes on. `false`: nothing goes on
-    /// before this one.
-    #[cold]
-    fn park(burst: &mut Burst, parked: &mut Vec<(Burst, Vec<u8>)>, host: &mut ProxyServer) -> bool {
-        let port = burst.port();
-        if parked.iter().any(|(other, _)| other.port() == port) {
-            // A question, or an answer, by a port that is full already: it will be repeated, and nothing waits for it.
-            return burst.sources().next().is_none();
-        }
-        let mut bytes = Vec::with_capacity(burst.len());
-        host.gather(burst, |span| span.append_to(&mut bytes));
-        parked.push((mem::take(burst), bytes));
-        host.hold_port(port, true);
-        true
-    }
-
-    #[cold]
-    fn transmit_parked(
-        now: Instant,
-        net: &mut Net,
-        parked: &mut Vec<(Burst, Vec<u8>)>,
-        host: &mut ProxyServer,
-    ) -> Result<(), Thrown> {
-        for (burst, bytes) in mem::take(parked) {
-            let sent = net.transmit(now, &burst, |each| each(Span::new(&bytes)));
-            if sent.map_err(Thrown::Net)? {
-                host.hold_port(burst.port(), false);
-            } else {
-                parked.push((burst, bytes));
-            }
-        }
-        Ok(())
     }
 
     /// Executes some of its commands.
@@ -645,10 +376,8 @@ impl Rank {
             return Err(Corrupt.into());
         }
         let mut host = ProxyServer::new(&bytes, net.limits, random(), random_key(), self.most_peers)?;
-        for (port, (_, most)) in (0..).zip(&net.sides) {
-            if *most < net.limits.max_datagram {
-                host.limit_port(port, *most);
-            }
+        for (port, most) in net.smaller() {
+            host.limit_port(port, most);
         }
         self.host = Some(host);
         Ok(())
@@ -712,7 +441,7 @@ impl Rank {
         // A process that does not read its reports gets no commands executed, so it need not ring for them.
         let is_full = self.host.as_ref().is_some_and(ProxyServer::is_full);
         // The next pass finds errors.
-        self.gone.is_some() || self.held || is_full || self.down.arm().unwrap_or(false)
+        self.gone.is_some() || self.parked.is_blocked || is_full || self.down.arm().unwrap_or(false)
     }
 
     pub(super) fn disarm(&self) {

@@ -346,7 +346,7 @@ impl ProxyServer {
             return Some(record.bytes());
         }
         if !self.rest.is_empty() {
-            return self.rest.pop_front().map(|record| record.bytes());
+            return self.go_on_telling();
         }
         while let Some(event) = self.endpoint.poll_event() {
             if let Some(record) = self.report(event) {
@@ -430,6 +430,12 @@ impl ProxyServer {
         })
     }
 
+    #[cold]
+    fn go_on_telling(&mut self) -> Option<[u8; REPORT]> {
+        self.rest.pop_front().map(|record| record.bytes())
+    }
+
+    #[cold]
     fn rail(&self, peer: PeerId, rail: u8, news: u16) -> Option<Record> {
         let stats = self.endpoint.rail_stats(peer, rail)?;
         let mut record = Record::new(Kind::Rail, peer.0);
@@ -439,6 +445,7 @@ impl ProxyServer {
     }
 
     /// Tells the state of the peer's rails, if it has several, and then this. Returns what is to be told first.
+    #[cold]
     fn after_rails(&mut self, record: Record) -> Record {
         let peer = PeerId(record.peer);
         let rails = (0..MAX_RAILS as u8).filter_map(|rail| self.rail(peer, rail, 0));
