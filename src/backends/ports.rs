@@ -171,6 +171,20 @@ impl Ports {
     }
 }
 
+/// What all of several ports can do, but for the size of datagrams, which is that of the port that takes the largest. `None`:
+/// there are no ports.
+pub(crate) fn capabilities_of(ports: impl Iterator<Item = Capabilities>) -> Option<Capabilities> {
+    ports.reduce(|a, b| Capabilities {
+        max_datagram: a.max_datagram.max(b.max_datagram),
+        max_segments: a.max_segments.min(b.max_segments),
+        max_batch: a.max_batch.min(b.max_batch),
+        receive_buffer: a.receive_buffer.min(b.receive_buffer),
+        checksummed: a.checksummed && b.checksummed,
+        ack_bytes: a.ack_bytes.min(b.ack_bytes),
+        ..a
+    })
+}
+
 impl Backend for Ports {
     fn name(&self) -> &'static str {
         self.ports[0].name()
@@ -179,17 +193,7 @@ impl Backend for Ports {
     /// What all ports can do, but for the size of datagrams: some may take larger ones than others
     /// ([`Backend::ports`]).
     fn capabilities(&self) -> Capabilities {
-        let all = self.ports.iter().map(|port| port.capabilities());
-        let least = |a: Capabilities, b: Capabilities| Capabilities {
-            max_datagram: a.max_datagram.max(b.max_datagram),
-            max_segments: a.max_segments.min(b.max_segments),
-            max_batch: a.max_batch.min(b.max_batch),
-            receive_buffer: a.receive_buffer.min(b.receive_buffer),
-            checksummed: a.checksummed && b.checksummed,
-            ack_bytes: a.ack_bytes.min(b.ack_bytes),
-            ..a
-        };
-        all.reduce(least).expect("there is a port")
+        capabilities_of(self.ports.iter().map(|port| port.capabilities())).expect("there is a port")
     }
 
     fn local_addr(&self) -> SocketAddr {

@@ -86,6 +86,8 @@ pub struct PollerBackend {
     /// The eventfds: the poller rings the first for us, and we ring the second for the poller.
     bells: [OwnedFd; 2],
     addr: SocketAddr,
+    /// The ports of the poller, if it has several.
+    ports: Vec<Box<dyn Backend>>,
     max_datagram: usize,
     /// Queues of the poller's port for this process's large messages.
     queues: Queues,
@@ -139,18 +141,28 @@ impl PollerBackend {
         handshake::send(&socket, &hello.bytes(), &[]).map_err(unreachable)?;
         let (bytes, descriptors) = handshake::receive(&socket).map_err(strange)?;
         let invalid = || strange(io::ErrorKind::InvalidData.into());
-        let (addr, max_datagram, len, queues) = match Answer::read(&bytes).ok_or_else(invalid)? {
+        let (addresses, max_datagram, len, queues) = match Answer::read(&bytes).ok_or_else(invalid)? {
             Answer::Refused(why) => {
                 let path = path.to_owned();
                 return Err(PollerError::Refused { path, why });
             }
             Answer::Welcome {
-                addr,
+                udp_port,
+                addresses,
                 max_datagram,
                 packets,
                 queues,
-            } => (addr, max_datagram as usize, packets as usize, queues),
+            } => {
+                let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, udp_port));
+                let addresses: Vec<SocketAddr> = addresses.collect();
+                (addresses, max_datagram as usize, packets as usize, queues)
+            }
         };
+        let [addr, further @ ..] = &addresses[..] else {
+            return Err(invalid());
+        };
+        let all = addresses.iter().filter(|_| !further.is_empty());
+        let ports = all.map(|&addr| Box::new(Port { addr, max_datagram }) as _);
         let [packets, memory, ours, theirs] =
             <[OwnedFd; hello::DESCRIPTORS]>::try_from(descriptors).map_err(|_| invalid())?;
         let packets = Segment::map(packets.as_fd(), len, Access::Read).map_err(strange)?;
@@ -164,7 +176,8 @@ impl PollerBackend {
             extents: Extents::new(layout::AREA, layout::AREA_LEN),
             socket,
             bells: [ours, theirs],
-            addr,
+            addr: *addr,
+            ports: ports.collect(),
             max_datagram,
             queues,
             empty: 0,
@@ -395,6 +408,57 @@ impl Backend for PollerBackend {
 
     fn stats(&self) -> BackendStats {
         self.stats
+    }
+
+    /// The poller's: each has its address, and nothing passes through it but at the poller.
+    fn ports(&self) -> &[Box<dyn Backend>] {
+        &self.ports
+    }
+}
+
+/// Stands for a port of the poller, by which records say how a peer is reached.
+struct Port {
+    addr: SocketAddr,
+    max_datagram: usize,
+}
+
+impl Backend for Port {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new(self.max_datagram)
+    }
+
+    fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    fn transmit(&mut self, _: Instant, _: &Transmit<'_>) -> io::Result<Sent> {
+        Ok(Sent::Dropped)
+    }
+
+    fn receive(&mut self, _: Instant, _: usize) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn received(&mut self, _: usize) -> Received<'_> {
+        Received {
+            source: self.addr,
+            port: 0,
+            stride: 0,
+            data: (&mut [][..]).into(),
+        }
+    }
+
+    fn wait(&mut self, _: Option<Duration>) -> io::Result<Wake> {
+        Ok(Wake::TimedOut)
+    }
+
+    /// The poller has them.
+    fn stats(&self) -> BackendStats {
+        BackendStats::default()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The first messages between a process and a poller. The poller's answer hands over memory and eventfds.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 
-use super::layout::LAYOUT;
+use super::layout::{LAYOUT, MOST_PORTS};
 use crate::shm::handshake::{self, MOST_DESCRIPTORS, Message, Version};
 
 /// The number of descriptors in a welcome: packets, memory, the process's eventfd, the poller's eventfd.
@@ -19,9 +19,12 @@ pub(crate) enum Wish {
 }
 
 const WISHES: [Wish; 3] = [Wish::No, Wish::IfFree, Wish::Must];
-/// Places of texts: the version of DPDK in a request, and the queues in an answer.
+/// Places of texts: the version of DPDK in a request.
 const DPDK: usize = 64;
-const QUEUES: usize = 41;
+/// The places of addresses in an answer, each of which begins with whether it is one of IPv6: their number comes first, and
+/// the queues follow the last one.
+const ADDRESSES: usize = 25;
+const ADDRESS: usize = 17;
 
 /// The request of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +87,9 @@ pub(crate) enum Queues {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Welcome {
-        addr: SocketAddr,
+        /// The UDP port of the process, at the address of each of the poller's ports: one, and [`MOST_PORTS`] at most.
+        udp_port: u16,
+        addresses: Vec<IpAddr>,
         max_datagram: u32,
         /// Bytes of the memory for packets.
         packets: u64,
@@ -98,33 +103,40 @@ impl Answer {
         let mut bytes = handshake::message();
         match self {
             Self::Welcome {
-                addr,
+                udp_port,
+                addresses,
                 max_datagram,
                 packets,
                 queues,
             } => {
                 bytes[8] = 1;
+                bytes[10..12].copy_from_slice(&udp_port.to_le_bytes());
+                bytes[12..16].copy_from_slice(&max_datagram.to_le_bytes());
+                bytes[16..24].copy_from_slice(&packets.to_le_bytes());
+                let addresses = &addresses[..addresses.len().min(MOST_PORTS)];
+                bytes[ADDRESSES - 1] = addresses.len() as u8;
+                let (places, _) = bytes[ADDRESSES..].as_chunks_mut::<ADDRESS>();
+                for (place, address) in places.iter_mut().zip(addresses) {
+                    let ip = match address {
+                        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                        IpAddr::V6(ip) => *ip,
+                    };
+                    place[0] = address.is_ipv6().into();
+                    place[1..].copy_from_slice(&ip.octets());
+                }
+                let at = ADDRESSES + ADDRESS * addresses.len();
                 match queues {
                     Queues::Unasked => {}
                     Queues::Given(place) => {
-                        let len = place.len().min(bytes.len() - QUEUES - 1);
-                        (bytes[40], bytes[QUEUES]) = (1, len as u8);
-                        bytes[QUEUES + 1..][..len].copy_from_slice(&place[..len]);
+                        let len = place.len().min(bytes.len() - at - 2);
+                        (bytes[at], bytes[at + 1]) = (1, len as u8);
+                        bytes[at + 2..][..len].copy_from_slice(&place[..len]);
                     }
                     Queues::Denied(why) => {
-                        bytes[40] = 2;
-                        handshake::put_text(&mut bytes, QUEUES, why);
+                        bytes[at] = 2;
+                        handshake::put_text(&mut bytes, at + 1, why);
                     }
                 }
-                let (v6, ip) = match addr.ip() {
-                    IpAddr::V4(ip) => (0, ip.to_ipv6_mapped()),
-                    IpAddr::V6(ip) => (1, ip),
-                };
-                bytes[9] = v6;
-                bytes[10..12].copy_from_slice(&addr.port().to_le_bytes());
-                bytes[12..16].copy_from_slice(&max_datagram.to_le_bytes());
-                bytes[16..24].copy_from_slice(&packets.to_le_bytes());
-                bytes[24..40].copy_from_slice(&ip.octets());
             }
             Self::Refused(why) => {
                 bytes[8] = 2;
@@ -141,18 +153,24 @@ impl Answer {
         let number = |at: usize, len: usize| bytes[at..at + len].iter().rev().fold(0, |n, o| n << 8 | u64::from(*o));
         match bytes[8] {
             1 => {
-                let mut ip = [0; 16];
-                ip.copy_from_slice(&bytes[24..40]);
-                let ip = Ipv6Addr::from(ip);
-                let mapped = ip.to_ipv4_mapped().filter(|_| bytes[9] == 0);
+                let count = usize::from(bytes[ADDRESSES - 1]);
+                let (places, _) = bytes[ADDRESSES..].as_chunks::<ADDRESS>();
+                let places = places.get(..count).filter(|_| (1..=MOST_PORTS).contains(&count))?;
+                let addresses = places.iter().map(|[is_v6, ip @ ..]| {
+                    let ip = Ipv6Addr::from(*ip);
+                    let mapped = ip.to_ipv4_mapped().filter(|_| *is_v6 == 0);
+                    mapped.map_or(IpAddr::V6(ip), IpAddr::V4)
+                });
+                let at = ADDRESSES + ADDRESS * count;
                 Some(Self::Welcome {
-                    addr: SocketAddr::new(mapped.map_or(IpAddr::V6(ip), IpAddr::V4), number(10, 2) as u16),
+                    udp_port: number(10, 2) as u16,
+                    addresses: addresses.collect(),
                     max_datagram: number(12, 4) as u32,
                     packets: number(16, 8),
-                    queues: match bytes[40] {
+                    queues: match bytes[at] {
                         0 => Queues::Unasked,
-                        1 => Queues::Given(bytes.get(QUEUES + 1..)?.get(..usize::from(bytes[QUEUES]))?.to_vec()),
-                        2 => Queues::Denied(handshake::text(bytes, QUEUES)),
+                        1 => Queues::Given(bytes.get(at + 2..)?.get(..usize::from(bytes[at + 1]))?.to_vec()),
+                        2 => Queues::Denied(handshake::text(bytes, at + 1)),
                         _ => return None,
                     },
                 })
@@ -173,18 +191,27 @@ mod tests {
         assert!(hello.fits());
         assert_eq!(Hello::read(&hello.bytes()), Some(hello));
         assert_eq!(Hello::read(&[0; handshake::LEN]), None);
-        for (addr, queues) in [
-            ("10.0.0.7:4000", Queues::Given(vec![7; 200])),
-            ("10.0.0.7:4000", Queues::Denied("all taken".to_owned())),
-            ("[fd77::1]:1", Queues::Unasked),
+        let most = vec!["fd77::1"; MOST_PORTS];
+        for (addresses, queues) in [
+            (&["10.0.0.7"][..], Queues::Given(vec![7; 200])),
+            (&["10.0.0.7"], Queues::Denied("all taken".to_owned())),
+            (&["fd77::1", "10.0.0.7", "::ffff:10.0.0.7"], Queues::Unasked),
+            (&most, Queues::Given(vec![7; 100])),
         ] {
             let welcome = Answer::Welcome {
-                addr: addr.parse().unwrap(),
+                udp_port: 4_000,
+                addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
                 max_datagram: 8_972,
                 packets: 1 << 33,
                 queues,
             };
-            assert_eq!(Answer::read(&welcome.bytes()), Some(welcome));
+            let bytes = welcome.bytes();
+            assert_eq!(Answer::read(&bytes), Some(welcome));
+            for wrong in [0, MOST_PORTS + 1, 255] {
+                let mut bytes = bytes;
+                bytes[ADDRESSES - 1] = wrong as u8;
+                assert_eq!(Answer::read(&bytes), None, "{wrong} addresses");
+            }
         }
         let long = "é".repeat(300);
         let Some(Answer::Refused(why)) = Answer::read(&Answer::Refused(long).bytes()) else {

@@ -258,6 +258,11 @@ impl Backend for Joined {
         self.own.next_deadline()
     }
 
+    /// Those of the poller.
+    fn ports(&self) -> &[Box<dyn Backend>] {
+        self.link.ports()
+    }
+
     /// The sum of both backends.
     fn stats(&self) -> BackendStats {
         let (link, own) = (self.link.stats(), self.own.stats());

@@ -3,7 +3,11 @@
 use crate::shm::{CONTROL, Place, Segment};
 
 /// The layout of the shared memory, on which both sides must agree. The number increases when the layout changes.
-pub(crate) const LAYOUT: u32 = 5;
+pub(crate) const LAYOUT: u32 = 6;
+
+/// The most ports of a poller, each with an address that its processes are told, and tell their peers: a launcher's store
+/// has room for so many of a process (`MAX_ADDRESSES` of `bootstrap`).
+pub(crate) const MOST_PORTS: usize = 6;
 
 /// Bytes of the two rings and of the memory of a process, and the offsets in it.
 pub(crate) const REPORTS: usize = 4 << 20;

@@ -31,7 +31,7 @@ pub mod protocol;
 mod tests;
 
 #[cfg(all(feature = "dpdk", target_os = "linux"))]
-pub use self::daemon::{Poller, PollerOptions, PollerStats, Reason, StartError, default_socket};
+pub use self::daemon::{Poller, PollerOptions, PollerPort, PollerStats, Reason, StartError, default_socket};
 pub use self::protocol::{Broken, DualPath, ProxyEndpoint, ProxyServer};
 #[cfg(all(feature = "poller", target_os = "linux"))]
 pub(crate) use self::{backend::NAME, path::open};

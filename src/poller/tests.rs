@@ -16,7 +16,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use self::double::{BEFORE, Double, OURS, PACKETS, delivery, packet};
+use self::double::{BEFORE, Double, OURS, PACKETS, PEER, THEIRS, delivery, packet};
 use super::{
     PollerBackend, PollerError, ProxyEndpoint,
     layout::{self, kind, numbered},
@@ -26,7 +26,7 @@ use crate::{
     Config,
     backends::{Backend, Data, Received},
     messaging::{Access, Messenger, RegionId},
-    reliability::{Burst, Limits},
+    reliability::{Burst, Limits, PacketLayer, Path},
     shm::{NOBODY, as_nobody},
     time::Instant,
     transport::{BuildError, Transport},
@@ -269,11 +269,16 @@ proptest! {
     /// Whatever the rings and the places to which they point contain, the process accepts it, ignores it, or finds that
     /// its poller is broken.
     #[test]
-    fn nothing_that_a_poller_writes_does_harm(acts in prop::collection::vec(act(), 1..60), region: bool) {
+    fn nothing_that_a_poller_writes_does_harm(acts in prop::collection::vec(act(), 1..60), region: bool, rails: bool) {
         /// The most records of one round. None may be longer than the bytes that were written.
         const MOST: usize = layout::REPORTS / 16;
         let (mut double, mut backend) = Double::new();
-        let proxy = ProxyEndpoint::new(Config::default(), Limits::from(&backend.capabilities()), &[OURS]).unwrap();
+        let mut proxy = ProxyEndpoint::new(Config::default(), Limits::from(&backend.capabilities()), &[OURS]).unwrap();
+        if rails {
+            let peer = proxy.add_peer(PEER.parse().unwrap(), THEIRS).unwrap();
+            let path = Path::new("10.98.0.2:7".parse().unwrap(), 1);
+            prop_assert_eq!(proxy.add_rail(Instant::ZERO, peer, path), Ok(1));
+        }
         let mut messenger = Messenger::new(Box::new(proxy), &[OURS]);
         if region {
             let RegionId { region, .. } = messenger.register(Access::Lasting, Box::new(vec![0; 100])).unwrap();

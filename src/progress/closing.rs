@@ -81,7 +81,8 @@ impl Driver {
     /// Adds the counters of each port and of each rail, if there are several.
     fn report_rails(&self, line: &mut String) {
         let ports = self.backend.ports();
-        if !ports.is_empty() {
+        // (What the ports of a poller count is not of this process alone.)
+        if !ports.is_empty() && !self.capabilities.layered {
             let all = ports.iter().map(|port| {
                 let mut text = format!(r#"{{"address":"{}""#, port.local_addr());
                 object(&mut text, "stats", port.stats().fields());
@@ -89,18 +90,16 @@ impl Driver {
             });
             list(line, "ports", all);
         }
-        let Some(endpoint) = self.messenger.layer().as_endpoint() else {
-            return;
-        };
+        let layer = self.messenger.layer();
         let mut all = Vec::new();
-        for peer in (0..endpoint.peers() as u32).map(PeerId) {
-            let rails = (0..MAX_RAILS as u8).filter_map(|rail| Some((rail, endpoint.rail_stats(peer, rail)?)));
+        for peer in (0..layer.peers() as u32).map(PeerId) {
+            let rails = (0..MAX_RAILS as u8).filter_map(|rail| Some((rail, layer.rail_stats(peer, rail)?)));
             let rails: Vec<(u8, RailStats)> = rails.collect();
             // A peer with one path has nothing of its own to say, and one with which there was no session nothing at all.
             if rails.len() < 2 || rails.iter().all(|(_, stats)| stats.round_trip.is_zero()) {
                 continue;
             }
-            let processor = endpoint.processor(peer).unwrap_or(0);
+            let processor = layer.processor(peer).unwrap_or(0);
             all.extend(rails.into_iter().map(|(rail, stats)| {
                 let path = stats.path;
                 let mut text = format!(

@@ -101,7 +101,8 @@ impl Driver {
             }
             return true;
         }
-        if self.held || is_full || self.backend.ports().len() < 2 {
+        // (A link has one way, in whose order everything stays, whatever ports there are at its other end.)
+        if self.held || is_full || self.capabilities.layered || self.backend.ports().len() < 2 {
             self.hold();
             return false;
         }

@@ -9,7 +9,8 @@ use core::{fmt::Debug, net::SocketAddr};
 use bytes::Bytes;
 
 use super::{
-    Burst, Due, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Path, Payload, Sink, Target,
+    Burst, Due, Endpoint, Event, Inline, Limits, LostMessages, MemoryLayer, Outgoing, Path, Payload, RailStats, Sink,
+    Target,
 };
 use crate::{
     config::Config,
@@ -206,6 +207,12 @@ macro_rules! declare {
                 1
             }
 
+            /// The state of a rail to a peer: [`Endpoint::rail_stats`]. A stand-in for an endpoint knows it as it was when the
+            /// rail last changed, or a session last began or ended.
+            fn rail_stats(&self, peer: PeerId, rail: u8) -> Option<RailStats> {
+                self.as_endpoint()?.rail_stats(peer, rail)
+            }
+
             /// A port of the backend takes smaller datagrams than others: [`Endpoint::limit_port`].
             fn limit_port(&mut self, port: u8, max_datagram: usize) {
                 let _ = (port, max_datagram);
@@ -368,6 +375,14 @@ impl Layer {
         match self {
             Self::Endpoint(endpoint) => Some(endpoint),
             Self::Other(layer) => layer.as_endpoint(),
+        }
+    }
+
+    /// [`PacketLayer::rail_stats`].
+    pub(crate) fn rail_stats(&self, peer: PeerId, rail: u8) -> Option<RailStats> {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.rail_stats(peer, rail),
+            Self::Other(layer) => layer.rail_stats(peer, rail),
         }
     }
 

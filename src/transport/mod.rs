@@ -279,10 +279,11 @@ impl Transport {
     }
 
     /// State and counters of a rail to a peer ([`add_rail`](Self::add_rail)); 0 is the path to the peer's own address.
-    /// `None`: there is no such rail, or this process does not run the protocol itself (backend `poller`).
+    /// `None`: there is no such rail. Behind a poller, they are as they were when the rail last came or went, or a session
+    /// last began or ended.
     #[must_use]
     pub fn rail_stats(&self, peer: PeerId, rail: u8) -> Option<RailStats> {
-        self.driver.messenger().layer().as_endpoint()?.rail_stats(peer, rail)
+        self.driver.messenger().layer().rail_stats(peer, rail)
     }
 
     /// Counters of the backend: of all its ports together.
@@ -292,7 +293,7 @@ impl Transport {
     }
 
     /// The local address and the counters of a port of the backend, from 0; a backend that has no several ports is its own
-    /// port 0. `None`: there is no such port.
+    /// port 0. `None`: there is no such port. The ports of a poller count for all of its processes, and so not here.
     #[must_use]
     pub fn port_stats(&self, port: u8) -> Option<(SocketAddr, BackendStats)> {
         let backend = self.driver.backend();

@@ -23,7 +23,7 @@ fn several_queues() {
 }
 
 /// A veth pair whose interfaces the kernel leaves to DPDK.
-fn veth(mtu: u32) -> Option<Veth> {
+pub(super) fn veth(mtu: u32) -> Option<Veth> {
     let veth = Veth::new(mtu)?;
     let limit = Duration::from_secs(10);
     for end in [&veth.a, &veth.b] {

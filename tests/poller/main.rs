@@ -8,6 +8,7 @@ mod combined;
 mod devices;
 #[path = "../support/hugepages.rs"]
 mod hugepages;
+mod rails;
 mod support;
 
 // The tests of MPI's engine, with processes of one poller.
@@ -40,7 +41,7 @@ use answers::{END, send_back};
 use exchange::{LONG, exchange};
 use hikyaku::{
     Config, Contact, DropReason, PeerId,
-    backends::dpdk::DpdkOptions,
+    backends::{Place, dpdk::DpdkOptions},
     environment::Environment,
     poller::{Poller, PollerOptions},
     transport::{Event, Transport},
@@ -83,10 +84,17 @@ fn number(name: &str) -> u64 {
 
 /// Until a file says that it is to end.
 fn play_poller() {
-    let dpdk = DpdkOptions::from_environment(&Environment::of_process(), None).unwrap();
+    let mut ports = DpdkOptions::of_process(&Environment::of_process(), None, Place::default()).unwrap();
+    let addresses = var("PART_AT");
+    for (port, address) in ports.iter_mut().zip(addresses.split(',')) {
+        port.address = address.parse().unwrap();
+    }
+    let dpdk = ports.remove(0);
     let socket = PathBuf::from(var("HIKYAKU_POLLER"));
     let stop = stop_file(&socket);
-    let mut options = PollerOptions::new(dpdk, var("PART_AT").parse().unwrap(), socket);
+    let address = dpdk.address;
+    let mut options = PollerOptions::new(dpdk, address, socket);
+    options.further = ports;
     options.buffers = number("PART_BUFFERS") as u32;
     let mut poller = match Poller::start(options) {
         Ok(poller) => poller,
@@ -110,6 +118,12 @@ fn play_poller() {
             .unwrap();
     }
     println!("{:?}", poller.dpdk_stats());
+    for port in poller.ports() {
+        println!(
+            "port {}: {} bytes sent: {}",
+            port.address, port.device, port.stats.bytes_sent
+        );
+    }
     println!("{:?}", poller.stats());
     let dropped = poller.stats().dropped;
     println!("openings of strangers: {}.", dropped.of(DropReason::Stranger));
@@ -276,6 +290,8 @@ fn part() {
         Some("flood") => play_flood(),
         Some("orphan") => play_orphan(),
         Some("outsider") => play_outsider(),
+        Some("rails") => rails::play_exchange(),
+        Some("rails answer") => rails::play_answers(),
         Some("steady") => play_steady(),
         Some(other) => panic!("unknown part {other}"),
     }
@@ -300,6 +316,8 @@ struct Nodes {
     folder: PathBuf,
     pollers: [Option<Process>; 2],
     link: Link,
+    /// How often they are joined.
+    rails: usize,
 }
 
 impl Nodes {
@@ -309,13 +327,24 @@ impl Nodes {
     }
 
     fn on(link: Link, name: &str, buffers: u32) -> Self {
+        Self::start(Self::without_pollers(link, name), buffers)
+    }
+
+    /// Joined twice: the second interface of packet sockets is there already.
+    fn with_rails(link: Link, name: &str) -> Self {
         let mut this = Self::without_pollers(link, name);
+        this.rails = 2;
+        this.start(16_384)
+    }
+
+    fn start(mut self, buffers: u32) -> Self {
+        let this = &mut self;
         for node in 0..2 {
             let mut poller = this.start_poller(node, &this.device(node), buffers);
             poller.wait_for("serves", START_LIMIT);
             this.pollers[node] = Some(poller);
         }
-        this
+        self
     }
 
     fn without_pollers(link: Link, name: &str) -> Self {
@@ -325,23 +354,29 @@ impl Nodes {
             folder,
             pollers: [None, None],
             link,
+            rails: 1,
         }
     }
 
     fn device(&self, node: usize) -> String {
-        if let Link::PacketSockets(..) = self.link {
-            return format!("af_packet:iface={}", netns::INTERFACE);
-        }
-        let role = ["server", "client"][node];
-        format!("memif:socket={},role={role}", self.folder.join("memif").display())
+        let of_rail = |rail: usize| match self.link {
+            Link::PacketSockets(..) => format!("af_packet:iface={}", [netns::INTERFACE, rails::SECOND][rail]),
+            Link::Memif(_) => {
+                let role = ["server", "client"][node];
+                let socket = self.folder.join(format!("memif{rail}"));
+                format!("memif:socket={},role={role}", socket.display())
+            }
+        };
+        (0..self.rails).map(of_rail).collect::<Vec<_>>().join(",")
     }
 
     fn start_poller(&self, node: usize, device: &str, buffers: u32) -> Process {
         let (socket, buffers) = (self.socket(node), buffers.to_string());
+        let at = [ADDRESSES, rails::BESIDE].map(|of_rail| of_rail[node])[..self.rails].join(",");
         let own = [
             ("HIKYAKU_DPDK_DEVICE", device),
             ("HIKYAKU_POLLER", &socket),
-            ("PART_AT", ADDRESSES[node]),
+            ("PART_AT", &*at),
             ("PART_BUFFERS", &buffers),
         ];
         match &self.link {

@@ -17,11 +17,14 @@ Examples:
   hikyaku poller --device af_packet:iface=eth1 --address 10.0.0.7 --socket /tmp/p &
   HIKYAKU_POLLER=/tmp/p my-program                      with the backend `poller`
   HIKYAKU_BACKEND=poller HIKYAKU_POLLER=/tmp/p my-mpi-program
+  hikyaku poller --device af_packet:iface=eth1,af_packet:iface=eth2 --address 10.0.0.7,10.1.0.7 --socket /tmp/p &
+                                                        two ports, by which each peer has two rails
   hikyaku poller --device memif:socket=/tmp/m,role=server --address 10.0.0.1 --socket /tmp/a &
   hikyaku poller --device memif:socket=/tmp/m,role=client --address 10.0.0.2 --socket /tmp/b &
                                                         two of them on one host, to try it out
 
-The address is the port's own: no interface of the kernel may have it. Ctrl-C or SIGTERM ends the poller, which prints \
+The address is the port's own: no interface of the kernel may have it. Several ports are named in the same order of \
+networks on all hosts. Ctrl-C or SIGTERM ends the poller, which prints \
 its counters; its processes then fail with an error that says so. Give it a core of its own (taskset -c 1 hikyaku \
 poller …) and --wait spin; with fewer cores, --wait nap. HIKYAKU_DPDK_* are described by `hikyaku doctor` \
 and in docs/dpdk.md.";
@@ -53,22 +56,22 @@ fn bulk_queues(text: &str) -> Result<BulkQueues, String> {
 /// Options of `poller`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PollerArgs {
-    /// The port: memif:socket=PATH,role=server, af_packet:iface=NAME, port:0000:03:00.0, … [default:
-    /// HIKYAKU_DPDK_DEVICE]
+    /// The port: memif:socket=PATH,role=server, af_packet:iface=NAME, port:0000:03:00.0, … or up to six, separated by
+    /// commas [default: HIKYAKU_DPDK_DEVICE]
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// IP address of the port
-    #[arg(long, value_name = "IP")]
-    address: IpAddr,
+    /// IP address of the port; of several, one for each, in their order, separated by commas
+    #[arg(long, value_name = "IP", value_delimiter = ',', required = true)]
+    address: Vec<IpAddr>,
     /// The socket for processes [default: hikyaku-poller in $XDG_RUNTIME_DIR if that is yours alone, else in
     /// /tmp/hikyaku-USER, which is made]
     #[arg(long, value_name = "PATH", env = "HIKYAKU_POLLER")]
     socket: Option<PathBuf>,
-    /// Queues of the port in each direction
+    /// Queues of each port in each direction
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     queues: u16,
-    /// Processes that send and receive their large messages by queues of the port, at the same time; `auto`: as many as
-    /// the port, and DPDK's memory, allow (2 on a memif, 3 on a ring); 0: none
+    /// Processes that send and receive their large messages by queues of the first port, at the same time; `auto`: as many
+    /// as the port, and DPDK's memory, allow (2 on a memif, 3 on a ring), and none beside a second port; 0: none
     #[arg(long, value_name = "N", default_value = "auto", value_parser = bulk_queues)]
     bulk_queues: BulkQueues,
     /// Buffers for received packets
@@ -83,7 +86,7 @@ pub(crate) struct PollerArgs {
 pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     let _ = (
         &args.device,
-        args.address,
+        &args.address,
         &args.socket,
         args.queues,
         args.buffers,
@@ -98,7 +101,7 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
 #[cfg(feature = "dpdk")]
 pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     use hikyaku::{
-        backends::dpdk::DpdkOptions,
+        backends::{Place, dpdk::DpdkOptions},
         environment::Environment,
         poller::{Poller, PollerOptions, default_socket},
     };
@@ -110,34 +113,58 @@ pub(crate) fn run(args: &PollerArgs) -> Result<(), Failure> {
     // Before DPDK's threads, so that none of them takes them.
     let signals = Signals::take(&[Signal::SIGINT, Signal::SIGTERM]).or_fail("taking signals")?;
     let environment = Environment::of_process();
-    let dpdk = DpdkOptions::from_environment(&environment, args.device.as_deref());
-    let mut dpdk = dpdk.map_err(|error| Failure::usage(error.to_string()))?;
-    dpdk.queues = args.queues;
+    let ports = DpdkOptions::of_process(&environment, args.device.as_deref(), Place::default());
+    let mut ports = ports.map_err(|error| Failure::usage(error.to_string()))?;
+    let addresses = &args.address;
+    if ports.len() != addresses.len() {
+        return Err(Failure::usage(format!(
+            "{} of --device and {} of --address: each port has an address of its own",
+            count(ports.len(), "device", "devices"),
+            count(addresses.len(), "address", "addresses"),
+        )));
+    }
+    for (port, address) in ports.iter_mut().zip(addresses) {
+        (port.queues, port.address) = (args.queues, *address);
+    }
+    let dpdk = ports.remove(0);
     // Received packets are not in DPDK's memory, those to be sent are.
     let fail = |error: &dyn std::fmt::Display| Failure::run(format!("the poller does not start: {error}"));
     let socket = match &args.socket {
         Some(socket) => socket.clone(),
         None => default_socket(&environment).map_err(|error| fail(&error))?,
     };
-    let mut options = PollerOptions::new(dpdk, args.address, socket.clone());
+    let mut options = PollerOptions::new(dpdk, addresses[0], socket.clone());
+    options.further = ports;
     options.buffers = args.buffers;
     options.bulk_queues = args.bulk_queues.0;
     options.spin = spin(args.wait);
-    let device = options.dpdk.device.to_string();
     let mut poller = Poller::start(options).map_err(|error| fail(&error))?;
-    let [a, b, c, d, e, f] = poller.mac();
+    let mut ports = poller.ports().map(|port| {
+        let [a, b, c, d, e, f] = port.mac;
+        format!(
+            "{} ({a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}) on {}",
+            port.address, port.device
+        )
+    });
+    let first = ports.next().unwrap_or_default();
+    let further: String = ports.map(|port| format!("and {port}\n")).collect();
     let bulk = match poller.bulk_queues() {
         Ok(processes) => format!("queues for large messages: for {processes} processes of this host"),
         Err(why) => format!("large messages go through the poller: {why}"),
     };
     write(&format!(
-        "{} ({a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}) on {device}: HIKYAKU_POLLER={}\n{bulk}\n",
-        poller.address(),
+        "{first}: HIKYAKU_POLLER={}\n{bulk}\n{further}",
         socket.display()
     ))?;
     let ended = poller.run(|| signals.next().is_some());
     write(&table(&poller))?;
     ended.or_fail("the port has failed")
+}
+
+/// `2 devices`.
+#[cfg(feature = "dpdk")]
+fn count(number: usize, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 /// How long to poll before sleeping.
@@ -152,7 +179,11 @@ fn spin(wait: Wait) -> Option<Duration> {
 /// Statistics of the poller.
 #[cfg(feature = "dpdk")]
 fn table(poller: &hikyaku::poller::Poller) -> String {
-    let (stats, port, pools) = (poller.stats(), poller.dpdk_stats(), poller.pools());
+    use hikyaku::{backends::dpdk::DpdkStats, poller::PollerPort};
+
+    let (stats, pools) = (poller.stats(), poller.pools());
+    let ports: Vec<PollerPort> = poller.ports().collect();
+    let sum = |count: fn(&DpdkStats) -> u64| -> u64 { ports.iter().map(|port| count(&port.dpdk_stats)).sum() };
     let strangers = stats.dropped.of(hikyaku::DropReason::Stranger);
     let rows: [(&str, u64); 27] = [
         ("processes: came", stats.came),
@@ -168,7 +199,7 @@ fn table(poller: &hikyaku::poller::Poller) -> String {
         ("  bytes received", stats.bytes_received),
         ("  bytes sent", stats.bytes_sent),
         ("  sent again", stats.resends),
-        ("  given up: no room in the port", port.untaken),
+        ("  given up: no room in the port", sum(|port| port.untaken)),
         ("  lent to processes", stats.lent),
         ("  copied to them", stats.copied),
         ("  put off: no room at a process", stats.put_off),
@@ -176,17 +207,29 @@ fn table(poller: &hikyaku::poller::Poller) -> String {
         ("  dropped: strangers, or another job's", strangers),
         ("  dropped for another reason", stats.dropped.total() - strangers),
         ("  for UDP ports without a process", stats.for_nobody),
-        ("  unresolved neighbours", port.unresolved),
-        ("frames: malformed", port.malformed + port.bad_checksum + port.oversized),
+        ("  unresolved neighbours", sum(|port| port.unresolved)),
+        (
+            "frames: malformed",
+            sum(|port| port.malformed + port.bad_checksum + port.oversized),
+        ),
         (
             "  for others, or something else",
-            port.not_ours + port.other_protocol + port.vlan + port.fragments,
+            sum(|port| port.not_ours + port.other_protocol + port.vlan + port.fragments),
         ),
-        ("  missed by the port", port.port_missed + port.port_no_buffer),
+        (
+            "  missed by the port",
+            sum(|port| port.port_missed + port.port_no_buffer),
+        ),
         ("buffers on loan", stats.on_loan.into()),
         ("buffers in use", pools.receive().in_use.into()),
     ];
-    rows.iter()
-        .map(|(name, count)| format!("{name:<36}{count:>14}\n"))
-        .collect()
+    let row = |name: &str, count: u64| format!("{name:<36}{count:>14}\n");
+    let mut table: String = rows.iter().map(|(name, count)| row(name, *count)).collect();
+    if ports.len() > 1 {
+        for PollerPort { address, stats, .. } in &ports {
+            table += &row(&format!("port {address}: bytes received"), stats.bytes_received);
+            table += &row("  sent", stats.bytes_sent);
+        }
+    }
+    table
 }

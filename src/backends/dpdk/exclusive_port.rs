@@ -20,10 +20,14 @@ pub(crate) struct Lent {
     _pool: Arc<Pool>,
 }
 
-/// Bytes of memory that `buffers` packets take with these options, in whole pages.
-pub(crate) fn lending_size(options: &DpdkOptions, buffers: u32) -> usize {
+/// The most bytes of a packet, as a buffer has room for it.
+pub(crate) fn lending_room(options: &DpdkOptions) -> u16 {
+    options.device.buffer(options.packet_size())
+}
+
+/// Bytes of memory that `buffers` for packets of up to `room` bytes take, in whole pages.
+pub(crate) fn lending_size(room: u16, buffers: u32) -> usize {
     const PAGE: usize = 4_096;
-    let room = options.device.buffer(options.packet_size());
     (buffers as usize * Pool::element(room)).next_multiple_of(PAGE)
 }
 

@@ -61,7 +61,7 @@ pub use self::{
     stats::DpdkStats,
 };
 pub(crate) use self::{
-    exclusive_port::{Lent, lending_size},
+    exclusive_port::{Lent, lending_room, lending_size},
     gather::Outgoing,
     guest::{GuestBackend, Steered, remove_files},
     guests::{Guest, Renewal, offer, require},

@@ -393,6 +393,19 @@ impl Device {
             .and_then(|(_, value)| value.as_deref())
     }
 
+    /// Both mean the same device, whatever else they say about it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let keys: &[&str] = match self.kind {
+            Kind::Memif => &["socket", "id", "role"],
+            Kind::AfPacket | Kind::AfXdp | Kind::Vhost => &["iface"],
+            Kind::VirtioUser => &["path"],
+            Kind::Ring | Kind::Other | Kind::Port => &[],
+        };
+        self.kind == other.kind
+            && (!keys.is_empty() || self.name == other.name)
+            && keys.iter().all(|key| self.argument(key) == other.argument(key))
+    }
+
     /// The link is memory only.
     pub(super) fn is_memory(&self) -> bool {
         matches!(self.kind, Kind::Memif | Kind::Ring | Kind::Vhost | Kind::VirtioUser)

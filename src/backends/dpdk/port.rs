@@ -58,12 +58,18 @@ fn may_show(options: &DpdkOptions, elsewhere: bool) -> Result<(), DpdkError> {
     })
 }
 
-/// Memory for the packets of a port, and the number of buffers in it.
-pub(crate) struct Lending {
-    pub(crate) memory: Arc<Segment>,
-    pub(crate) buffers: u32,
-    /// Further queues are made, for so many processes that share DPDK's memory.
-    pub(crate) places: u16,
+/// Where the packets that a port receives are to lie, so that they can be lent.
+pub(crate) enum Lending {
+    /// So many buffers, for packets of up to `room` bytes, in memory of one's own.
+    Memory {
+        memory: Arc<Segment>,
+        buffers: u32,
+        room: u16,
+        /// Further queues are made, for so many processes that share DPDK's memory.
+        places: u16,
+    },
+    /// The buffers of another port.
+    With(DpdkPort),
 }
 
 /// Size and use of a pool of buffers.
@@ -332,7 +338,11 @@ impl DpdkPort {
         if options.device.shows_memory() {
             may_show(options, lending.is_some())?;
         }
-        let wires = guests::wires(options, lending.as_ref().map_or(0, |lending| lending.places))?;
+        let places = match lending {
+            Some(Lending::Memory { places, .. }) => places,
+            _ => 0,
+        };
+        let wires = guests::wires(options, places)?;
         eal::start(options)?;
         let mtu = options.packet_size();
         let room = options.device.buffer(mtu);
@@ -344,7 +354,10 @@ impl DpdkPort {
         let send = u32::from(queues) * (u32::from(options.queue_size()) * 2 + 8 * BURST as u32);
         let pools = Pools {
             receive: match lending {
-                Some(Lending { memory, buffers, .. }) => Pool::outside(buffers, room, memory)?,
+                Some(Lending::Memory {
+                    memory, buffers, room, ..
+                }) => Pool::outside(buffers, room, memory)?,
+                Some(Lending::With(port)) => Arc::clone(&port.shared.pools.receive),
                 None => Pool::new(count.next_power_of_two() - 1, room)?,
             },
             send: Pool::new(send.next_power_of_two() - 1, room)?,

@@ -59,6 +59,8 @@ pub const LINGER: Duration = Duration::from_secs(2);
 
 /// The backend, unless `HIKYAKU_BACKEND` names another.
 const BACKEND: &str = "udp";
+/// The backend of a process behind a poller.
+const POLLER: &str = "poller";
 /// The key under which a process publishes its address.
 const KEY: &str = "hikyaku-mpi";
 
@@ -94,7 +96,10 @@ impl Own {
 
     /// By which port to reach which of the addresses of a process, beside the first by the first.
     fn further(&self, theirs: &[SocketAddr]) -> Vec<Path> {
+        let is_own = |address: &SocketAddr| self.ports.iter().any(|own| own.ip() == address.ip());
         let pairs = match &self.chosen[..] {
+            // A process of the same poller, whose ports carry nothing between the two.
+            [] if theirs.iter().any(is_own) => Vec::new(),
             // The addresses are not the kernel's: all processes have the same ports, in one order.
             [] => (0..self.ports.len().min(theirs.len()))
                 .map(|port| (port, port))
@@ -298,6 +303,10 @@ fn place(
         let mut all = chosen.iter().map(|chosen| SocketAddr::new(chosen.address, port));
         address = all.next().unwrap_or(any);
         ports = all.collect();
+    }
+    if name == POLLER {
+        // Peers find the process at the addresses of its poller, and not at this one, where it may have a socket beside.
+        chosen.clear();
     }
     let options = BindOptions {
         place: Place {

@@ -31,6 +31,18 @@ pub enum StartError {
         /// The cause.
         source: io::Error,
     },
+    /// There are more ports than a poller can have.
+    Ports {
+        /// The requested number.
+        ports: usize,
+        /// The most.
+        most: usize,
+    },
+    /// Two ports have the same device, or the same address.
+    Twice {
+        /// The device or address.
+        what: String,
+    },
     /// The number of buffers is too small.
     Buffers {
         /// The requested number.
@@ -73,6 +85,14 @@ impl fmt::Display for StartError {
                 "the folder {} for the socket cannot be used: {source}. --socket names a place of your choice",
                 path.display()
             ),
+            Self::Ports { ports, most } => write!(
+                f,
+                "{ports} ports: a poller has {most} at most, as its processes can have no more addresses"
+            ),
+            Self::Twice { what } => write!(
+                f,
+                "{what} is named twice: each port has a device and an address of its own"
+            ),
             Self::Buffers { buffers, least } => write!(
                 f,
                 "{buffers} buffers: it takes from {least} (for the queues, and as many for processes) to {}",
@@ -90,7 +110,11 @@ crate::debug_as_display!(StartError);
 impl Error for StartError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Running { .. } | Self::DeviceTaken { .. } | Self::Buffers { .. } => None,
+            Self::Running { .. }
+            | Self::DeviceTaken { .. }
+            | Self::Ports { .. }
+            | Self::Twice { .. }
+            | Self::Buffers { .. } => None,
             Self::Socket { source, .. } | Self::Folder { source, .. } | Self::System { source, .. } => Some(source),
             Self::Port(error) => Some(error),
             Self::Config(error) => Some(error),

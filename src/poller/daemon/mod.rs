@@ -11,6 +11,8 @@
 //!   process's ring instead.
 //! - **Out**: large messages are transmitted from the memory that the process shares; the process gets that memory back
 //!   when the whole message is acknowledged.
+//! - **Several ports** ([`PollerOptions::further`]) receive into the same memory. A process has its UDP port at the address
+//!   of each, and reaches its peers by as many rails.
 //! - **Limits**: loans to one process are bounded, and so is its ring; beyond that, packets are put off, and their
 //!   senders send them again. Buffers that the port needs are not lent at all.
 //!
@@ -26,7 +28,9 @@
 //! [`default_socket`] is in a folder that only its owner can use.
 
 mod error;
+mod net;
 mod options;
+mod parked;
 mod place;
 mod places;
 mod rank;
@@ -38,7 +42,8 @@ mod tests;
 use std::{
     fs,
     io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr},
+    iter,
+    net::IpAddr,
     os::{
         fd::{AsFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
@@ -56,23 +61,25 @@ pub use self::{
     table::{PollerStats, Reason},
 };
 use self::{
+    net::{Local, Net},
     place::Place,
-    rank::{Local, Net, PATIENCE, Rank, Thrown},
+    rank::{PATIENCE, Rank, Thrown},
     socket::{Lock, listen, lock_device, lock_socket},
     table::Table,
 };
 use super::{
     hello::{Answer, Hello},
-    layout::LAYOUT,
+    layout::{LAYOUT, MOST_PORTS},
 };
 use crate::{
     backends::{
-        Backend,
-        dpdk::{self, DpdkPort, DpdkStats, Lending, Pools, lending_size, remove_files},
+        Backend, BackendStats,
+        dpdk::{self, DpdkOptions, DpdkPort, DpdkStats, Lending, Pools, lending_room, lending_size, remove_files},
+        ports::capabilities_of,
     },
     config::Config,
     progress::{Clock, random, random_key},
-    reliability::{Burst, Endpoint, Limits, Origin, Sink, Verdict},
+    reliability::{Burst, Endpoint, Limits, Origin, Path, Sink, Verdict},
     shm::{Access, Credentials, Segment, handshake},
     span::Span,
     time::Instant,
@@ -111,6 +118,45 @@ impl Sink for Refuse {
     }
 }
 
+/// A port of a poller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PollerPort {
+    /// Its address, for all UDP ports.
+    pub address: IpAddr,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Its device.
+    pub device: String,
+    /// Counters of its datagrams.
+    pub stats: BackendStats,
+    /// Counters of the device and of frames.
+    pub dpdk_stats: DpdkStats,
+}
+
+/// Each port has a device and an address of its own, and there are not too many.
+fn check_ports(options: &PollerOptions) -> Result<(), StartError> {
+    let ports: Vec<_> = options.ports().collect();
+    if ports.len() > MOST_PORTS {
+        return Err(StartError::Ports {
+            ports: ports.len(),
+            most: MOST_PORTS,
+        });
+    }
+    for (index, (port, address)) in ports.iter().enumerate() {
+        let before = &ports[..index];
+        let what = if before.iter().any(|(other, _)| other.device.is_same(&port.device)) {
+            format!("the device {}", port.device)
+        } else if before.iter().any(|(_, other)| other == address) {
+            format!("the address {address}")
+        } else {
+            continue;
+        };
+        return Err(StartError::Twice { what });
+    }
+    Ok(())
+}
+
 /// A node-wide poller. See the module's documentation.
 pub struct Poller {
     ranks: Vec<Option<Rank>>,
@@ -135,8 +181,8 @@ pub struct Poller {
     /// The reason why there are none.
     no_places: Option<String>,
     table: Table,
-    /// Keeps other pollers from the device.
-    _device: UnixListener,
+    /// Keep other pollers from the devices.
+    _devices: Vec<UnixListener>,
     /// Keeps other pollers from the socket.
     _lock: Lock,
 }
@@ -147,7 +193,9 @@ impl Poller {
     /// # Errors
     /// [`StartError`] says what to do.
     pub fn start(options: PollerOptions) -> Result<Self, StartError> {
-        let least = 4 * u32::from(options.dpdk.queues.max(1)) * u32::from(options.dpdk.queue_size());
+        check_ports(&options)?;
+        let queue_buffers = |port: &DpdkOptions| u32::from(port.queues.max(1)) * u32::from(port.queue_size());
+        let least = 4 * options.ports().map(|(port, _)| queue_buffers(port)).sum::<u32>();
         if options.buffers < least.max(512) || options.buffers > 1 << 20 {
             return Err(StartError::Buffers {
                 buffers: options.buffers,
@@ -155,15 +203,22 @@ impl Poller {
             });
         }
         let lock = lock_socket(&options)?;
-        let device = lock_device(&options)?;
+        let devices = options.ports().map(|(port, _)| lock_device(&port.device));
+        let devices = devices.collect::<Result<Vec<_>, _>>()?;
         let system = |doing| move |source| StartError::System { doing, source };
-        let len = lending_size(&options.dpdk, options.buffers);
+        let room = options
+            .ports()
+            .map(|(port, _)| lending_room(port))
+            .max()
+            .unwrap_or_default();
+        let len = lending_size(room, options.buffers);
         let (memory, packets) =
             Segment::create("hikyaku-packets", len, Access::Read).map_err(system("making memory for packets"))?;
         let memory = Arc::new(memory);
         let mut dpdk = options.dpdk.clone();
         let offered = match options.bulk_queues {
             Some(0) => Err("they are off (--bulk-queues 0)".to_owned()),
+            None if !options.further.is_empty() => Err("its ports share them (--bulk-queues)".to_owned()),
             Some(places) => Ok((places, dpdk::require(&dpdk, places).map_err(StartError::Port)?)),
             None => dpdk::offer(&dpdk),
         };
@@ -171,9 +226,10 @@ impl Poller {
             dpdk.memory = memory;
         }
         let open = |places| {
-            let lending = Lending {
+            let lending = Lending::Memory {
                 memory: Arc::clone(&memory),
                 buffers: options.buffers,
+                room,
                 places,
             };
             DpdkPort::open_with(&dpdk, Some(lending))
@@ -188,21 +244,31 @@ impl Poller {
             },
         };
         let port = port.map_err(StartError::Port)?;
-        let backend = port.bind_exclusive(options.address).map_err(StartError::Port)?;
-        let limits = Limits::from(&backend.capabilities());
+        let first = port.bind_exclusive(options.address).map_err(StartError::Port)?;
+        let further = options.further.iter().map(|settings| {
+            // All ports receive into the same buffers.
+            let lending = Lending::With(port.clone());
+            DpdkPort::open_with(settings, Some(lending))?.bind_exclusive(settings.address)
+        });
+        let further = further.collect::<Result<Vec<_>, _>>().map_err(StartError::Port)?;
+        let all = iter::once(&first).chain(&further).map(Backend::capabilities);
+        let limits = capabilities_of(all).map_or_else(|| Limits::from(&first.capabilities()), |all| Limits::from(&all));
         let clock = Clock::new();
         let nobody = Endpoint::new(Config::default(), limits, random(), random_key()).map_err(StartError::Config)?;
         let listener = listen(&options)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| system("making a bell")(error.into()))?;
-        let queues = u32::from(port.queues()) * u32::from(options.dpdk.queue_size());
+        let all = iter::once(&first).chain(&further).zip(options.ports());
+        let queues =
+            all.map(|(port, (settings, _))| u32::from(port.port().queues()) * u32::from(settings.queue_size()));
+        let queues: u32 = queues.sum();
         Ok(Self {
             ranks: Vec::new(),
             ports: vec![NOBODY; 1 << 16].into_boxed_slice(),
             nobody,
             burst: Burst::default(),
             visitors: Vec::new(),
-            net: Net::new(backend, limits, options.buffers - 2 * queues),
+            net: Net::new(first, further, limits, options.buffers - 2 * queues),
             memory,
             packets,
             listener,
@@ -214,15 +280,27 @@ impl Poller {
             no_places,
             table: Table::default(),
             options,
-            _device: device,
+            _devices: devices,
             _lock: lock,
         })
     }
 
-    /// Its address, for all UDP ports.
+    /// The address of its first port, for all UDP ports.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.options.address
+    }
+
+    /// The addresses of its ports, and their counters, in the order of their numbers.
+    pub fn ports(&self) -> impl Iterator<Item = PollerPort> {
+        let ports = self.net.ports().zip(self.options.ports());
+        ports.map(|(port, (settings, address))| PollerPort {
+            address,
+            mac: port.mac(),
+            device: settings.device.to_string(),
+            stats: port.stats(),
+            dpdk_stats: port.dpdk_stats(),
+        })
     }
 
     /// The number of processes that can have queues of the port for their large messages at the same time, or the reason
@@ -237,28 +315,28 @@ impl Poller {
         }
     }
 
-    /// The port's Ethernet address.
+    /// The Ethernet address of its first port.
     #[must_use]
     pub fn mac(&self) -> [u8; 6] {
-        self.net.backend.mac()
+        self.net.first().mac()
     }
 
-    /// State of the packet buffers.
+    /// State of the packet buffers: those to receive, which all ports have in common, and those of the first port to send.
     #[must_use]
     pub fn pools(&self) -> Pools {
-        self.net.backend.pools()
+        self.net.first().pools()
     }
 
-    /// Counters of the port and of frames.
+    /// Counters of its first port and of frames there.
     #[must_use]
     pub fn dpdk_stats(&self) -> DpdkStats {
-        self.net.backend.dpdk_stats()
+        self.net.first().dpdk_stats()
     }
 
     /// Counters of the poller.
     #[must_use]
     pub fn stats(&self) -> PollerStats {
-        let backend = self.net.backend.stats();
+        let backend = self.net.stats();
         let mut all = self.table.stats;
         all.dropped.add(&self.nobody.stats().dropped);
         self.ranks.iter().flatten().for_each(|rank| all.add(&rank.stats()));
@@ -319,15 +397,23 @@ impl Poller {
 
     fn pass(&mut self, now: Instant) -> io::Result<bool> {
         let mut any = false;
-        for _ in 0..BURSTS {
-            let count = self.net.backend.receive(now, BUDGET)?;
-            if count == 0 {
+        let mut left = self.net.count();
+        loop {
+            for _ in 0..BURSTS {
+                let count = self.net.backend.receive(now, BUDGET)?;
+                if count == 0 {
+                    break;
+                }
+                any = true;
+                for index in 0..count {
+                    self.hand_over(now, index)?;
+                }
+            }
+            left -= 1;
+            if left == 0 {
                 break;
             }
-            any = true;
-            for index in 0..count {
-                self.hand_over(now, index)?;
-            }
+            self.net.choose_next();
         }
         while let Some(local) = self.net.next_local() {
             any = true;
@@ -359,23 +445,26 @@ impl Poller {
             return Ok(());
         }
         let (source, data) = self.net.backend.received_with(index, 0);
-        let stride = data.len();
-        self.nobody.handle_datagrams(now, source, data, stride, &mut Refuse);
-        self.answer_for_nobody(now, port)
+        let (path, stride) = (Path::new(source, self.net.port), data.len());
+        self.nobody.handle_datagrams(now, path, data, stride, &mut Refuse);
+        self.answer_for_nobody(now, port)?;
+        // The rest of what it has received is looked at next.
+        self.net.choose(path.port);
+        Ok(())
     }
 
     /// Hands a datagram of a local process to another local process.
     fn hand_over_local(&mut self, now: Instant, mut local: Local) -> io::Result<()> {
-        let source = SocketAddr::new(self.options.address, local.from);
+        let path = self.net.way_back(&local);
         let owner = usize::from(self.ports[usize::from(local.to)]);
         if let Some(Some(rank)) = self.ranks.get_mut(owner) {
-            if let Err(thrown) = rank.receive_local(now, &mut self.net, source, &mut local.bytes) {
+            if let Err(thrown) = rank.receive_local(now, &mut self.net, path, &mut local.bytes) {
                 self.throw_out(owner, thrown)?;
             }
         } else {
             let stride = local.bytes.len();
             self.nobody
-                .handle_datagrams(now, source, &mut local.bytes, stride, &mut Refuse);
+                .handle_datagrams(now, path, &mut local.bytes, stride, &mut Refuse);
             self.answer_for_nobody(now, local.to)?;
         }
         self.net.done(local);
@@ -488,7 +577,8 @@ impl Poller {
         let socket = socket.try_clone().map_err(failed)?;
         let (rank, descriptors) = Rank::new(socket, peer.process, port, self.options.most_peers).map_err(failed)?;
         let welcome = Answer::Welcome {
-            addr: SocketAddr::new(self.options.address, port),
+            udp_port: port,
+            addresses: self.net.addresses().collect(),
             max_datagram: self.net.limits.max_datagram as u32,
             packets: self.memory.len() as u64,
             queues,

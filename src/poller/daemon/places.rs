@@ -20,7 +20,7 @@ impl Poller {
         }
         let found = self.find_place(now, &hello.dpdk).and_then(|place| {
             let udp_port = self.steer(now, place)?;
-            Ok((place, self.net.backend.port().guest(place as u16, udp_port)))
+            Ok((place, self.net.first().port().guest(place as u16, udp_port)))
         });
         match found {
             Ok((place, Some(guest))) => {
@@ -60,7 +60,7 @@ impl Poller {
                 self.unsteer(place);
             }
         }
-        let port = self.net.backend.port();
+        let port = self.net.first().port();
         let (renewal, count) = (port.renewal(), self.places.len());
         let all_free = self.places.iter().all(|place| place.holder.is_none());
         let renew = |places| port.renew(places).map_err(|error| error.to_string());
@@ -96,12 +96,12 @@ impl Poller {
 
     /// Has the port steer datagrams to a place, if they come there in no other way; gives their UDP port, else 0.
     fn steer(&mut self, now: Instant, place: usize) -> Result<u16, String> {
-        if !self.net.backend.port().must_steer() {
+        if !self.net.first().port().must_steer() {
             return Ok(0);
         }
         let udp_port = self.choose_port(now, 0)?;
         let addr = SocketAddr::new(self.options.address, udp_port);
-        let steered = self.net.backend.port().steer(addr, place as u16);
+        let steered = self.net.first().port().steer(addr, place as u16);
         let steered = steered.map_err(|error| format!("its port steers no datagrams to queues: {error}"))?;
         self.ports[usize::from(udp_port)] = STEERED;
         self.places[place].steered = Some((udp_port, steered));

@@ -3,7 +3,6 @@
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
-    net::SocketAddr,
     ops::Range,
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::{Arc, Mutex, PoisonError},
@@ -14,18 +13,19 @@ use rustix::{
     net::{RecvFlags, recv},
 };
 
-use super::table::{Person, Reason};
+use super::{
+    net::Net,
+    parked::Parked,
+    table::{Person, Reason},
+};
 use crate::{
-    backends::{
-        Backend, Sent,
-        dpdk::{DpdkBackend, Lent, Outgoing},
-    },
+    backends::dpdk::Lent,
     poller::{
         layout::{self, INLINE, kind, numbered, numbers},
         protocol::{Broken, DELIVERY, ProxyServer, REPORT},
     },
     progress::{random, random_key},
-    reliability::{Burst, Limits},
+    reliability::{Burst, Path},
     shm::{Access, Consumer, Corrupt, Found, Producer, Segment},
     span::{Foreign, Keeper, Span},
     stats::Stats,
@@ -41,12 +41,8 @@ const RESERVE: usize = 64 << 10;
 /// Commands and bursts handled per process and pass.
 const COMMANDS: usize = 64;
 const BURSTS: usize = 4;
-/// Number of parts that most bursts do not exceed.
-const FEW_SPANS: usize = 8;
 /// Most bytes of the first command: settings, and the numbers of a million processors.
 const MOST_SETTINGS: usize = 4 << 20;
-/// Buffers kept for local datagrams.
-const SPARE: usize = 256;
 
 /// Why a process cannot be served any more.
 pub(super) enum Thrown {
@@ -64,139 +60,6 @@ impl From<Corrupt> for Thrown {
 impl From<Broken> for Thrown {
     fn from(why: Broken) -> Self {
         Self::Broken(Some(why))
-    }
-}
-
-/// The port, and state shared by all processes.
-pub(super) struct Net {
-    pub(super) backend: DpdkBackend,
-    pub(super) limits: Limits,
-    /// Buffers on loan to all processes, and their limit.
-    pub(super) on_loan: u32,
-    most: u32,
-    pub(super) lent: u64,
-    pub(super) copied: u64,
-    pub(super) put_off: u64,
-    pub(super) unread: u64,
-    /// Datagrams from one local process to another, which the port would not carry.
-    local: VecDeque<Local>,
-    /// Free buffers for them.
-    spare: Vec<Vec<u8>>,
-    /// UDP port of the current sender.
-    from: u16,
-}
-
-/// A datagram from one local process to another.
-pub(super) struct Local {
-    pub(super) from: u16,
-    pub(super) to: u16,
-    pub(super) bytes: Vec<u8>,
-}
-
-impl Net {
-    pub(super) fn new(backend: DpdkBackend, limits: Limits, most: u32) -> Self {
-        Self {
-            local: VecDeque::new(),
-            spare: Vec::new(),
-            from: 0,
-            backend,
-            limits,
-            on_loan: 0,
-            most,
-            lent: 0,
-            copied: 0,
-            put_off: 0,
-            unread: 0,
-        }
-    }
-
-    /// Sets the source UDP port of what is sent from now on.
-    #[inline]
-    pub(super) fn send_from(&mut self, port: u16) {
-        self.from = port;
-        self.backend.send_from(port);
-    }
-
-    /// Keeps the datagrams of a burst for a local process.
-    #[cold]
-    fn keep(&mut self, transmit: &Outgoing<'_>) {
-        let mut spans = transmit.spans.iter();
-        let mut rest = Span::default();
-        let mut left = transmit.len;
-        while left > 0 {
-            let mut bytes = self.spare.pop().unwrap_or_default();
-            bytes.clear();
-            let len = left.min(transmit.segment_size);
-            while bytes.len() < len {
-                if rest.is_empty() {
-                    let Some(&span) = spans.next() else { return };
-                    rest = span;
-                }
-                let (now, later) = rest.split_at(rest.len().min(len - bytes.len()));
-                now.append_to(&mut bytes);
-                rest = later;
-            }
-            left -= len;
-            self.local.push_back(Local {
-                from: self.from,
-                to: transmit.destination.port(),
-                bytes,
-            });
-        }
-    }
-
-    /// The next local datagram.
-    #[inline]
-    pub(super) fn next_local(&mut self) -> Option<Local> {
-        self.local.pop_front()
-    }
-
-    /// Counts a datagram that was not taken: because there was no room for it, because its process does not read its
-    /// reports, or because it has nothing for the process.
-    #[inline]
-    fn note_untaken(&mut self, room: bool, full: bool) {
-        self.unread += u64::from(full);
-        self.put_off += u64::from(!room && !full);
-    }
-
-    pub(super) fn done(&mut self, local: Local) {
-        if self.spare.len() < SPARE {
-            self.spare.push(local.bytes);
-        }
-    }
-
-    /// Sends a burst whose bytes `gather` shows. `false`: the port is busy.
-    #[inline]
-    pub(super) fn transmit<'a>(
-        &mut self,
-        now: Instant,
-        burst: &Burst,
-        gather: impl Fn(&mut dyn FnMut(Span<'a>)),
-    ) -> io::Result<bool> {
-        let mut few = [Span::default(); FEW_SPANS];
-        let mut many = Vec::new();
-        let mut count = 0;
-        gather(&mut |bytes| {
-            if let Some(span) = few.get_mut(count) {
-                *span = bytes;
-            }
-            count += 1;
-        });
-        if count > FEW_SPANS {
-            many.reserve(count);
-            gather(&mut |bytes| many.push(bytes));
-        }
-        let transmit = Outgoing {
-            destination: burst.destination(),
-            segment_size: burst.segment_size(),
-            len: burst.len(),
-            spans: few.get(..count).unwrap_or(&many),
-        };
-        if transmit.destination.ip() == self.backend.local_addr().ip() {
-            self.keep(&transmit);
-            return Ok(true);
-        }
-        Ok(self.backend.transmit_spans(now, transmit)? != Sent::Busy)
     }
 }
 
@@ -253,10 +116,7 @@ pub(super) struct Rank {
     loans: VecDeque<(u64, Lent)>,
     freed: Freed,
     burst: Burst,
-    /// Whether the current burst is still to be sent.
-    held: bool,
-    /// Copy of that burst: its sources may be acknowledged and gone before it is tried again.
-    kept: Vec<u8>,
+    parked: Parked,
     /// Its socket has hung up: commands that it has sent before are still executed, some in each pass.
     hung_up: bool,
     /// When it hung up, if its endpoint stays for its peers' goodbyes.
@@ -288,8 +148,7 @@ impl Rank {
             loans: VecDeque::new(),
             freed: Freed::default(),
             burst: Burst::default(),
-            held: false,
-            kept: Vec::new(),
+            parked: Parked::default(),
             hung_up: false,
             gone: None,
         };
@@ -346,13 +205,14 @@ impl Rank {
     ) -> Result<(), Thrown> {
         let Some(host) = &mut self.host else { return Ok(()) };
         let (source, data) = net.backend.received_with(index, 0);
+        let path = Path::new(source, net.port);
         let len = DELIVERY + data.len();
         let share = net.most / 2;
         let lend = len > SMALL && net.on_loan < net.most && (self.loans.len() as u32) < share;
         let need = if lend { 16 } else { len };
         let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
         let full = host.is_full();
-        let Some(header) = host.handle_datagram(now, source, data, room) else {
+        let Some(header) = host.handle_datagram(now, path, data, room) else {
             net.note_untaken(room, full);
             return Ok(());
         };
@@ -382,14 +242,14 @@ impl Rank {
         &mut self,
         now: Instant,
         net: &mut Net,
-        source: SocketAddr,
+        path: Path,
         data: &mut [u8],
     ) -> Result<(), Thrown> {
         let Some(host) = &mut self.host else { return Ok(()) };
         let need = DELIVERY + data.len();
         let room = self.gone.is_none() && self.up.has_room(need + RESERVE)?;
         let full = host.is_full();
-        let Some(header) = host.handle_datagram(now, source, data, room) else {
+        let Some(header) = host.handle_datagram(now, path, data, room) else {
             net.note_untaken(room, full);
             return Ok(());
         };
@@ -419,26 +279,22 @@ impl Rank {
         if host.poll_timeout().is_some_and(|at| at <= now) {
             host.handle_timeout(now);
         }
-        net.send_from(self.port);
+        if !self.parked.is_empty() {
+            net.send_from(self.port);
+            any |= self.parked.transmit(now, net, host).map_err(Thrown::Net)?;
+        }
         for _ in 0..BURSTS {
-            let (burst, kept) = (&mut self.burst, &mut self.kept);
-            let sent = if self.held {
-                net.transmit(now, burst, |each| each(Span::new(kept)))
-            } else if host.poll_transmit(now, burst) {
-                let shown: &ProxyServer = host;
-                net.transmit(now, burst, |each| shown.gather(burst, each))
-            } else {
-                break;
-            };
-            if !sent.map_err(Thrown::Net)? {
-                if !self.held {
-                    kept.clear();
-                    host.gather(burst, |bytes| bytes.append_to(kept));
-                    self.held = true;
-                }
+            let burst = &mut self.burst;
+            if self.parked.is_blocked || !host.poll_transmit(now, burst) {
                 break;
             }
-            self.held = false;
+            net.send_from(self.port);
+            let shown: &ProxyServer = host;
+            let sent = net.transmit(now, burst, |each| shown.gather(burst, each));
+            if !sent.map_err(Thrown::Net)? {
+                self.parked.push(burst, host, net);
+                break;
+            }
             any = true;
         }
         if self.hung_up {
@@ -519,13 +375,11 @@ impl Rank {
         if !self.memory.copy(at, &mut bytes) {
             return Err(Corrupt.into());
         }
-        self.host = Some(ProxyServer::new(
-            &bytes,
-            net.limits,
-            random(),
-            random_key(),
-            self.most_peers,
-        )?);
+        let mut host = ProxyServer::new(&bytes, net.limits, random(), random_key(), self.most_peers)?;
+        for (port, most) in net.smaller() {
+            host.limit_port(port, most);
+        }
+        self.host = Some(host);
         Ok(())
     }
 
@@ -587,7 +441,7 @@ impl Rank {
         // A process that does not read its reports gets no commands executed, so it need not ring for them.
         let is_full = self.host.as_ref().is_some_and(ProxyServer::is_full);
         // The next pass finds errors.
-        self.gone.is_some() || self.held || is_full || self.down.arm().unwrap_or(false)
+        self.gone.is_some() || self.parked.is_blocked || is_full || self.down.arm().unwrap_or(false)
     }
 
     pub(super) fn disarm(&self) {

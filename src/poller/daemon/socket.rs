@@ -19,7 +19,7 @@ use rustix::{
 };
 
 use super::{error::StartError, options::PollerOptions};
-use crate::environment::Environment;
+use crate::{backends::dpdk::Device, environment::Environment};
 
 /// Name of the socket in the folder for it.
 const NAME: &str = "hikyaku-poller";
@@ -123,11 +123,11 @@ pub(super) fn lock_socket(options: &PollerOptions) -> Result<Lock, StartError> {
 }
 
 /// Ensures that a device has one poller per network namespace: an abstract socket name, which goes with the process.
-pub(super) fn lock_device(options: &PollerOptions) -> Result<UnixListener, StartError> {
-    let name = format!("hikyaku-poller {}", options.dpdk.device);
+pub(super) fn lock_device(device: &Device) -> Result<UnixListener, StartError> {
+    let name = format!("hikyaku-poller {device}");
     let taken = |source: io::Error| match source.kind() {
         ErrorKind::AddrInUse => StartError::DeviceTaken {
-            device: options.dpdk.device.to_string(),
+            device: device.to_string(),
         },
         _ => StartError::System {
             doing: "locking the device",
@@ -169,7 +169,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::backends::dpdk::{Device, DpdkOptions};
+    use crate::backends::dpdk::DpdkOptions;
 
     /// A folder for a test, closed to other users.
     struct Folder(PathBuf);

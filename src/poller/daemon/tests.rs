@@ -22,6 +22,7 @@ use crate::{
         hello::{Queues, Wish},
         layout::{DOWN, MEMORY, kind, numbered},
     },
+    reliability::{MAX_RAILS, RailState},
     shm::{as_nobody, handshake::Version},
     transport::{Event, Transport, WaitError, WaitPolicy},
 };
@@ -47,12 +48,24 @@ struct Running {
 
 impl Running {
     fn new() -> Self {
+        Self::with_ports(1)
+    }
+
+    /// With so many ports, the addresses of which count on.
+    fn with_ports(ports: u32) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let socket = env::temp_dir().join(format!("hikyaku-poller-{}-{number}", process::id()));
         // The low numbers belong to other tests.
-        let device = format!("net_null{},size=64,no-rx=1", 1_000 + number);
-        let mut poller = Poller::start(options(&device, socket.clone())).unwrap_or_else(|error| panic!("{error}"));
+        let device = |port: u32| format!("net_null{},size=64,no-rx=1", 1_000 + 10 * number + port);
+        let mut settings = options(&device(0), socket.clone());
+        for port in 1..ports {
+            let mut dpdk = options(&device(port), socket.clone()).dpdk;
+            dpdk.address = format!("10.99.{port}.1").parse().unwrap();
+            settings.further.push(dpdk);
+        }
+        let mut poller = Poller::start(settings).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(poller.ports().count(), ports as usize);
         let stop = Arc::new(AtomicBool::new(false));
         let at_once = Arc::new(AtomicBool::new(false));
         let (seen, hurry) = (Arc::clone(&stop), Arc::clone(&at_once));
@@ -455,6 +468,77 @@ fn a_process_that_hangs_up_does_not_keep_the_poller_busy() {
     assert_eq!((poller.stats().left, poller.stats().thrown_out), (1, 0));
 }
 
+/// Each end is reached by a rail for each port; what a process says of others leads nowhere.
+#[test]
+fn each_port_is_a_rail() {
+    let running = Running::with_ports(2);
+    let mut pair = running.pair();
+    let at = |rank: &Transport, port: u8| rank.port_stats(port).map(|(address, _)| address);
+    for rank in [&pair[0].0, &pair[1].0] {
+        let [first, second] = [0, 1].map(|port| at(rank, port).unwrap());
+        assert_eq!(first, rank.local_addr());
+        assert_eq!(second.to_string(), format!("10.99.1.1:{}", first.port()));
+        assert_eq!(at(rank, 2), None);
+    }
+    let seconds = [1, 0].map(|other: usize| at(&pair[other].0, 1).unwrap());
+    for ((rank, peer), second) in pair.iter_mut().zip(seconds) {
+        assert_eq!(rank.add_rail(*peer, Path::new(second, 1)), Ok(1));
+        assert!(rank.add_rail(*peer, Path::new(second, 1)).is_err());
+        // By a port that there is not, to an address that nobody has, and more than a session can have.
+        assert_eq!(rank.add_rail(*peer, Path::new(second, 7)), Ok(2));
+        assert_eq!(rank.add_rail(*peer, Path::new(rank.local_addr(), 255)), Ok(3));
+        for rail in 4..MAX_RAILS as u8 {
+            assert_eq!(rank.add_rail(*peer, Path::new(second, rail + 100)), Ok(rail));
+        }
+        assert!(rank.add_rail(*peer, Path::new(second, 99)).is_err());
+    }
+    let mut up = [false; 2];
+    while up != [true; 2] {
+        talk(&mut pair);
+        for ((rank, peer), up) in pair.iter_mut().zip(&mut up) {
+            let expected = Event::RailUp { peer: *peer, rail: 1 };
+            while let Some(event) = rank.next_event() {
+                assert!(!matches!(event, Event::RailUp { rail: 2.., .. }), "{event:?}");
+                *up |= event == expected;
+            }
+        }
+    }
+    let [(a, to_b), (b, _)] = &mut pair;
+    let data = bytes::Bytes::from(vec![7; 1 << 20]);
+    for _ in 0..8 {
+        a.send_bytes(*to_b, data.clone()).unwrap();
+        assert!(b.receive(Some(LONG)).unwrap().data() == data, "other bytes");
+    }
+    // Another process, which knows both and has the same ports, is nobody there until it is added, and then a peer of its
+    // own: by no rail does it come into the session of others.
+    let mut third = running.rank(3);
+    let to_b = third.add_peer(b.local_addr(), 2).unwrap();
+    assert_eq!(third.add_rail(to_b, Path::new(seconds[0], 1)), Ok(1));
+    third.send(to_b, b"let me in").unwrap();
+    let at_third = third.local_addr();
+    talk(&mut pair);
+    let b = &mut pair[1].0;
+    let to_third = b.add_peer(at_third, 3).unwrap();
+    assert_eq!(b.receive(Some(LONG)).unwrap().peer(), to_third);
+    assert!(b.rail_stats(to_third, 1).is_none());
+    talk(&mut pair);
+    drop(third);
+    for (rank, peer) in &pair {
+        let states = (0..MAX_RAILS as u8).map(|rail| rank.rail_stats(*peer, rail).unwrap().state);
+        let states: Vec<RailState> = states.collect();
+        assert_eq!(states[..2], [RailState::Up; 2]);
+        assert_eq!(states[2..], [RailState::Unproven; MAX_RAILS - 2]);
+        assert!(rank.rail_stats(*peer, MAX_RAILS as u8).is_none());
+    }
+    let [(mut a, to_b), (b, _)] = pair;
+    b.close(LONG).unwrap();
+    while !matches!(a.wait_event(Some(LONG)).unwrap(), Event::PeerClosed { .. }) {}
+    let sent = [0, 1].map(|rail| a.rail_stats(to_b, rail).unwrap().bytes_sent);
+    assert!(sent.iter().all(|bytes| *bytes > 1 << 20), "{sent:?}");
+    drop(a);
+    running.finish();
+}
+
 #[test]
 fn one_poller_has_a_socket_and_a_device() {
     let running = Running::new();
@@ -480,6 +564,32 @@ fn settings_that_can_not_be_say_what_can() {
     let mut options = options("net_null79", PathBuf::from("/nowhere/at/all"));
     let error = Poller::start(options.clone()).unwrap_err();
     assert!(matches!(error, StartError::Socket { .. }), "{error}");
+    let port = |device: &str, address: &str| {
+        let mut port = DpdkOptions::new(Device::parse(device).unwrap());
+        port.address = address.parse().unwrap();
+        port
+    };
+    let further = |ports: &[DpdkOptions]| {
+        let mut options = options.clone();
+        options.further = ports.to_vec();
+        Poller::start(options).unwrap_err()
+    };
+    for (wrong, why) in [
+        (
+            port("net_null79,size=64", "10.99.1.1"),
+            "the device net_null79,size=64 is named",
+        ),
+        (port("net_null78", ADDRESS), "the address 10.99.0.1 is named twice"),
+    ] {
+        let error = further(&[wrong]);
+        assert!(matches!(error, StartError::Twice { .. }), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let many: Vec<DpdkOptions> = (1..7)
+        .map(|number| port(&format!("net_null8{number}"), &format!("10.99.{number}.1")))
+        .collect();
+    let error = further(&many);
+    assert!(matches!(error, StartError::Ports { ports: 7, most: 6 }), "{error}");
     options.buffers = 600;
     let error = Poller::start(options).unwrap_err().to_string();
     assert!(error.contains("from 1024"), "{error}");

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use super::{ProxyEndpoint, record::LINK};
 use crate::{
     config::Config,
-    error::{AddPeerError, DropReason, PeerError, SendError},
+    error::{AddPeerError, AddRailError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Due, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Path, Payload, Route, Sink,
-        Target, Verdict,
+        Burst, Due, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, PacketLayer, Path, Payload, RailStats,
+        Route, Sink, Target, Verdict,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -133,7 +133,7 @@ impl DualPath {
                 let token = SendToken(token.0 | PLACED);
                 self.events.push_back(Event::Sent { peer, token });
             }
-            Event::Writable { .. } | Event::RailUp { .. } | Event::RailDown { .. } => self.events.push_back(event),
+            Event::Writable { .. } => self.events.push_back(event),
             Event::Down { peer, error, lost, .. } => match self.ends.remove(&peer.0) {
                 Some(End::Eager {
                     session,
@@ -151,8 +151,8 @@ impl DualPath {
                     }
                 }
             },
-            // The other session's are told.
-            Event::Up { .. } | Event::Returned { .. } => {}
+            // The other session's are told. (Ours has one path.)
+            Event::Up { .. } | Event::Returned { .. } | Event::RailUp { .. } | Event::RailDown { .. } => {}
         }
     }
 
@@ -483,6 +483,19 @@ impl PacketLayer for DualPath {
                 self.handle_eager(event);
             }
         }
+    }
+
+    /// Of the session by way of the host.
+    fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
+        self.eager.add_rail(now, peer, path)
+    }
+
+    fn rails_up(&self, peer: PeerId) -> usize {
+        self.eager.rails_up(peer)
+    }
+
+    fn rail_stats(&self, peer: PeerId, rail: u8) -> Option<RailStats> {
+        self.eager.rail_stats(peer, rail)
     }
 
     fn as_endpoint(&self) -> Option<&Endpoint> {

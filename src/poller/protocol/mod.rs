@@ -25,6 +25,8 @@
 //! - Commands name peers by the process's numbers, reports by the host's; a report tells each new one's address.
 //! - A command for a session that has ended is dropped: the report of that end is on its way, and says that something is
 //!   lost if the host had not seen all that was sent.
+//! - Both sides number the rails of a peer by the same rule, in the order in which they are added; their state is told when
+//!   it changes, and before a session begins or ends.
 //! - A host takes copies until half of [`Config::send_queue_bytes`](crate::Config::send_queue_bytes) is used; then it is
 //!   asked, and answers when there is room.
 

@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     config::{Config, ConfigError},
-    error::{AddPeerError, PeerError, SendError},
+    error::{AddPeerError, AddRailError, PeerError, SendError},
     id::{PeerId, SendToken},
     reliability::{
-        Burst, Due, Event, INITIAL_CREDIT, Limits, LostMessages, MESSAGE_COST, Outgoing, PacketLayer, Path, Payload,
-        Route, Sink, Sources, Target,
+        Burst, Due, Event, INITIAL_CREDIT, Limits, LostMessages, MAX_RAILS, MESSAGE_COST, Outgoing, PacketLayer, Path,
+        Payload, RailState, RailStats, Route, Sink, Sources, Target,
     },
     span::Span,
     stats::{PeerStats, Stats},
@@ -87,6 +87,8 @@ struct Peer {
     large: u32,
     /// Number of the last command that sends something.
     last: u64,
+    /// As far as it has been told; empty if there is only the first one.
+    rails: Vec<RailStats>,
 }
 
 /// A message by reference.
@@ -223,6 +225,7 @@ impl ProxyEndpoint {
             shared: 0,
             large: 0,
             last: 0,
+            rails: Vec::new(),
         });
         self.addresses.insert(address, peer);
         let mut record = Record {
@@ -422,6 +425,43 @@ impl PacketLayer for ProxyEndpoint {
         }
         self.new_peer(address, processor, NEW)
             .ok_or(AddPeerError::TooMany(self.config.max_peers))
+    }
+
+    /// By the rules of the endpoint, which will come to the same number.
+    fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
+        self.now = self.now.max(now);
+        let p = self.peers.get_mut(peer.index());
+        let p = p.ok_or(AddRailError::UnknownPeer(peer))?;
+        if p.rails.is_empty() {
+            p.rails.push(RailStats::new(p.address.into(), RailState::Up));
+        }
+        if let Some(known) = p.rails.iter().position(|rail| rail.path == path) {
+            return Err(AddRailError::Exists(known as u8));
+        }
+        let number = p.rails.len();
+        if number >= MAX_RAILS {
+            return Err(AddRailError::TooMany);
+        }
+        let rail = RailStats::new(path, RailState::Unproven);
+        p.rails.push(rail);
+        let mut record = Record::new(Kind::AddRail, peer.0);
+        record.set_rail(number as u8, &rail);
+        self.push(&record, Body::None);
+        Ok(number as u8)
+    }
+
+    fn rails_up(&self, peer: PeerId) -> usize {
+        let rails = self.peers.get(peer.index()).map_or(&[][..], |p| &p.rails);
+        rails.iter().filter(|rail| rail.state == RailState::Up).count().max(1)
+    }
+
+    /// As it was when it was last told: when a rail changes, and when a session begins or ends.
+    fn rail_stats(&self, peer: PeerId, rail: u8) -> Option<RailStats> {
+        let p = self.peers.get(peer.index())?;
+        if rail == 0 && p.rails.is_empty() {
+            return Some(RailStats::new(p.address.into(), RailState::Up));
+        }
+        p.rails.get(usize::from(rail)).copied()
     }
 
     fn send(

@@ -16,6 +16,7 @@ use core::{
 use crate::{
     config::{Config, Congestion, Contact, Recovery, WindowMode},
     error::PeerError,
+    reliability::{Path, RailState, RailStats},
 };
 
 /// Stands for the other end of the link, where records go to and come from: no peer has this address.
@@ -47,6 +48,8 @@ pub(super) enum Kind {
     /// The peer has sent what a correct peer cannot send.
     GiveUp,
     Connect,
+    /// An address of the peer, and the number of the host's port by which it is reached (`channel`).
+    AddRail,
     /// A packet; `value`: what it costs.
     Deliver = 65,
     /// A peer of the host's.
@@ -63,9 +66,11 @@ pub(super) enum Kind {
     Credit,
     /// `a`: so many commands are executed, and everything is acknowledged.
     Idle,
+    /// What is known of a rail, and whether it has come or gone.
+    Rail,
 }
 
-const COMMANDS: [Kind; 12] = [
+const COMMANDS: [Kind; 13] = [
     Kind::Start,
     Kind::AddPeer,
     Kind::Send,
@@ -78,8 +83,9 @@ const COMMANDS: [Kind; 12] = [
     Kind::Reconnect,
     Kind::GiveUp,
     Kind::Connect,
+    Kind::AddRail,
 ];
-const REPORTS: [Kind; 9] = [
+const REPORTS: [Kind; 10] = [
     Kind::Deliver,
     Kind::Peer,
     Kind::Up,
@@ -89,6 +95,7 @@ const REPORTS: [Kind; 9] = [
     Kind::Room,
     Kind::Credit,
     Kind::Idle,
+    Kind::Rail,
 ];
 
 /// There are match bits.
@@ -101,6 +108,11 @@ pub(super) const BY_REFERENCE: u16 = 4;
 pub(super) const LOST: u16 = 8;
 /// The address is one of IPv6.
 pub(super) const IPV6: u16 = 16;
+/// The rail works from now on, or does not any more.
+pub(super) const RAIL_UP: u16 = 32;
+pub(super) const RAIL_DOWN: u16 = 64;
+
+const RAIL_STATES: [RailState; 3] = [RailState::Unproven, RailState::Up, RailState::Down];
 
 /// The host has no number for this peer yet.
 pub(super) const NEW: u32 = u32::MAX;
@@ -220,6 +232,31 @@ impl Record {
         let ip = Ipv6Addr::from(bytes);
         let mapped = ip.to_ipv4_mapped().filter(|_| self.flags & IPV6 == 0);
         SocketAddr::new(mapped.map_or(IpAddr::V6(ip), IpAddr::V4), self.source as u16)
+    }
+
+    /// Puts the state of a rail into all fields but `kind` and `peer`. Of times and counts, as much as fits.
+    pub(super) fn set_rail(&mut self, rail: u8, stats: &RailStats) {
+        let state = RAIL_STATES.iter().position(|state| *state == stats.state);
+        let least = |number: u128| u32::try_from(number).unwrap_or(u32::MAX);
+        self.channel = rail;
+        self.session = least(stats.round_trip.as_nanos());
+        self.value = u32::from(stats.max_datagram) | (state.unwrap_or_default() as u32) << 16;
+        self.destination = least(stats.failures.into());
+        self.c = stats.bytes_sent;
+        self.set_address(stats.path.address);
+        self.source |= u32::from(stats.path.port) << 16;
+    }
+
+    /// The state of the rail with the number `channel`.
+    pub(super) fn rail(&self) -> RailStats {
+        RailStats {
+            path: Path::new(self.address(), (self.source >> 16) as u8),
+            state: *{ RAIL_STATES.get((self.value >> 16) as usize) }.unwrap_or(&RailState::Unproven),
+            round_trip: Duration::from_nanos(self.session.into()),
+            max_datagram: self.value as u16,
+            bytes_sent: self.c,
+            failures: self.destination.into(),
+        }
     }
 
     /// Puts an error into the fields `value`, `destination` and `a`.
@@ -422,12 +459,30 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_errors_come_through() {
+    fn addresses_rails_and_errors_come_through() {
         for text in ["10.1.2.3:4", "[fd77::1]:65535", "[::ffff:10.1.2.3]:4"] {
             let mut record = Record::new(Kind::Peer, 7);
             record.set_address(text.parse().unwrap());
             let read = Record::report(&record.bytes()).unwrap();
             assert_eq!(read.address(), text.parse().unwrap());
+        }
+        for (state, address) in [
+            (RailState::Up, "10.1.2.3:4"),
+            (RailState::Unproven, "[fd77::1]:65535"),
+            (RailState::Down, "0.0.0.0:1"),
+        ] {
+            let stats = RailStats {
+                path: Path::new(address.parse().unwrap(), 255),
+                state,
+                round_trip: Duration::from_nanos(47_925),
+                max_datagram: 65_507,
+                bytes_sent: 1 << 40,
+                failures: 3,
+            };
+            let mut record = Record::new(Kind::Rail, 7);
+            record.set_rail(15, &stats);
+            let read = Record::report(&record.bytes()).unwrap();
+            assert_eq!((read.peer, read.channel, read.rail()), (7, 15, stats));
         }
         let silence = Duration::from_nanos(12_345);
         for error in [

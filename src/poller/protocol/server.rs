@@ -1,18 +1,21 @@
 //! The side that has the endpoint.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 use core::{fmt, net::SocketAddr};
 
 use super::{
     REPORT,
     proxy::{COPIED, MOST_COPIES},
-    record::{self, BY_REFERENCE, DELIVERY, IMMEDIATE, Kind, LOST, MATCHED, NEW, Record},
+    record::{self, BY_REFERENCE, DELIVERY, IMMEDIATE, Kind, LOST, MATCHED, NEW, RAIL_DOWN, RAIL_UP, Record},
 };
 use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, PeerError, SendError},
     id::{PeerId, SendToken},
-    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Sink, Source, Target, Verdict},
+    reliability::{Burst, Endpoint, Event, Limits, MAX_RAILS, Origin, Outgoing, Path, Sink, Source, Target, Verdict},
     span::{Foreign, Span},
     time::Instant,
     wire::{ANY_PROCESSOR, Packet, Plain, Seq},
@@ -73,6 +76,8 @@ pub struct ProxyServer {
     waits: bool,
     /// Its peers and tokens, by our tokens.
     tokens: BTreeMap<SendToken, (PeerId, u64)>,
+    /// Reports of one event that are still to be told, because the state of each rail is told before.
+    rest: VecDeque<Record>,
 }
 
 /// Decides what the packet of a datagram is, and whether there is room for it.
@@ -134,6 +139,7 @@ impl ProxyServer {
             commands: 1,
             waits: false,
             tokens: BTreeMap::new(),
+            rest: VecDeque::new(),
         })
     }
 
@@ -188,6 +194,10 @@ impl ProxyServer {
             Kind::Watch => self.endpoint.watch(now, peer, record.value != 0),
             Kind::Reconnect => {
                 self.endpoint.revive(peer);
+            }
+            Kind::AddRail => {
+                // It counts as the host does, and knows whether there is room for another one.
+                let _ = self.endpoint.add_rail(now, peer, record.rail().path);
             }
             // What follows is about a session, which may be over.
             _ if self.endpoint.session(peer) != record.session => {}
@@ -294,14 +304,14 @@ impl ProxyServer {
         self.endpoint.untaken_events() >= MOST_REPORTS
     }
 
-    /// A datagram has come. If it holds a packet for the process, gives the header of the record that delivers it: the
+    /// A datagram has come by a path. If it holds a packet for the process, gives the header of the record that delivers it: the
     /// record is these bytes and then the datagram's, all of them. Not if there is no `room` for it, or the host
     /// [is full](Self::is_full): then it will be sent again.
     #[inline]
     pub fn handle_datagram(
         &mut self,
         now: Instant,
-        source: SocketAddr,
+        path: impl Into<Path>,
         data: &mut [u8],
         room: bool,
     ) -> Option<[u8; DELIVERY]> {
@@ -314,7 +324,7 @@ impl ProxyServer {
             delivered: None,
         };
         let stride = data.len();
-        self.endpoint.handle_datagrams(now, source, data, stride, &mut gate);
+        self.endpoint.handle_datagrams(now, path, data, stride, &mut gate);
         let origin = gate.delivered?;
         let record = Record {
             channel: origin.channel,
@@ -334,6 +344,9 @@ impl ProxyServer {
             record.destination = self.endpoint.processor(peer).unwrap_or(ANY_PROCESSOR);
             record.set_address(self.endpoint.address(peer)?);
             return Some(record.bytes());
+        }
+        if !self.rest.is_empty() {
+            return self.go_on_telling();
         }
         while let Some(event) = self.endpoint.poll_event() {
             if let Some(record) = self.report(event) {
@@ -361,10 +374,13 @@ impl ProxyServer {
 
     fn report(&mut self, event: Event) -> Option<Record> {
         Some(match event {
-            Event::Up { peer, session } => Record {
-                session,
-                ..Record::new(Kind::Up, peer.0)
-            },
+            Event::Up { peer, session } => {
+                let record = Record {
+                    session,
+                    ..Record::new(Kind::Up, peer.0)
+                };
+                self.after_rails(record)
+            }
             Event::Down {
                 peer,
                 session,
@@ -380,7 +396,7 @@ impl ProxyServer {
                     ..Record::new(Kind::Down, peer.0)
                 };
                 record.set_error(error);
-                record
+                self.after_rails(record)
             }
             Event::Sent { peer, token } => Record {
                 c: self.tokens.remove(&token)?.1,
@@ -399,8 +415,8 @@ impl ProxyServer {
                 a: messages,
                 ..Record::new(Kind::Returned, peer.0)
             },
-            // (The session with the poller has one rail.)
-            Event::RailUp { .. } | Event::RailDown { .. } => return None,
+            Event::RailUp { peer, rail } => self.rail(peer, rail, RAIL_UP)?,
+            Event::RailDown { peer, rail } => self.rail(peer, rail, RAIL_DOWN)?,
             Event::Writable { peer } => {
                 if !self.endpoint.has_room(peer) {
                     self.endpoint.tell_when_writable(peer);
@@ -412,6 +428,44 @@ impl ProxyServer {
                 }
             }
         })
+    }
+
+    #[cold]
+    fn go_on_telling(&mut self) -> Option<[u8; REPORT]> {
+        self.rest.pop_front().map(|record| record.bytes())
+    }
+
+    #[cold]
+    fn rail(&self, peer: PeerId, rail: u8, news: u16) -> Option<Record> {
+        let stats = self.endpoint.rail_stats(peer, rail)?;
+        let mut record = Record::new(Kind::Rail, peer.0);
+        record.flags = news;
+        record.set_rail(rail, &stats);
+        Some(record)
+    }
+
+    /// Tells the state of the peer's rails, if it has several, and then this. Returns what is to be told first.
+    #[cold]
+    fn after_rails(&mut self, record: Record) -> Record {
+        let peer = PeerId(record.peer);
+        let rails = (0..MAX_RAILS as u8).filter_map(|rail| self.rail(peer, rail, 0));
+        let mut all: VecDeque<Record> = rails.collect();
+        if all.len() < 2 {
+            return record;
+        }
+        all.push_back(record);
+        self.rest = all;
+        self.rest.pop_front().unwrap_or(record)
+    }
+
+    /// See [`Endpoint::limit_port`].
+    pub fn limit_port(&mut self, port: u8, max_datagram: usize) {
+        self.endpoint.limit_port(port, max_datagram);
+    }
+
+    /// See [`Endpoint::hold_port`].
+    pub fn hold_port(&mut self, port: u8, is_full: bool) {
+        self.endpoint.hold_port(port, is_full);
     }
 
     /// Fills `burst` with something to transmit, if there is anything.

@@ -3,10 +3,18 @@
 use alloc::{vec, vec::Vec};
 use core::net::SocketAddr;
 
-use super::{ProxyEndpoint, ProxyServer, REPORT, record::Kind, server::MOST_REPORTS};
+use super::{
+    Broken, ProxyEndpoint, ProxyServer, REPORT,
+    record::{Kind, Record},
+    server::MOST_REPORTS,
+};
 use crate::{
     Config,
-    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, PacketLayer, Payload, PeerId, Sink, Verdict},
+    reliability::{
+        Burst, Endpoint, Event, Limits, MAX_RAILS, Origin, Outgoing, PacketLayer, Path, Payload, PeerId, RailState,
+        RailStats, Sink, Verdict,
+    },
+    span::Span,
     time::Instant,
     wire::{Packet, Seq},
 };
@@ -153,4 +161,43 @@ fn who_does_not_read_is_told_no_more_than_so_much() {
         two.go_on();
     }
     assert_eq!(two.read(), 1);
+}
+
+/// A process adds rails to peers of its own only, and not more than a session can have, whatever it says.
+#[test]
+fn rails_are_added_to_ones_own_peers() {
+    let mut host = Two::new().host;
+    let mut order = |record: &Record, carried: &[u8]| {
+        let done = host.handle_command(Instant::from_nanos(1), &record.bytes(), Span::new(carried), None);
+        (done, host.endpoint().peers())
+    };
+    let rail = |peer: u32, path: Path| {
+        let mut record = Record::new(Kind::AddRail, peer);
+        record.set_rail(1, &RailStats::new(path, RailState::Up));
+        record
+    };
+    for peer in [0, 1, u32::MAX] {
+        let (done, peers) = order(&rail(peer, address(7).into()), b"");
+        assert_eq!((done, peers), (Err(Broken::Peer), 0), "peer {peer}");
+    }
+    let mut add = Record::new(Kind::AddPeer, 0);
+    add.value = super::record::NEW;
+    add.set_address(address(2));
+    assert_eq!(order(&add, b""), (Ok(()), 1));
+    assert_eq!(order(&rail(0, address(7).into()), b"more").0, Err(Broken::Malformed));
+    assert_eq!(order(&rail(1, address(7).into()), b"").0, Err(Broken::Peer));
+    for number in 0..100 {
+        let path = Path::new(address(100 + number), number as u8);
+        assert_eq!(order(&rail(0, path), b""), (Ok(()), 1));
+        assert_eq!(order(&rail(0, path), b""), (Ok(()), 1));
+    }
+    let rails = (0..=u8::MAX).filter_map(|rail| host.endpoint().rail_stats(PeerId(0), rail));
+    let rails: Vec<RailStats> = rails.collect();
+    assert_eq!(rails.len(), MAX_RAILS);
+    // What it said of their state is not believed.
+    assert!(
+        rails[1..].iter().all(|rail| rail.state == RailState::Unproven),
+        "{rails:?}"
+    );
+    assert_eq!(rails[0].path, address(2).into());
 }

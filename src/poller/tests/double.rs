@@ -29,7 +29,7 @@ use crate::wire::{Base, Builder, Flags, Kind, MAX_HEADER_LEN, Seq, Token};
 /// Bytes of the memory for packets.
 pub(super) const PACKETS: usize = 64 << 10;
 /// The address of the peer that sends all packets, and its processor; then our processor.
-const PEER: &str = "10.99.0.2:7";
+pub(super) const PEER: &str = "10.99.0.2:7";
 pub(super) const THEIRS: u32 = 2;
 pub(super) const OURS: u32 = 1;
 /// The first byte of a record: a delivery, and a record that introduces a peer.
@@ -62,7 +62,8 @@ impl Double {
             let (socket, _) = listener.accept().unwrap();
             handshake::receive(&socket).unwrap();
             let welcome = Answer::Welcome {
-                addr: "10.99.0.1:5".parse().unwrap(),
+                udp_port: 5,
+                addresses: vec!["10.99.0.1".parse().unwrap()],
                 max_datagram: 1_472,
                 packets: PACKETS as u64,
                 queues: Queues::Unasked,

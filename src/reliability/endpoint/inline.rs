@@ -104,7 +104,7 @@ impl Endpoint {
 
     /// Writes the packet of the only queued message of a flow, if nothing is in the way of this early exit. `false`:
     /// nothing was done.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fill_lone(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
         let flow = &mut self.flows[active.flow as usize];

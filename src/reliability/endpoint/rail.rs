@@ -39,6 +39,20 @@ pub struct RailStats {
     pub failures: u64,
 }
 
+impl RailStats {
+    /// Nothing has gone there yet.
+    pub(crate) fn new(path: Path, state: RailState) -> Self {
+        Self {
+            path,
+            state,
+            round_trip: Duration::ZERO,
+            max_datagram: 0,
+            bytes_sent: 0,
+            failures: 0,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(super) struct Rail {

@@ -1,6 +1,6 @@
 //! Two hosts, each with a poller, joined by a link of DPDK's: half of the ranks are behind each poller.
 
-use std::{fs, process::Command};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use super::{
     built::launcher,
@@ -9,6 +9,8 @@ use super::{
 };
 
 pub(crate) const ADDRESSES: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
+/// Of first and second ports.
+const BOTH: [&str; 2] = ["10.99.0.1,10.98.0.1", "10.99.0.2,10.98.0.2"];
 /// The transposes of `ft S` are 2 MiB between the two halves of the ranks, and there are seven.
 pub(crate) const TRANSPOSED: u64 = 7 * (2 << 20);
 /// All else that `ft S` sends to the other half is much less.
@@ -38,11 +40,27 @@ impl Pair {
 
     /// The same, with more options of each poller and with these settings.
     pub(crate) fn on_memif(folder: Folder, more: [&[&str]; 2], settings: &[(&str, &str)]) -> Self {
-        let device = |role: &str| format!("memif:socket={},role={role}", folder.file("memif"));
+        Self::on_memifs(folder, &["memif"], ADDRESSES, more, settings)
+    }
+
+    /// Joined twice.
+    fn on_two_memifs() -> Self {
+        Self::on_memifs(Folder::new(), &["memif", "second"], BOTH, [&[]; 2], &[NO_HUGE])
+    }
+
+    fn on_memifs(
+        folder: Folder,
+        files: &[&str],
+        addresses: [&str; 2],
+        more: [&[&str]; 2],
+        settings: &[(&str, &str)],
+    ) -> Self {
         let start = |host: usize, role: &str| {
+            let device = |file: &&str| format!("memif:socket={},role={role}", folder.file(file));
+            let devices = files.iter().map(device).collect::<Vec<_>>().join(",");
             let socket = folder.file(&format!("poller{host}"));
             let command = Command::new(launcher());
-            let mut poller = Poller::begin_with(command, &device(role), ADDRESSES[host], &socket, more[host], settings);
+            let mut poller = Poller::begin_with(command, &devices, addresses[host], &socket, more[host], settings);
             poller.wait();
             poller
         };
@@ -121,6 +139,58 @@ fn two_pollers() {
     }
 }
 
+/// The bytes that each rail of the ranks has carried, by the address of the peer's port without its last number, from their
+/// counters.
+fn sent_by_rails(text: &str) -> BTreeMap<String, u64> {
+    let mut sent = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("{\"processor\"")) {
+        let counters: serde_json::Value = serde_json::from_str(line).expect(line);
+        for rail in counters["rails"].as_array().into_iter().flatten() {
+            let address = rail["address"].as_str().expect(line);
+            let (network, _) = address.rsplit_once('.').expect(line);
+            *sent.entry(network.to_owned()).or_default() += rail["stats"]["bytes_sent"].as_u64().expect(line);
+        }
+    }
+    sent
+}
+
+#[test]
+fn two_pollers_with_two_ports() {
+    let pair = Pair::on_two_memifs();
+    pair.run_all(&[]);
+    pair.run_all(&[UDP]);
+    let text = pair.run(4, &[], &["ft", "S"], &[COUNTED]);
+    let sent = sent_by_rails(&text);
+    assert_eq!(sent.len(), 2, "{sent:?}: {text}");
+    assert!(sent.values().all(|bytes| *bytes > TRANSPOSED / 10), "{sent:?}: {text}");
+    // Ranks of one poller have no rails: nothing between them passes a port.
+    let here = succeeds(&pair.pollers[0].run(2, &["ft", "S"], &[COUNTED]));
+    assert_eq!(sent_by_rails(&here).len(), 0, "{here}");
+    pair.end();
+}
+
+/// The first ports have no link: sessions are opened by the second ones.
+#[test]
+fn two_hosts_whose_first_link_is_cut() {
+    const SECOND: &str = "second";
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.veth.add_pair(SECOND, 1500);
+    for end in hosts.ends() {
+        ip(&format!("-n {} link set {} down", end.name, Hosts::POLLERS));
+        end.exec("sysctl", &["-w", "net.ipv6.conf.all.disable_ipv6=1"], LIMIT);
+    }
+    let pollers = hosts.pollers_on(&[Hosts::POLLERS, SECOND], BOTH);
+    for (program, compares) in PROGRAMS {
+        let text = hosts.run(4, program, &[COUNTED]);
+        assert!(!compares || text.contains(RIGHT), "{program:?}: {text}");
+        let sent = sent_by_rails(&text);
+        assert!(sent["10.98.0"] > 0, "{program:?}, {sent:?}: {text}");
+    }
+    for poller in pollers.map(Poller::end) {
+        assert!(poller.packets > 0 && poller.bytes > TRANSPOSED, "{poller:?}");
+    }
+}
+
 #[test]
 fn large_messages_past_two_pollers() {
     let pair = Pair::memif();
@@ -193,15 +263,21 @@ impl Hosts {
 
     /// A poller in each.
     fn pollers(&self) -> [Poller; 2] {
+        self.pollers_on(&[Self::POLLERS], ADDRESSES)
+    }
+
+    /// With these interfaces as ports, and these addresses.
+    fn pollers_on(&self, interfaces: &[&str], addresses: [&str; 2]) -> [Poller; 2] {
         let [a, b] = self.ends().map(|end| &end.name);
+        let device = |interface: &&str| format!("af_packet:iface={interface}");
+        let devices = interfaces.iter().map(device).collect::<Vec<_>>().join(",");
         let start = |name: &str, address| {
             let mut command = Command::new("ip");
             command.args(["netns", "exec", name]).arg(launcher());
-            let device = format!("af_packet:iface={}", Self::POLLERS);
             let socket = self.folder.file(&format!("poller-{name}"));
-            Poller::begin(command, &device, address, &socket)
+            Poller::begin(command, &devices, address, &socket)
         };
-        let mut pollers = [start(a, ADDRESSES[0]), start(b, ADDRESSES[1])];
+        let mut pollers = [start(a, addresses[0]), start(b, addresses[1])];
         pollers.iter_mut().for_each(Poller::wait);
         pollers
     }

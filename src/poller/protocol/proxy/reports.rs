@@ -8,7 +8,7 @@ use core::mem;
 use super::ProxyEndpoint;
 use crate::{
     id::{PeerId, SendToken},
-    poller::protocol::record::{DELIVERY, Kind, LOST, NEW, Record},
+    poller::protocol::record::{DELIVERY, Kind, LOST, NEW, RAIL_DOWN, RAIL_UP, Record},
     reliability::{Event, Origin, Sink, Verdict},
     span::Span,
     time::Instant,
@@ -117,6 +117,7 @@ impl ProxyEndpoint {
                     p.up = true;
                 }
             }
+            Kind::Rail => self.note_rail(peer, &record),
             _ => {}
         }
     }
@@ -218,6 +219,22 @@ impl ProxyEndpoint {
             lost,
         });
         self.unblock(peer);
+    }
+
+    /// What is known of a rail. (The host's endpoint has no others but those that it was told to add.)
+    #[cold]
+    fn note_rail(&mut self, peer: PeerId, record: &Record) {
+        let rail = record.channel;
+        let Some(known) = self.peers[peer.index()].rails.get_mut(usize::from(rail)) else {
+            return;
+        };
+        *known = record.rail();
+        if record.flags & RAIL_UP != 0 {
+            self.events.push_back(Event::RailUp { peer, rail });
+        }
+        if record.flags & RAIL_DOWN != 0 {
+            self.events.push_back(Event::RailDown { peer, rail });
+        }
     }
 
     fn unblock(&mut self, peer: PeerId) {
