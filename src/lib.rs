@@ -179,7 +179,7 @@ pub mod wire;
 pub use config::{Config, ConfigError, Congestion, Contact, Recovery, WindowMode};
 #[doc(hidden)]
 pub use error::describe_error;
-pub use error::{AddPeerError, DropReason, PeerError, SendError};
+pub use error::{AddPeerError, AddRailError, DropReason, PeerError, SendError};
 pub use id::{PeerId, SendToken};
 pub use span::{Foreign, Keeper, Span};
 pub use stats::{Dropped, PeerStats, Stats};
