@@ -294,7 +294,7 @@ macro_rules! models {
 
             fn boards() -> [Board; 2] {
                 let memory = Arc::new(Segment::new(Board::bytes(2)));
-                [0, 1].map(|rank| Board::new(Mapped(Arc::clone(&memory)), rank, 2))
+                [0, 1].map(|rank| Board::new(Mapped(Arc::clone(&memory)), (rank, 2), false))
             }
 
             /// What a rank posts comes whole, step by step, and is not written over before the other one has read it: in

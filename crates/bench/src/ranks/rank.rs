@@ -281,6 +281,7 @@ impl Rank {
             return Ok(report);
         }
         let mut start = 0;
+        let call = self.call(work);
         for index in 0..work.warmup + work.count {
             if index == work.warmup {
                 if work.task.collective().is_some() {
@@ -288,7 +289,11 @@ impl Rank {
                 }
                 start = clock::now();
             }
-            self.operate(work, None)?;
+            match &call {
+                // (The arguments of a collective are made once, as in C.)
+                Some(call) => self.begin_collective(work, call, None)?,
+                None => self.operate(work, None)?,
+            }
             if index == 0 && work.warmup > 0 {
                 self.check(work)?;
             }
@@ -454,11 +459,16 @@ impl Rank {
 
     fn collective(&mut self, work: &Work, algorithm: Option<Algorithm>) -> io::Result<()> {
         let call = self.call(work).ok_or(io::ErrorKind::InvalidInput)?;
+        self.begin_collective(work, &call, algorithm)
+    }
+
+    #[inline]
+    fn begin_collective(&self, work: &Work, call: &Call<'_>, algorithm: Option<Algorithm>) -> io::Result<()> {
         let operation = (work.task == Task::Allreduce).then_some(&self.sum);
         // SAFETY: the buffers have the bytes that `call` says and are not touched before the request has ended.
         let request = unsafe {
             self.world
-                .collective(work.task.call(), &call, &self.buffers(work), operation, algorithm)
+                .collective(work.task.call(), call, &self.buffers(work), operation, algorithm)
         };
         request.and_then(Request::wait).map(drop).map_err(failed)
     }

@@ -107,6 +107,33 @@ impl Communicator {
         if self.0.class != class || self.0.engine.policy.forced(call.collective()).is_some() {
             return None;
         }
+        let number = self.0.sequence.load(Ordering::Relaxed);
+        // SAFETY: the caller's contract.
+        let done = unsafe { self.short_on_host(name, call, buffers, operation, number) };
+        if done.is_some() {
+            // (No other collective of this communicator is under way. A locked instruction would wait until the others have
+            // seen what was posted.)
+            self.0.sequence.store(number.wrapping_add(1), Ordering::Relaxed);
+            // What came in time needed no look at the network.
+            self.0.engine.fabric.stayed();
+            return done;
+        }
+        // SAFETY: as above.
+        unsafe { self.long_on_host(name, call, buffers, operation) }
+    }
+
+    /// The general way of these.
+    ///
+    /// # Safety
+    /// See [`collective`](Self::collective).
+    unsafe fn long_on_host(
+        &self,
+        name: &'static str,
+        call: &Call<'_>,
+        buffers: &Buffers<'_>,
+        operation: Option<&Operation>,
+    ) -> Option<Result<(), Error>> {
+        let class = Class::Collective;
         let board = match self.board(name, call, buffers)? {
             Ok(board) => board,
             Err(error) => return Some(Err(error)),
@@ -128,7 +155,6 @@ impl Communicator {
         let done = unsafe { self.run_on_host(board, &asked) };
         if done.is_some() {
             self.0.sequence.fetch_add(1, Ordering::Relaxed);
-            // What came in time needed no look at the network.
             self.0.engine.fabric.stayed();
         }
         done

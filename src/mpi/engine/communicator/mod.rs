@@ -283,7 +283,7 @@ impl Communicator {
 
     /// Returns whether [`check`](Self::check) would fail.
     #[inline]
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.0.revoked.load(Ordering::Relaxed) || self.0.engine.is_finalized()
     }
 

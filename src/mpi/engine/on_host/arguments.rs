@@ -52,7 +52,7 @@ pub(super) fn suits(call: &Call<'_>, buffers: &Buffers<'_>, size: usize) -> bool
 }
 
 /// Bytes of an element, if elements follow each other without gaps.
-fn dense(datatype: &Datatype) -> Option<usize> {
+pub(super) fn dense(datatype: &Datatype) -> Option<usize> {
     let size = datatype.size();
     let is_dense = size > 0 && datatype.extent() == size as i64 && datatype.begin_of_run(2) == Some(0);
     is_dense.then_some(size as usize)

@@ -9,12 +9,15 @@
 
 use core::{fmt, ops::Range};
 
-use super::medium::{LINES, Mapped, Ordering, PAGE, SLOT, SLOTS, Span, fence};
+use super::medium::{LINES, Mapped, Ordering, PAGE, SLOT, SLOTS, Span, barrier_of_all, compiler_fence, fence};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Bytes that lie in a line.
-const ROOM: usize = LINE - 16;
+pub(super) const ROOM: usize = LINE - 16;
+/// Steps in lines after which a rank says again how far it is, if nothing makes it say so before. A rank that is ahead of the
+/// others looks at their numbers, and each look takes a cache line from the one that writes there.
+const SAID: u64 = if LINES >= 8 { LINES / 4 } else { 1 };
 
 /// For all ranks: how many have asked to be woken; why no rank goes on.
 const WAITING: usize = 0;
@@ -45,6 +48,12 @@ pub(crate) struct Board {
     step: u64,
     /// All ranks are known to have done with this one.
     done_by_all: u64,
+    /// This rank has done with this one.
+    done: u64,
+    /// And has said so of this one.
+    said: u64,
+    /// A rank that falls asleep has all others pass a fence, so that those that post need none.
+    one_sided: bool,
 }
 
 impl fmt::Debug for Board {
@@ -67,21 +76,27 @@ impl Board {
     }
 
     /// `memory` has [`bytes`](Self::bytes) bytes, which were all 0 when the first rank took it.
-    pub(crate) fn new(memory: Mapped, rank: usize, size: usize) -> Self {
+    /// `one_sided`: all ranks are [registered](super::medium::register) for [`barrier_of_all`].
+    pub(crate) fn new(memory: Mapped, (rank, size): (usize, usize), one_sided: bool) -> Self {
         Self {
             memory,
             rank,
             size,
             step: 0,
             done_by_all: 0,
+            done: 0,
+            said: 0,
+            one_sided,
         }
     }
 
+    #[inline(always)]
     pub(crate) const fn rank(&self) -> usize {
         self.rank
     }
 
     /// Ranks on it.
+    #[inline(always)]
     pub(crate) const fn size(&self) -> usize {
         self.size
     }
@@ -90,11 +105,13 @@ impl Board {
         NUMBERS + rank * STRIDE
     }
 
+    #[inline(always)]
     fn line(&self, rank: usize) -> usize {
         Self::numbers(rank) + FIRST_LINE + (self.step % LINES) as usize * LINE
     }
 
     /// Where the bytes of a step lie.
+    #[inline(always)]
     fn place(&self, rank: usize, len: usize) -> usize {
         if len <= ROOM {
             self.line(rank) + LINE - ROOM
@@ -106,12 +123,13 @@ impl Board {
     // ---- steps
 
     /// The next step begins.
+    #[inline(always)]
     pub(crate) fn begin(&mut self) {
         self.step += 1;
     }
 
     /// Returns whether this rank may post so many bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_room(&mut self, len: usize) -> bool {
         let kept = if len <= ROOM { LINES } else { SLOTS };
         let free_from = self.step.saturating_sub(kept);
@@ -147,7 +165,7 @@ impl Board {
     }
 
     /// Others may read what was written. Returns whether one of them wants to be [woken](Self::take_sleepers).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post(&self, posted: Posted) -> bool {
         let line = self.line(self.rank);
         let said = u64::from(posted.mark) << 32 | posted.len as u64;
@@ -157,7 +175,7 @@ impl Board {
     }
 
     /// What a rank has posted in this step, if it has.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn posted(&self, rank: usize) -> Option<Posted> {
         let line = self.line(rank);
         if self.memory.atomic(line).load(Ordering::Acquire) != self.step {
@@ -182,26 +200,54 @@ impl Board {
     }
 
     /// All ranks have posted in this step, so they have done with the one before.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn all_have_posted(&mut self) {
         self.done_by_all = self.done_by_all.max(self.step - 1);
     }
 
     /// This rank has done with the step. Returns whether another one wants to be [woken](Self::take_sleepers).
-    #[inline]
-    pub(crate) fn end(&self) -> bool {
+    #[inline(always)]
+    pub(crate) fn end(&mut self) -> bool {
+        self.done = self.step;
+        self.say_done()
+    }
+
+    /// The same of a step in which no rank posts more than fits into a line, as all know. Nobody can need the lines so soon,
+    /// so the rank says so now and then.
+    ///
+    /// (In a step with slots, of which there are few, a rank waits for room that has not been said to be free only if another
+    /// one has not come to this step yet. That one says how far it is when it waits, or has done with this step.)
+    #[inline(always)]
+    pub(crate) fn end_in_lines(&mut self) -> bool {
+        self.done = self.step;
+        self.done - self.said >= SAID && self.say_done()
+    }
+
+    /// This rank says how far it is: also before it waits, since others may wait for that. Returns whether one of them wants
+    /// to be [woken](Self::take_sleepers).
+    #[inline(always)]
+    pub(crate) fn say_done(&mut self) -> bool {
+        if self.said == self.done {
+            return false;
+        }
+        self.said = self.done;
         let done = self.memory.atomic(Self::numbers(self.rank) + DONE);
-        done.store(self.step, Ordering::Release);
+        // Release: what this rank has read it has read before others may write over it.
+        done.store(self.done, Ordering::Release);
         self.wakes()
     }
 
     // ---- ranks that sleep
 
-    #[inline]
+    #[inline(always)]
     fn wakes(&self) -> bool {
         // Pairs with the fence in `sleep`: either this rank sees that the other one sleeps, or that one sees what this one
-        // has written.
-        fence(Ordering::SeqCst);
+        // has written. If the one there is passed by all ranks, the compiler must keep the order here, and no more.
+        if self.one_sided {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
         self.memory.atomic(WAITING).load(Ordering::Relaxed) > 0
     }
 
@@ -209,10 +255,17 @@ impl Board {
     /// before it sleeps.
     pub(crate) fn sleep(&self) {
         let asleep = self.memory.atomic(Self::numbers(self.rank) + ASLEEP);
-        if asleep.swap(1, Ordering::Relaxed) == 0 {
-            self.memory.atomic(WAITING).fetch_add(1, Ordering::Relaxed);
+        if asleep.load(Ordering::Relaxed) != 0 {
+            // Said before the fence of an earlier look; ranks that have posted since then have seen it.
+            return;
         }
+        asleep.store(1, Ordering::Relaxed);
+        self.memory.atomic(WAITING).fetch_add(1, Ordering::Relaxed);
+        // Pairs with the one in `wakes`.
         fence(Ordering::SeqCst);
+        if self.one_sided {
+            barrier_of_all();
+        }
     }
 
     /// It does not any more.

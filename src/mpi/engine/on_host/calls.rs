@@ -36,11 +36,12 @@ impl Steps<'_> {
         }
     }
 
-    fn barrier(&mut self) -> Result<(), Error> {
+    #[inline]
+    pub(super) fn barrier(&mut self) -> Result<(), Error> {
         self.begin(Some(0))?;
         self.post(0);
         self.await_all(0)?;
-        self.end();
+        self.end_of(0);
         Ok(())
     }
 

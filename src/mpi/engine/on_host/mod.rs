@@ -13,6 +13,7 @@
 //! | `steps.rs` | a rank's part in a collective: posting, waiting, failing |
 //! | `asked.rs` | what the program has called |
 //! | `arguments.rs` | which collectives go so, and their buffers |
+//! | `short.rs` | those of few bytes, the quick way |
 //! | `calls.rs`, `exchange.rs`, `reductions.rs`, `shares.rs` | the collectives |
 //! | `hosts.rs`, `levels.rs` | which ranks share a host; collectives of several hosts |
 //! | `state.rs` | what a communicator knows of its memory |
@@ -29,6 +30,7 @@ mod medium;
 mod reductions;
 mod run;
 mod shares;
+mod short;
 mod state;
 mod steps;
 

@@ -9,6 +9,7 @@ use super::{
     board::Board,
     hosts::Hosts,
     levels,
+    medium::register,
     state::{Borrowed, State, TwoLevels},
     steps::Steps,
 };
@@ -170,9 +171,9 @@ impl Communicator {
         let giver = words().nth(first).map(|(words, _)| words.to_vec());
         let offer = offer.filter(|_| here > 1);
         let mapped = offer.and_then(|offer| self.map_board(offer, (place, here), giver));
-        let mut missing = [i64::from(mapped.is_none() && here > 1)];
+        let mut missing = [mapped.is_none() && here > 1, !register()].map(i64::from);
         self.agree(name, &mut missing, Predefined::Max)?;
-        let is_made = missing == [0];
+        let [is_made, one_sided] = missing.map(|missing| missing == 0);
         event!(
             DEBUG,
             rank = self.rank(),
@@ -184,7 +185,7 @@ impl Communicator {
         if !is_made {
             return Ok(None);
         }
-        let board = mapped.map(|mapped| Board::new(mapped, place, here));
+        let board = mapped.map(|mapped| Board::new(mapped, (place, here), one_sided));
         Ok(match hosts {
             Some(hosts) => Some(State::Levels(TwoLevels::new(hosts, board).into())),
             None => board.map(State::Made),

@@ -1,26 +1,31 @@
 //! What a communicator knows of memory that its ranks have mapped: all of them, or those of each host.
 
 use alloc::boxed::Box;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::{asked::Asked, board::Board, hosts::Hosts};
-use crate::mpi::collectives::{Collective as Kind, Policy, Way};
+use crate::{
+    mpi::collectives::{Collective as Kind, Policy, Way},
+    sync::{Guard, Lock},
+};
 
 /// What a communicator knows of memory that its ranks have mapped: all of them, or those of each host.
-#[derive(Debug, Default)]
-pub(in crate::mpi::engine) struct OnHost(Mutex<State>);
+#[derive(Debug)]
+pub(in crate::mpi::engine) struct OnHost(Lock<State>);
+
+impl Default for OnHost {
+    fn default() -> Self {
+        Self(Lock::new(State::Early(FIRST)))
+    }
+}
 
 /// What it knows, for as long as a collective uses it.
-pub(in crate::mpi::engine) type Borrowed<'a> = MutexGuard<'a, State>;
+pub(in crate::mpi::engine) type Borrowed<'a> = Guard<'a, State>;
 
 impl OnHost {
     /// `None`: a collective uses it.
+    #[inline]
     pub(super) fn try_lock(&self) -> Option<Borrowed<'_>> {
-        match self.0.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.0.try_lock()
     }
 }
 
@@ -37,12 +42,6 @@ pub(in crate::mpi::engine) enum State {
     Made(Board),
     /// Some ranks share a host, others do not.
     Levels(Box<TwoLevels>),
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self::Early(FIRST)
-    }
 }
 
 /// What a communicator knows of hosts that some of its ranks share.

@@ -1,7 +1,7 @@
 //! One collective on a board: posting, waiting for the others, and what happens when they do not come.
 
 use super::{
-    board::{Board, Posted},
+    board::{Board, Posted, ROOM},
     medium::SLOT,
 };
 use crate::{
@@ -20,8 +20,9 @@ use core::{cell::Cell, hint, ops::Range};
 
 /// Looks of a rank that waits before it asks the network, too: a few microseconds.
 const LOOKS: u32 = 2_000;
-/// The same of a rank that shares its core with others, before it yields; and how often it yields.
-const LOOKS_SHARED: u32 = 32;
+/// The same of a rank that shares its core with others, before it yields; and how often it yields. (The others cannot run
+/// while it looks.)
+const LOOKS_SHARED: u32 = 4;
 const TURNS: u32 = 64;
 
 /// Bytes of a piece, where each rank has a core: it stays in that core's cache while the next one is written.
@@ -47,10 +48,12 @@ pub(super) struct Steps<'a> {
 }
 
 impl Steps<'_> {
+    #[inline(always)]
     pub(super) fn rank(&self) -> usize {
         self.board.rank()
     }
 
+    #[inline(always)]
     pub(super) fn size(&self) -> usize {
         self.board.size()
     }
@@ -64,30 +67,38 @@ impl Steps<'_> {
     }
 
     /// Bytes that go in one step.
+    #[inline]
     pub(super) fn piece(&self) -> usize {
         // A rank that shares its core waits for a turn in each step.
         if self.yields { SLOT } else { PIECE }
     }
 
     /// The other ranks, each beginning with the one after it.
+    #[inline]
     pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank(), self.size());
-        (1..size).map(move |distance| (rank + distance) % size)
+        (rank + 1..size).chain(0..rank)
     }
 
     /// The next step begins, in which this rank posts `len` bytes if there are some.
+    #[inline(always)]
     pub(super) fn begin(&mut self, len: Option<usize>) -> Result<(), Error> {
         self.board.begin();
         let Some(len) = len else { return Ok(()) };
         if self.board.has_room(len) {
             return Ok(());
         }
+        self.await_room(len)
+    }
+
+    #[inline(never)]
+    fn await_room(&mut self, len: usize) -> Result<(), Error> {
         let slowest = self.board.slowest();
         self.wait(slowest.unwrap_or_default(), |board| board.has_room(len))
     }
 
     /// Posts what was written: `len` bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn post(&mut self, len: usize) {
         let mark = self.mark;
         if self.board.post(Posted { mark, len }) {
@@ -96,16 +107,19 @@ impl Steps<'_> {
     }
 
     /// Waits for what another rank posts, which must be `len` bytes.
-    #[inline]
+    #[inline(always)]
     pub(super) fn await_post(&mut self, rank: usize, len: usize) -> Result<(), Error> {
         let wanted = Posted { mark: self.mark, len };
-        let posted = match self.board.posted(rank) {
-            Some(posted) => posted,
-            None => {
-                self.wait(rank, |board| board.posted(rank).is_some())?;
-                self.board.posted(rank).unwrap_or(wanted)
-            }
-        };
+        if self.board.posted(rank) == Some(wanted) {
+            return Ok(());
+        }
+        self.await_post_later(rank, wanted)
+    }
+
+    #[inline(never)]
+    fn await_post_later(&mut self, rank: usize, wanted: Posted) -> Result<(), Error> {
+        self.wait(rank, |board| board.posted(rank).is_some())?;
+        let posted = self.board.posted(rank).unwrap_or(wanted);
         if posted == wanted {
             return Ok(());
         }
@@ -140,9 +154,22 @@ impl Steps<'_> {
     }
 
     /// This rank has read what it needs.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&mut self) {
         if self.board.end() {
+            self.wake();
+        }
+    }
+
+    /// The same, of a step in which no rank posts more than `len` bytes, as all know.
+    #[inline(always)]
+    pub(super) fn end_of(&mut self, len: usize) {
+        let wakes = if len <= ROOM {
+            self.board.end_in_lines()
+        } else {
+            self.board.end()
+        };
+        if wakes {
             self.wake();
         }
     }
@@ -188,8 +215,11 @@ impl Steps<'_> {
     // ---- waiting
 
     /// Waits until `ready` says so of what `rank` does.
-    #[inline(never)]
+    #[inline]
     fn wait(&mut self, rank: usize, ready: impl Fn(&mut Board) -> bool) -> Result<(), Error> {
+        if self.board.say_done() {
+            self.wake();
+        }
         if self.members.is_some() {
             self.serve_hosts();
         }
