@@ -35,6 +35,9 @@ const OWN_LEVELS: Levels = [LEVELS[0], 0, 0];
 const STREAM: usize = LEVELS.len() - 1;
 /// Bytes of long records after which they are a stream.
 const STREAM_BYTES: usize = 256 << 10;
+/// Chunks of a stream's memory that are prepared at a time: to have them one page after the other, as each is written, takes
+/// several times as long.
+const PREPARED: u32 = chunks_in(64 << 10);
 
 const fn chunks_in(bytes: usize) -> u32 {
     (bytes / CHUNK) as u32
@@ -43,6 +46,8 @@ const fn chunks_in(bytes: usize) -> u32 {
 const _: () = assert!(LONG * 2 <= LEVELS[1] as usize * CHUNK);
 
 const _: () = assert!(PIECE.is_multiple_of(CHUNK));
+
+const _: () = assert!(LEVELS[STREAM].is_multiple_of(PREPARED));
 
 /// So many lines before it is written, a line is brought: records that are written at once overlap so.
 const AHEAD: u32 = 4;
@@ -539,6 +544,9 @@ impl Producer {
             // (So that two of them always have room, wherever they begin.)
             let fits = 2 * chunks <= levels[self.long.level];
             if fits && let Some(chunk) = self.long.find(levels, chunks) {
+                if self.long.level == STREAM {
+                    self.prepare(chunk + chunks);
+                }
                 return Some(chunk);
             }
             let is_freed = fits && {
@@ -553,6 +561,16 @@ impl Producer {
                 }
                 self.long.go_on_in(next);
             }
+        }
+    }
+
+    /// The producer writes the memory of streams up to this chunk next.
+    #[inline]
+    fn prepare(&mut self, end: u32) {
+        let below = count_of(self.shared.levels) - self.shared.levels[STREAM];
+        if let Some((begin, chunks)) = self.long.unseen(end - below, PREPARED) {
+            let at = self.shared.chunk(below + begin).cast();
+            self.shared.owner.prepare(at, chunks as usize * CHUNK);
         }
     }
 

@@ -10,6 +10,11 @@ pub(crate) trait Owner: Send + Sync {
         true
     }
 
+    /// The producer is about to write into memory that was lent for a stream, for the first time: `len` bytes there.
+    fn prepare(&self, at: NonNull<u8>, len: usize) {
+        let _ = (at, len);
+    }
+
     /// The producer uses none of the memory that was lent any more, for now: `len` bytes there.
     fn take_back(&self, at: NonNull<u8>, len: usize) {
         let _ = (at, len);

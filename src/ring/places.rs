@@ -13,6 +13,8 @@ pub(super) struct Places {
     pub(super) head: u32,
     /// The first one that may still be in use.
     tail: u32,
+    /// Chunks of the level, from its first one on, in which the producer has been.
+    seen: u32,
     /// Of the records there that may not have been taken: the count of lines with them, and the position behind them.
     pub(super) untaken: VecDeque<(u32, u32)>,
     /// Bytes of records since it was last asked whether they are a stream.
@@ -34,6 +36,17 @@ impl Places {
         self.head = end;
         let below: u32 = levels[..self.level].iter().sum();
         Some(below + (begin & (size - 1)))
+    }
+
+    /// The part of the level, by its first chunk and its chunks, that begins where the producer has not been and has room for
+    /// what it writes up to `end`; a multiple of `block`. `None`: it has been everywhere there.
+    pub(super) fn unseen(&mut self, end: u32, block: u32) -> Option<(u32, u32)> {
+        let begin = self.seen;
+        if end <= begin {
+            return None;
+        }
+        self.seen = end.next_multiple_of(block);
+        Some((begin, self.seen - begin))
     }
 
     /// The consumer has taken so many lines. Returns whether something is free again.

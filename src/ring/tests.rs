@@ -118,6 +118,7 @@ fn room_for_long_records_comes_back() {
 struct Counting {
     has_none: AtomicBool,
     lent: AtomicU32,
+    prepared: AtomicUsize,
     back: AtomicUsize,
 }
 
@@ -126,6 +127,10 @@ impl Owner for (Arc<Counting>, Box<dyn Owner>) {
         let lends = !is_for_stream || !self.0.has_none.load(Relaxed);
         self.0.lent.fetch_add(lends.into(), Relaxed);
         lends
+    }
+
+    fn prepare(&self, _at: NonNull<u8>, len: usize) {
+        self.0.prepared.fetch_add(len, Relaxed);
     }
 
     fn take_back(&self, _at: NonNull<u8>, len: usize) {
@@ -169,6 +174,27 @@ fn a_stream_has_more_room_for_a_time() {
     stream(&mut producer, &mut consumer, 2);
     producer.rest();
     assert_eq!(producer.level(), 2, "it was used since the last rest");
+}
+
+/// The memory of a stream is prepared piece by piece as the producer comes there, and once.
+#[test]
+fn memory_of_a_stream_is_prepared_once() {
+    let (mut producer, mut consumer) = ring_from(64, LEVELS, 0);
+    let owner = Arc::new(Counting::default());
+    producer.put_owner(|memory| Box::new((Arc::clone(&owner), memory)));
+    let mut carry = |bytes: usize| {
+        for _ in 0..bytes / 1_024 {
+            assert!(producer.push(0, 0, &[7; 1_024]));
+            assert!(pop(&mut consumer).is_some());
+        }
+        owner.prepared.load(Relaxed)
+    };
+    // (What comes before it is a stream takes other memory.)
+    assert_eq!(carry(256 << 10), 0);
+    assert_eq!(carry(64 << 10), 64 << 10);
+    assert_eq!(carry(1 << 10), 128 << 10);
+    assert_eq!(carry(2 << 20), 2 << 20);
+    assert_eq!(carry(2 << 20), 2 << 20);
 }
 
 #[test]

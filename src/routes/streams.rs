@@ -58,6 +58,10 @@ impl Lender {
         }
     }
 
+    fn offset(&self, at: NonNull<u8>) -> usize {
+        at.as_ptr() as usize - self.memory.base() as usize
+    }
+
     fn end_loan(&self) {
         if self.has_grown.swap(false, Relaxed) {
             self.all.grown.fetch_sub(1, Relaxed);
@@ -82,10 +86,13 @@ impl Owner for Lender {
         true
     }
 
+    fn prepare(&self, at: NonNull<u8>, len: usize) {
+        self.memory.populate(self.offset(at), len);
+    }
+
     fn take_back(&self, at: NonNull<u8>, len: usize) {
         self.end_loan();
-        let offset = at.as_ptr() as usize - self.memory.base() as usize;
-        self.memory.give_back(offset, len);
+        self.memory.give_back(self.offset(at), len);
     }
 }
 

@@ -102,6 +102,18 @@ impl Segment {
         let _ = unsafe { madvise(self.base.as_ptr().add(at).cast(), len, Advice::LinuxRemove) };
     }
 
+    /// Has the system give memory for a range that is about to be written, all pages at once. If it does not, each page comes
+    /// when it is written first.
+    ///
+    /// # Panics
+    /// If the range does not lie in this memory.
+    #[cfg(feature = "shm")]
+    pub(crate) fn populate(&self, at: usize, len: usize) {
+        assert!(self.holds(at, len));
+        // SAFETY: the range lies in the mapping, and its bytes do not change.
+        let _ = unsafe { madvise(self.base.as_ptr().add(at).cast(), len, Advice::LinuxPopulateWrite) };
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
