@@ -17,7 +17,7 @@ Examples:
   hikyaku poller --device af_packet:iface=eth1 --address 10.0.0.7 --socket /tmp/p &
   HIKYAKU_POLLER=/tmp/p my-program                      with the backend `poller`
   HIKYAKU_BACKEND=poller HIKYAKU_POLLER=/tmp/p my-mpi-program
-  hikyaku poller --device af_packet:iface=eth1,af_packet:iface=eth2 --address 10.0.0.7,10.1.0.7 --socket /tmp/p &
+  hikyaku poller --device af_packet:iface=eth1,af_packet:iface=eth2 --address 10.0.0.7,10.1.0.7 &
                                                         two ports, by which each peer has two rails
   hikyaku poller --device memif:socket=/tmp/m,role=server --address 10.0.0.1 --socket /tmp/a &
   hikyaku poller --device memif:socket=/tmp/m,role=client --address 10.0.0.2 --socket /tmp/b &
