@@ -379,6 +379,7 @@ impl Layer {
     }
 
     /// [`PacketLayer::rail_stats`].
+    #[cfg(feature = "std")]
     pub(crate) fn rail_stats(&self, peer: PeerId, rail: u8) -> Option<RailStats> {
         match self {
             Self::Endpoint(endpoint) => endpoint.rail_stats(peer, rail),
