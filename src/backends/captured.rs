@@ -112,8 +112,8 @@ impl<B: Backend, W: Write + Send> Captured<B, W> {
 }
 
 impl<B: Backend, W: Write + Send> Backend for Captured<B, W> {
-    forward_backend!(self => self.inner; name, capabilities, local_addr, received, wait, stats, poll_notices, as_fd, descriptors,
-        next_deadline, ports, neighbours);
+    forward_backend!(self => self.inner; name, capabilities, local_addr, received, wait, stats, poll_notices, as_fd,
+        descriptors, next_deadline, ports, neighbours);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         let sent = self.inner.transmit(now, transmit)?;

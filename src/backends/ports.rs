@@ -50,7 +50,7 @@ pub struct Ports {
     ports: Vec<Box<dyn Backend>>,
     /// Whether the port of this number can be used.
     alive: Vec<bool>,
-    /// Readable if a port is, from when somebody asks for it: a socket that is watched makes each of its packets dearer.
+    /// Readable if a port is, from when a program asks for it: a socket that is watched makes each of its packets dearer.
     /// None if a port has no descriptor.
     epoll: Option<OwnedFd>,
     watches: OnceLock<()>,

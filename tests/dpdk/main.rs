@@ -20,6 +20,8 @@ mod pages;
 #[path = "../support/part.rs"]
 mod part;
 mod ports;
+#[path = "../support/second_link.rs"]
+mod second_link;
 mod veth;
 mod virtio;
 

@@ -25,13 +25,10 @@ use super::{
     exchange::{LONG, exchange},
     finish,
     netns::{INTERFACE, Namespace, Process, Veth},
-    part, part_variables, var,
+    part, part_variables,
+    second_link::{BESIDE, SECOND, exchange_until},
+    var,
 };
-
-/// The second interface of each namespace.
-const SECOND: &str = "second";
-/// Beside the addresses of the first ports.
-const BESIDE: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
 
 /// The bytes that each port has taken.
 type Taken = Arc<[AtomicU64; 2]>;
@@ -40,8 +37,8 @@ type Taken = Arc<[AtomicU64; 2]>;
 struct Counting(Box<dyn Backend>, Taken);
 
 impl Backend for Counting {
-    forward_backend!(self => self.0; name, capabilities, local_addr, receive, received, wait, stats, poll_notices, as_fd, descriptors,
-        next_deadline, ports, neighbours);
+    forward_backend!(self => self.0; name, capabilities, local_addr, receive, received, wait, stats, poll_notices, as_fd,
+        descriptors, next_deadline, ports, neighbours);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         let sent = self.0.transmit(now, transmit)?;
@@ -85,31 +82,18 @@ pub(super) fn play_answers() {
     send_back(transport, peer, PART_LIMIT, LONG);
 }
 
-/// Exchanges until there is such an event.
-fn until(transport: &mut Transport, peer: PeerId, wanted: &Event) {
-    loop {
-        while let Some(event) = transport.next_event() {
-            assert!(!matches!(event, Event::PeerDown { .. }), "{event:?}");
-            if event == *wanted {
-                return;
-            }
-        }
-        exchange(transport, peer, &[100_000; 4], 2);
-    }
-}
-
 /// Both rails carry; then, with `NETNS_CUT`, the second link is cut.
 pub(super) fn play_exchange() {
     let (mut transport, peer, taken) = open(1);
     let rail = 1;
-    until(&mut transport, peer, &Event::RailUp { peer, rail });
+    exchange_until(&mut transport, peer, &Event::RailUp { peer, rail });
     // (By reference: one that waits for room takes in what comes meanwhile.)
     exchange(&mut transport, peer, &[1 << 20; 24], 0);
     let sent = [0, 1].map(|port: usize| taken[port].load(Ordering::Relaxed));
     assert!(sent.iter().all(|bytes| *bytes > 4 << 20), "{sent:?}");
     println!("striped: {sent:?}");
     if env::var("NETNS_CUT").is_ok() {
-        until(&mut transport, peer, &Event::RailDown { peer, rail });
+        exchange_until(&mut transport, peer, &Event::RailDown { peer, rail });
         println!("down");
         exchange(&mut transport, peer, &[1 << 20; 8], 0);
     }

@@ -44,8 +44,8 @@ struct Watching<B> {
 }
 
 impl<B: Backend> Backend for Watching<B> {
-    forward_backend!(self => self.inner; name, capabilities, local_addr, received, wait, stats, poll_notices, as_fd, descriptors,
-        next_deadline, neighbours);
+    forward_backend!(self => self.inner; name, capabilities, local_addr, received, wait, stats, poll_notices, as_fd,
+        descriptors, next_deadline, neighbours);
 
     fn transmit(&mut self, now: Instant, transmit: &Transmit<'_>) -> io::Result<Sent> {
         if self.watched.cut.load(Ordering::Relaxed) {

@@ -27,6 +27,8 @@ mod netns;
 mod part;
 #[path = "../mpi/persistent.rs"]
 mod persistent;
+#[path = "../support/second_link.rs"]
+mod second_link;
 #[path = "../mpi/windows.rs"]
 mod windows;
 
@@ -360,7 +362,7 @@ impl Nodes {
 
     fn device(&self, node: usize) -> String {
         let of_rail = |rail: usize| match self.link {
-            Link::PacketSockets(..) => format!("af_packet:iface={}", [netns::INTERFACE, rails::SECOND][rail]),
+            Link::PacketSockets(..) => format!("af_packet:iface={}", [netns::INTERFACE, second_link::SECOND][rail]),
             Link::Memif(_) => {
                 let role = ["server", "client"][node];
                 let socket = self.folder.join(format!("memif{rail}"));
@@ -372,7 +374,7 @@ impl Nodes {
 
     fn start_poller(&self, node: usize, device: &str, buffers: u32) -> Process {
         let (socket, buffers) = (self.socket(node), buffers.to_string());
-        let at = [ADDRESSES, rails::BESIDE].map(|of_rail| of_rail[node])[..self.rails].join(",");
+        let at = [ADDRESSES, second_link::BESIDE].map(|of_rail| of_rail[node])[..self.rails].join(",");
         let own = [
             ("HIKYAKU_DPDK_DEVICE", device),
             ("HIKYAKU_POLLER", &socket),

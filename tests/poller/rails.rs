@@ -15,14 +15,12 @@ use super::{
     exchange::{LONG, exchange},
     finish,
     netns::INTERFACE,
-    open, var,
+    open,
+    second_link::{BESIDE, SECOND, exchange_until},
+    var,
 };
 use crate::PART_LIMIT;
 
-/// The second interface of each namespace.
-pub(super) const SECOND: &str = "second";
-/// Beside the addresses of the first ports.
-pub(super) const BESIDE: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
 const RAIL: u8 = 1;
 /// What each rail carries at least, if large messages are striped.
 const SHARE: u64 = 4 << 20;
@@ -51,24 +49,11 @@ pub(super) fn play_answers() {
     send_back(transport, peer, PART_LIMIT, LONG);
 }
 
-/// Exchanges until there is such an event.
-fn until(transport: &mut Transport, peer: PeerId, wanted: &Event) {
-    loop {
-        while let Some(event) = transport.next_event() {
-            assert!(!matches!(event, Event::PeerDown { .. }), "{event:?}");
-            if event == *wanted {
-                return;
-            }
-        }
-        exchange(transport, peer, &[100_000; 4], 2);
-    }
-}
-
 /// Both rails carry; then, with `PART_CUT`, the second link is cut.
 pub(super) fn play_exchange() {
     let (mut transport, peer) = open_with_rail(1);
     let rail = RAIL;
-    until(&mut transport, peer, &Event::RailUp { peer, rail });
+    exchange_until(&mut transport, peer, &Event::RailUp { peer, rail });
     let stats = transport.rail_stats(peer, rail).unwrap();
     assert!(
         stats.state == RailState::Up && !stats.round_trip.is_zero() && stats.max_datagram > 0,
@@ -79,7 +64,7 @@ pub(super) fn play_exchange() {
     println!("striped");
     let is_cut = env::var("PART_CUT").is_ok();
     if is_cut {
-        until(&mut transport, peer, &Event::RailDown { peer, rail });
+        exchange_until(&mut transport, peer, &Event::RailDown { peer, rail });
         let stats = transport.rail_stats(peer, rail).unwrap();
         assert_eq!((stats.state, stats.failures), (RailState::Down, 1));
         println!("down");

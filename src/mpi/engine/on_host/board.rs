@@ -212,7 +212,7 @@ impl Board {
         self.say_done()
     }
 
-    /// The same of a step in which no rank posts more than fits into a line, as all know. Nobody can need the lines so soon,
+    /// The same of a step in which no rank posts more than fits into a line, as all know. No rank can need the lines so soon,
     /// so the rank says so now and then.
     ///
     /// (In a step with slots, of which there are few, a rank waits for room that has not been said to be free only if another
