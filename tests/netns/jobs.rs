@@ -4,6 +4,7 @@
 //! that it writes at its end (`HIKYAKU_STATS`).
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -73,7 +74,7 @@ pub(super) fn play() {
     println!("counted");
 }
 
-/// The UDP sockets among this process's descriptors.
+/// The UDP sockets among this process's descriptors; several descriptors can stand for one socket.
 fn udp_sockets() -> usize {
     let tables = ["udp", "udp6"].map(|table| fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default());
     let rows = tables.iter().flat_map(|table| table.lines().skip(1));
@@ -81,10 +82,11 @@ fn udp_sockets() -> usize {
         .filter_map(|row| Some(format!("socket:[{}]", row.split_whitespace().nth(9)?)))
         .collect();
     let descriptors = fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let targets = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
-    targets
-        .filter(|target| known.iter().any(|socket| target.as_os_str() == socket.as_str()))
-        .count()
+    let targets: BTreeSet<_> = descriptors
+        .filter_map(|entry| fs::read_link(entry.path()).ok())
+        .collect();
+    let is_udp = |target: &&PathBuf| known.iter().any(|socket| target.as_os_str() == socket.as_str());
+    targets.iter().filter(is_udp).count()
 }
 
 // ---- the tests
