@@ -5,6 +5,7 @@ mod host;
 mod ping_pong;
 #[cfg(feature = "sim")]
 mod simulated;
+mod within;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ use serde::Serialize;
 use self::ping_pong::{one_way, work};
 #[cfg(feature = "sim")]
 use self::simulated::Simulated;
+use self::within::Within;
 use crate::{
     failure::Failure,
     machine::{clock, environment::Environment},
@@ -41,7 +43,8 @@ first is cheaper; fits the time of a message, alpha + bytes x beta, and measures
 The lines that begin with `export` make these the settings of MPI programs. With --sim the messages are sent once more, \
 packet by packet (without segmentation offload), which is what simulated hosts do; what a packet and a byte cost is \
 fitted to these times by the simulator itself, whose times stand beside those measured. Costs hold for packets of the \
-size measured: `hikyaku sim` has the same option --mtu.";
+size measured: `hikyaku sim` has the same option --mtu. What ranks of one host cost each other through memory is \
+measured by broadcasts, whatever the backend.";
 
 /// Options of `tune`.
 #[derive(Clone, Debug, Args)]
@@ -73,6 +76,8 @@ struct Found {
     beta: f64,
     /// Seconds per byte reduced.
     gamma: f64,
+    /// The level within a host, if this build has one.
+    within: Option<Within>,
 }
 
 /// One size, sent in both ways; one-way times, µs.
@@ -83,6 +88,16 @@ struct Row {
     rendezvous_us: f64,
     /// Median of the rounds' ratios, eager to rendezvous.
     ratio: f64,
+}
+
+impl Row {
+    /// One-way time with this limit.
+    fn micros(&self, eager_limit: usize) -> f64 {
+        match self.size <= eager_limit {
+            true => self.eager_us,
+            false => self.rendezvous_us,
+        }
+    }
 }
 
 /// The JSON object.
@@ -125,21 +140,23 @@ pub fn run(options: &TuneArgs) -> Result<(), Failure> {
     }
     drop(progress);
     let eager_limit = crossing(&rows);
-    let (alpha, beta) = line(&rows, eager_limit);
+    let (alpha, beta) = line(rows.iter().map(|row| (row.size, row.micros(eager_limit))));
+    let (gamma, environment) = (reduction(job.rounds), job.environment.clone());
+    let mut text = table(&job, &rows).render();
+    // Its ranks go before others come.
+    drop(job);
     let found = Found {
         eager_limit,
         alpha,
         beta,
-        gamma: reduction(job.rounds),
+        gamma,
+        within: within::measured(turns)?,
     };
-    let (settings, environment) = (settings(&found), job.environment.clone());
-    let mut text = table(&job, &rows).render();
+    let settings = settings(&found);
     text.push_str(&explanation(&found));
     for (name, value) in &settings {
         text.push_str(&format!("export {name}={value}\n"));
     }
-    // Its ranks go before others come.
-    drop(job);
     #[cfg(feature = "sim")]
     let simulation = match options.sim {
         true => Some(simulated::fitted(turns, &sizes, eager_limit)?),
@@ -182,18 +199,13 @@ fn crossing(rows: &[Row]) -> usize {
     best
 }
 
-/// Seconds per message and per byte, so that the relative errors' squares are least.
-fn line(rows: &[Row], eager_limit: usize) -> (f64, f64) {
+/// Seconds per message and per byte, so that the relative errors' squares are least. `times`: bytes and microseconds.
+fn line(times: impl Iterator<Item = (usize, f64)>) -> (f64, f64) {
     // t = α + βn, divided by t: 1 = α x + β y.
     let (mut xx, mut xy, mut yy, mut x1, mut y1) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for row in rows {
-        let micros = if row.size <= eager_limit {
-            row.eager_us
-        } else {
-            row.rendezvous_us
-        };
+    for (size, micros) in times {
         let seconds = micros / 1e6;
-        let (x, y) = (1.0 / seconds, row.size as f64 / seconds);
+        let (x, y) = (1.0 / seconds, size as f64 / seconds);
         (xx, xy, yy, x1, y1) = (xx + x * x, xy + x * y, yy + y * y, x1 + x, y1 + y);
     }
     let determinant = xx * yy - xy * xy;
@@ -223,12 +235,19 @@ fn reduction(rounds: usize) -> f64 {
 }
 
 fn settings(found: &Found) -> BTreeMap<&'static str, String> {
-    BTreeMap::from([
+    let micros = |seconds: f64| format!("{}us", digits(seconds * 1e6));
+    let nanos = |seconds: f64| format!("{}ns", digits(seconds * 1e9));
+    let mut all = BTreeMap::from([
         ("HIKYAKU_EAGER_LIMIT", found.eager_limit.to_string()),
-        ("HIKYAKU_MODEL_ALPHA", format!("{}us", digits(found.alpha * 1e6))),
-        ("HIKYAKU_MODEL_BETA", format!("{}ns", digits(found.beta * 1e9))),
-        ("HIKYAKU_MODEL_GAMMA", format!("{}ns", digits(found.gamma * 1e9))),
-    ])
+        ("HIKYAKU_MODEL_ALPHA", micros(found.alpha)),
+        ("HIKYAKU_MODEL_BETA", nanos(found.beta)),
+        ("HIKYAKU_MODEL_GAMMA", nanos(found.gamma)),
+    ]);
+    if let Some(Within { alpha, beta }) = found.within {
+        all.insert("HIKYAKU_MODEL_WITHIN_ALPHA", micros(alpha));
+        all.insert("HIKYAKU_MODEL_WITHIN_BETA", nanos(beta));
+    }
+    all
 }
 
 fn table(job: &Job, rows: &[Row]) -> Table {
@@ -249,8 +268,8 @@ fn table(job: &Job, rows: &[Row]) -> Table {
 
 fn explanation(found: &Found) -> String {
     let (_, now) = for_job(2, 1.0, true);
-    let model = now.policy.model;
-    format!(
+    let (model, default) = (now.policy.model, now.policy.within);
+    let mut text = format!(
         "# eager limit: {} (default {})\n\
          # alpha, per message: {:.2} µs (default {:.2}); beta, per byte: {:.3} ns (default {:.3}), which are {:.0} MB/s\n\
          # gamma, per byte reduced: {:.3} ns (default {:.3})\n",
@@ -263,7 +282,18 @@ fn explanation(found: &Found) -> String {
         1e-6 / found.beta,
         found.gamma * 1e9,
         model.gamma * 1e9,
-    )
+    );
+    if let Some(Within { alpha, beta }) = found.within {
+        text.push_str(&format!(
+            "# within a host: {:.2} µs until the others see what a rank writes (default {:.2}), {:.3} ns per byte \
+             (default {:.3})\n",
+            alpha * 1e6,
+            default.alpha * 1e6,
+            beta * 1e9,
+            default.beta * 1e9,
+        ));
+    }
+    text
 }
 
 fn figure(rows: &[Row], environment: &Environment) -> Figure {
@@ -307,16 +337,8 @@ mod tests {
 
     #[test]
     fn the_line_is_found_in_what_lies_on_it() {
-        let row = |size: usize| {
-            let micros = 3.0 + size as f64 * 0.25e-3;
-            Row {
-                size,
-                eager_us: micros,
-                rendezvous_us: micros * 2.0,
-                ratio: 0.5,
-            }
-        };
-        let (alpha, beta) = line(&[8, 1024, 65_536, 1 << 20].map(row), 1 << 20);
+        let time = |size: usize| (size, 3.0 + size as f64 * 0.25e-3);
+        let (alpha, beta) = line([8, 1024, 65_536, 1 << 20].map(time).into_iter());
         assert!((alpha * 1e6 - 3.0).abs() < 1e-6 && (beta * 1e9 - 0.25).abs() < 1e-6);
     }
 }
