@@ -41,23 +41,62 @@ impl Endpoint {
         data: &[u8],
         burst: &mut Burst,
     ) -> Option<Inline> {
-        let flow_index = self.find_flow(peer.0, FlowKey::new(0, channel))?;
-        let flow = &self.flows[flow_index as usize];
+        let p = self.peers.get(peer.index())?;
+        if p.has_rails() {
+            return self.begin_inline_by_rail(now, peer, channel, message, data, burst);
+        }
+        let flow = self.find_from(p.first_flow, FlowKey::new(0, channel))?;
+        let way = (Path::from(p.address), p.room());
+        self.begin_inline_on(now, flow, way, message, data, burst)
+    }
+
+    /// The same to a peer with several rails, by the one for small messages, if none of them has large ones.
+    #[inline(never)]
+    fn begin_inline_by_rail(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        message: &Outgoing,
+        data: &[u8],
+        burst: &mut Burst,
+    ) -> Option<Inline> {
+        let p = &self.peers[peer.index()];
+        let flow = self.find_from(p.first_flow, p.home(channel))?;
+        let path = self.path_of(flow);
+        if self.ports.is_full(path.port) || self.has_bulk(flow) {
+            return None;
+        }
+        let room = usize::from(self.mtu_of(&self.flows[flow as usize])) - p.format.overhead();
+        self.begin_inline_on(now, flow, (path, room), message, data, burst)
+    }
+
+    /// `path`, `room`: where the packets of the flow go, and how many bytes they may have beside what is in each.
+    #[inline(always)]
+    fn begin_inline_on(
+        &mut self,
+        now: Instant,
+        flow: u32,
+        (path, room): (Path, usize),
+        message: &Outgoing,
+        data: &[u8],
+        burst: &mut Burst,
+    ) -> Option<Inline> {
+        let flow = &self.flows[flow as usize];
         let index = flow.active;
         let active = self.actives.get(index as usize)?;
-        let p = &self.peers[peer.index()];
+        let p = &self.peers[flow.peer as usize];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
-            || p.has_rails()
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
-            || !fits_record(&self.config, p.room(), message, data.len())
+            || !fits_record(&self.config, room, message, data.len())
         {
             return None;
         }
         self.now = later(self.now, now);
-        burst.begin(Path::from(p.address));
+        burst.begin(path);
         let following = Following {
             config: &self.config,
             now: self.now,
@@ -99,6 +138,9 @@ impl Endpoint {
             active.deadlines.arm(&mut self.heap, *index, Timer::Ack, at);
         }
         active.deadlines.arm(&mut self.heap, *index, Timer::Rto, at);
+        if p.has_rails() {
+            self.note_sent(*index, burst);
+        }
         self.hold(burst);
     }
 
