@@ -46,8 +46,7 @@ impl Endpoint {
             return self.begin_inline_by_rail(now, peer, channel, message, data, burst);
         }
         let flow = self.find_from(p.first_flow, FlowKey::new(0, channel))?;
-        let way = (Path::from(p.address), p.room());
-        self.begin_inline_on(now, flow, way, message, data, burst)
+        self.begin_inline_on::<false>(now, flow, message, data, burst)
     }
 
     /// The same to a peer with several rails, by the one for small messages, if none of them has large ones.
@@ -63,29 +62,30 @@ impl Endpoint {
     ) -> Option<Inline> {
         let p = &self.peers[peer.index()];
         let flow = self.find_from(p.first_flow, p.home(channel))?;
-        let path = self.path_of(flow);
-        if self.ports.is_full(path.port) || self.has_bulk(flow) {
+        if self.ports.is_full(self.path_of(flow).port) || self.has_bulk(flow) {
             return None;
         }
-        let room = usize::from(self.mtu_of(&self.flows[flow as usize])) - p.format.overhead();
-        self.begin_inline_on(now, flow, (path, room), message, data, burst)
+        self.begin_inline_on::<true>(now, flow, message, data, burst)
     }
 
-    /// `path`, `room`: where the packets of the flow go, and how many bytes they may have beside what is in each.
+    /// The same on a flow. Without rails its path is the peer's address.
     #[inline(always)]
-    fn begin_inline_on(
+    fn begin_inline_on<const RAILS: bool>(
         &mut self,
         now: Instant,
-        flow: u32,
-        (path, room): (Path, usize),
+        flow_index: u32,
         message: &Outgoing,
         data: &[u8],
         burst: &mut Burst,
     ) -> Option<Inline> {
-        let flow = &self.flows[flow as usize];
+        let flow = &self.flows[flow_index as usize];
         let index = flow.active;
         let active = self.actives.get(index as usize)?;
         let p = &self.peers[flow.peer as usize];
+        let room = match RAILS {
+            true => usize::from(self.mtu_of(flow)) - p.format.overhead(),
+            false => p.room(),
+        };
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
             || !active.send.sends_at_once(&active.receive, flow, p)
@@ -96,7 +96,10 @@ impl Endpoint {
             return None;
         }
         self.now = later(self.now, now);
-        burst.begin(path);
+        burst.begin(match RAILS {
+            true => self.path_of(flow_index),
+            false => Path::from(p.address),
+        });
         let following = Following {
             config: &self.config,
             now: self.now,
