@@ -20,6 +20,7 @@ pub struct Error {
     call: &'static str,
     peer: Option<Rank>,
     communicator: Option<u32>,
+    own: Option<Rank>,
     detail: Detail,
 }
 
@@ -88,6 +89,7 @@ impl Error {
             call,
             peer: None,
             communicator: None,
+            own: None,
             detail: Detail::None,
         }
     }
@@ -106,6 +108,15 @@ impl Error {
     pub const fn on_communicator(self, context: u32) -> Self {
         Self {
             communicator: Some(context),
+            ..self
+        }
+    }
+
+    /// With the rank of the process that it happened to.
+    #[must_use]
+    pub const fn at_rank(self, rank: Rank) -> Self {
+        Self {
+            own: Some(rank),
             ..self
         }
     }
@@ -194,6 +205,9 @@ impl core::fmt::Display for Error {
         if let Some(context) = self.communicator {
             write!(f, " on communicator {context}")?;
         }
+        if let Some(rank) = self.own {
+            write!(f, " at rank {rank}")?;
+        }
         write!(f, ": {} [{}]", self.class.description(), self.class.name())?;
         match &self.detail {
             Detail::None => Ok(()),
@@ -274,6 +288,15 @@ mod tests {
             "MPI_Recv with rank 2: message longer than its receive, or not as long as a collective needs it \
              [MPI_ERR_TRUNCATE]: \
              100 bytes were sent, there is room for 8"
+        );
+        let error = Error::new(ErrorClass::Comm, "MPI_Barrier")
+            .on_communicator(3)
+            .at_rank(1);
+        assert!(
+            error
+                .to_string()
+                .starts_with("MPI_Barrier on communicator 3 at rank 1: "),
+            "{error}"
         );
     }
 

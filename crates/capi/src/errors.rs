@@ -4,12 +4,15 @@
 use core::{ffi::c_void, fmt::Write as _};
 use std::sync::Mutex;
 
-use hikyaku::mpi::error_code::{ErrorCodes, ErrorHandler};
+use hikyaku::mpi::{
+    error::Error,
+    error_code::{ErrorCodes, ErrorHandler},
+};
 
 use crate::{
     abi::{Encoding, Handle, Sort, class_number},
     border::{Call, Failure, Scope, native_handle},
-    objects::{Callback, Comm, Session, Win, lock},
+    objects::{Callback, Comm, Communicator, Held, Object as _, Session, Win, lock},
     process,
 };
 
@@ -29,16 +32,34 @@ pub(crate) fn codes<R>(encoding: &Encoding, f: impl FnOnce(&mut ErrorCodes) -> R
 pub(crate) fn code(call: Call, scope: Option<Scope>, failure: &Failure) -> i32 {
     match failure.error(call.name) {
         Ok(error) => {
-            let comm = scope.filter(|scope| scope.sort == Sort::Comm);
-            let comm = comm.and_then(|scope| Comm::new(scope.handle).find());
-            let error = match (error.communicator(), comm) {
-                (None, Some(comm)) => error.on_communicator(comm.comm.context()),
-                _ => error,
-            };
+            let error = located(scope, error);
             codes(call.encoding, |codes| codes.note(&error))
         }
         Err(code) => code,
     }
+}
+
+/// An error with its communicator, if it has one, and this process's rank there; else with its rank among all.
+fn located(scope: Option<Scope>, error: Error) -> Error {
+    let of_scope = scope.filter(|scope| scope.sort == Sort::Comm);
+    let of_scope = of_scope.and_then(|scope| Comm::new(scope.handle).find());
+    let error = match (error.communicator(), &of_scope) {
+        (None, Some(comm)) => error.on_communicator(comm.comm.context()),
+        _ => error,
+    };
+    let world = || Comm::number(0x101).find();
+    let comm = match (error.communicator(), of_scope) {
+        (Some(context), None) => find(context).or_else(world),
+        (_, comm) => comm.or_else(world),
+    };
+    comm.map_or(error, |comm| error.at_rank(comm.comm.rank()))
+}
+
+/// The communicator of the program with this context.
+fn find(context: u32) -> Option<Held<Communicator>> {
+    let mut all = Communicator::table().all().into_iter();
+    let found = all.find(|(_, comm)| comm.comm.context() == context);
+    found.map(|(_, comm)| Held::Counted(comm))
 }
 
 /// The handler of an object; that of `MPI_COMM_SELF` if there is no object, or it has none.

@@ -1,7 +1,7 @@
 //! Short messages, which go by a ring in memory to a peer of this host, past the messenger's queues.
 
 #[cfg(feature = "mpi")]
-use alloc::{boxed::Box, vec};
+use alloc::vec::Vec;
 
 use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
 #[cfg(feature = "mpi")]
@@ -110,35 +110,48 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         room: &mut [u8],
         which: Which,
     ) -> Option<Envelope> {
+        Self::take_into(messenger, selector, which, |len| room.get_mut(..len))
+    }
+
+    /// The same for a message of any length, into the first of these `bytes`, which become more if there are too few.
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(crate) fn claim_short(
+        &mut self,
+        messenger: &mut Messenger,
+        selector: &Selector,
+        bytes: &mut Vec<u8>,
+        which: Which,
+    ) -> Option<Envelope> {
+        Self::take_into(messenger, selector, which, |len| {
+            if bytes.len() < len {
+                bytes.resize(len, 0);
+            }
+            bytes.get_mut(..len)
+        })
+    }
+
+    /// The same into the room that there is for so many bytes.
+    #[cfg(feature = "mpi")]
+    #[inline(always)]
+    fn take_into<'r>(
+        messenger: &mut Messenger,
+        selector: &Selector,
+        which: Which,
+        room: impl FnOnce(usize) -> Option<&'r mut [u8]>,
+    ) -> Option<Envelope> {
         let (arriving, number) = messenger.next_short(which)?;
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
-        if arriving.session > 1 || !selector.matches(source, matched(bits)) || len > room.len() {
+        if arriving.session > 1 || !selector.matches(source, matched(bits)) {
             return None;
         }
-        if !arriving.front.copy_to(room) {
+        if !arriving.front.copy_to(room(len)?) {
             return None;
         }
         let (peer, cost) = arriving.take(number);
         messenger.accept_short(peer, cost);
         let len = len as u64;
         Some(Envelope { source, bits, len })
-    }
-
-    /// The same for a message of any length, into memory of its own.
-    #[cfg(feature = "mpi")]
-    pub(crate) fn claim_short(
-        &mut self,
-        messenger: &mut Messenger,
-        selector: &Selector,
-        which: Which,
-    ) -> Option<(Envelope, Box<[u8]>)> {
-        let (arriving, _) = messenger.next_short(which)?;
-        if !selector.matches(arriving.source, matched(arriving.front.bits)) {
-            return None;
-        }
-        let mut bytes = vec![0; arriving.front.len()].into_boxed_slice();
-        let envelope = self.take_short_into(messenger, selector, &mut bytes, which)?;
-        Some((envelope, bytes))
     }
 
     /// Returns whether messages in the rings are the oldest that have come, and nothing is lost.

@@ -2,7 +2,7 @@
 
 mod leaving;
 mod losses;
-mod numbered;
+pub(crate) mod numbered;
 mod parked;
 mod request_id;
 mod short;

@@ -1,6 +1,7 @@
 //! The fabric of a real process: a driver, its backend, and the system's ways to sleep.
 
 mod call;
+mod claims;
 mod helper;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod here;
@@ -26,9 +27,9 @@ use rustix::{
     io::{read, write},
 };
 
-use self::call::Call;
 pub(crate) use self::helper::Helper;
 use self::here::here;
+use self::{call::Call, claims::Claims};
 use super::{
     NETWORK_INSTEAD,
     buffer::Buffer,
@@ -84,6 +85,8 @@ struct Inner {
     stuck: Option<u32>,
     /// The helper thread listens to the network.
     helper_listens: bool,
+    /// Messages that were probed for, and are not received yet.
+    claims: Claims,
 }
 
 /// The threads of the program that have called so far.
@@ -139,6 +142,7 @@ impl Native {
                 unpassed: 0,
                 stuck: None,
                 helper_listens: false,
+                claims: Claims::default(),
             }),
             unread: AtomicU8::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),

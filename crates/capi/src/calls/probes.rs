@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     border::{Buffer, Call, Count, Failure, InOut, Out, OutStatus, Rank, Tag},
-    objects::{Comm, Message, RequestObject, Type, Work, lock},
+    objects::{Comm, Matched, Message, RequestObject, Type, Work, lock},
+    process,
 };
 
 #[doc(hidden)]
@@ -43,7 +44,7 @@ macro_rules! probes {
 /// `MPI_MESSAGE_NO_PROC`.
 const NO_PROC: Message = Message::number(0x129);
 
-type Place = InOut<Mutex<Option<MatchedMessage>>>;
+type Place = InOut<Matched>;
 
 pub fn probe(_call: Call, source: Rank, tag: Tag, comm: Comm, status: OutStatus) -> Done {
     status.set(&comm.get()?.comm.probe(source.0, tag.0)?);
@@ -69,7 +70,14 @@ fn hand_out(found: MatchedMessage, message: Place, status: OutStatus) {
 }
 
 pub fn mprobe(_call: Call, source: Rank, tag: Tag, comm: Comm, message: Place, status: OutStatus) -> Done {
-    hand_out(comm.get()?.comm.mprobe(source.0, tag.0)?, message, status);
+    let object = comm.get()?;
+    let word = comm.handle().0;
+    if let Some((number, found)) = object.comm.mprobe_numbered(source.0, tag.0, word) {
+        status.set(&found);
+        message.set(Message::numbered(number));
+        return Ok(());
+    }
+    hand_out(object.comm.mprobe(source.0, tag.0)?, message, status);
     Ok(())
 }
 
@@ -107,6 +115,19 @@ fn take(message: Place) -> Result<Option<MatchedMessage>, Failure> {
 pub fn mrecv(_call: Call, buf: Buffer, count: Count, datatype: Type, from: Place, status: OutStatus) -> Done {
     let datatype = datatype.get()?;
     let what = message(buf, count.0, &datatype)?;
+    if let (Some(number), Some(joined)) = (from.get().number_of(), process::joined()) {
+        // SAFETY: the program's buffer, as MPI demands.
+        let received = unsafe {
+            joined
+                .engine
+                .mreceive_numbered(number, what.base, what.count, what.datatype)
+        };
+        if let Some(received) = received {
+            from.set(Message::NULL);
+            status.set(&received);
+            return Ok(());
+        }
+    }
     let received = match take(from)? {
         None => Status::NULL,
         // SAFETY: the program's buffer, as MPI demands.

@@ -165,6 +165,21 @@ impl<T: Object> Named<T> {
         Self::new(Handle(number))
     }
 
+    /// One that the engine knows by this number.
+    #[must_use]
+    #[inline]
+    pub fn numbered(number: u32) -> Self {
+        debug_assert!(number & FOREIGN != 0);
+        Self::number(number)
+    }
+
+    /// The number by which the engine knows it, or knew it before it was called in.
+    #[must_use]
+    #[inline]
+    pub fn number_of(self) -> Option<u32> {
+        (self.handle.0 & FOREIGN != 0).then_some(self.handle.0)
+    }
+
     /// The handle.
     #[must_use]
     pub const fn handle(self) -> Handle {
@@ -322,7 +337,7 @@ objects! {
     /// `MPI_Request`.
     Pending = RequestObject: Request 0x180 Request false, RequestObject::predefined, RequestObject::call_in;
     /// `MPI_Message`.
-    Message = Matched: Message 0x128 Request false;
+    Message = Matched: Message 0x128 Request false, no_message, call_in_message;
     /// `MPI_Info`.
     Info = InfoObject: Info 0x130 Info false, InfoObject::predefined;
     /// `MPI_Win`.
@@ -336,24 +351,28 @@ objects! {
 impl Pending {
     /// Any send that ended when it began.
     pub const SENT: Self = Self::number(0x181);
-
-    /// A receive that the engine knows by this number.
-    #[must_use]
-    #[inline]
-    pub fn numbered(number: u32) -> Self {
-        debug_assert!(number & FOREIGN != 0);
-        Self::number(number)
-    }
-
-    /// The number by which the engine knows the receive, or knew it before it was called in.
-    #[must_use]
-    #[inline]
-    pub fn number_of(self) -> Option<u32> {
-        (self.handle.0 & FOREIGN != 0).then_some(self.handle.0)
-    }
 }
 
 const _: () = assert!(FOREIGN == hikyaku::mpi::engine::Engine::NUMBERED);
+
+fn no_message(_: u32) -> Option<&'static Arc<Matched>> {
+    None
+}
+
+/// A message that the engine knows by a number becomes an object, for calls that need one.
+fn call_in_message(handle: Handle) {
+    let (Some(number), Some(joined)) = (Message::new(handle).number_of(), crate::process::joined()) else {
+        return;
+    };
+    let Some(comm) = joined.engine.word_of_message(number) else {
+        return;
+    };
+    // (A program may have freed the communicator meanwhile.)
+    let found = Comm::number(comm).find().or_else(|| Comm::number(0x101).find());
+    if let Some(message) = found.and_then(|found| found.comm.adopt_message(number)) {
+        Matched::table().adopt(handle, Mutex::new(Some(message)));
+    }
+}
 
 fn empty_group(number: u32) -> Option<&'static Arc<Group>> {
     static EMPTY: LazyLock<Arc<Group>> = LazyLock::new(|| Arc::new(Group::EMPTY));

@@ -1,5 +1,5 @@
 /* Receives of many kinds of ends, between two ranks: in order and not, alone and together, cancelled, freed, truncated, asked
-   for by calls of all kinds; and sends that end at once. */
+   for by calls of all kinds; sends that end at once; and messages that are probed for. */
 #include "check.h"
 
 enum { MANY = 200 };
@@ -134,6 +134,113 @@ static void alone(void)
     meet();
 }
 
+/* A message that has been probed for, to be received by one of several calls; the next one is probed for meanwhile. */
+static void probed(int length)
+{
+    static char out[MANY * 400], into[MANY * 400];
+    MPI_Message messages[2], copy;
+    MPI_Status status;
+    MPI_Request request;
+    int count;
+    if (rank == 0) {
+        for (int i = 0; i < 8; i++) {
+            memset(out, 'a' + i, sizeof out);
+            MPI_Send(out, length, MPI_CHAR, 1, 20 + i, MPI_COMM_WORLD);
+        }
+    } else {
+        for (int i = 0; i < 8; i += 2) {
+            for (int j = 0; j < 2; j++) {
+                MPI_Mprobe(0, j ? MPI_ANY_TAG : 20 + i, MPI_COMM_WORLD, &messages[j], &status);
+                MPI_Get_count(&status, MPI_CHAR, &count);
+                check(status.MPI_SOURCE == 0 && status.MPI_TAG == 20 + i + j && count == length, "what a probe says");
+            }
+            check(messages[0] != messages[1], "two messages have two handles");
+            for (int j = 1; j >= 0; j--) {
+                copy = messages[j];
+                memset(into, 0, sizeof into);
+                memset(&status, 0, sizeof status);
+                if (i < 4)
+                    MPI_Mrecv(into, i ? (int)sizeof into : length, MPI_CHAR, &messages[j], &status);
+                else if (i < 6) {
+                    MPI_Imrecv(into, length, MPI_CHAR, &messages[j], &request);
+                    MPI_Wait(&request, &status);
+                } else if (length > 0)
+                    check(class_of(MPI_Mrecv(into, length - 1, MPI_CHAR, &messages[j], &status)) == MPI_ERR_TRUNCATE,
+                          "the message is too long");
+                else
+                    MPI_Mrecv(NULL, 0, MPI_CHAR, &messages[j], MPI_STATUS_IGNORE);
+                check(messages[j] == MPI_MESSAGE_NULL, "the handle is null");
+                check(class_of(MPI_Mrecv(into, length, MPI_CHAR, &copy, &status)) == MPI_ERR_REQUEST,
+                      "its handle is of no message any more");
+                if (i < 6) {
+                    memset(out, 'a' + i + j, sizeof out);
+                    check(memcmp(into, out, length) == 0 && into[length] == 0, "the bytes");
+                    check(status.MPI_SOURCE == 0 && status.MPI_TAG == 20 + i + j, "the status");
+                }
+            }
+        }
+    }
+    meet();
+}
+
+/* A message that was probed for on a communicator that is freed before it is received. */
+static void probed_before_it_is_freed(void)
+{
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    if (rank == 0) {
+        MPI_Send(&rank, 1, MPI_INT, 1, 3, comm);
+        MPI_Send(&rank, 1, MPI_INT, 1, 4, comm);
+        MPI_Comm_free(&comm);
+    } else {
+        MPI_Message messages[2];
+        MPI_Request request;
+        int numbers[2] = {-1, -1};
+        for (int i = 0; i < 2; i++)
+            MPI_Mprobe(0, 3 + i, comm, &messages[i], MPI_STATUS_IGNORE);
+        MPI_Comm_free(&comm);
+        MPI_Imrecv(&numbers[1], 1, MPI_INT, &messages[1], &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Mrecv(&numbers[0], 1, MPI_INT, &messages[0], MPI_STATUS_IGNORE);
+        check(numbers[0] == 0 && numbers[1] == 0, "both are received");
+    }
+    meet();
+}
+
+/* The text of an error says which function of which rank has failed, on which communicator, and why. */
+static void say(int code, const char *function, const char *argument, int own)
+{
+    char text[MPI_MAX_ERROR_STRING], place[32];
+    int length;
+    MPI_Error_string(code, text, &length);
+    snprintf(place, sizeof place, " at rank %d: ", own);
+    if (strncmp(text, function, strlen(function)) || !strstr(text, argument) || !strstr(text, place)
+        || !strstr(text, " on communicator ")) {
+        fprintf(stderr, "%s\n", text);
+        check(0, "the text of an error");
+    }
+}
+
+static void texts(void)
+{
+    MPI_Comm turned;
+    int number = 0;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
+    MPI_Comm_set_errhandler(turned, MPI_ERRORS_RETURN);
+    say(MPI_Send(&number, 1, MPI_INT, 7, 0, MPI_COMM_WORLD), "MPI_Send", "rank 7", rank);
+    say(MPI_Send(&number, 1, MPI_INT, 7, 0, turned), "MPI_Send", "rank 7", 1 - rank);
+    say(MPI_Send(&number, -1, MPI_INT, 0, 0, turned), "MPI_Send", "count", 1 - rank);
+    if (rank == 0) {
+        MPI_Message message;
+        short small;
+        MPI_Mprobe(0, 0, turned, &message, MPI_STATUS_IGNORE);
+        say(MPI_Mrecv(&small, 1, MPI_SHORT, &message, MPI_STATUS_IGNORE), "MPI_Mrecv", "there is room for 2", 1);
+    } else
+        MPI_Send(&number, 1, MPI_INT, 1, 0, turned);
+    MPI_Comm_free(&turned);
+    meet();
+}
+
 /* What ends in other ways. */
 static void otherwise(void)
 {
@@ -223,6 +330,11 @@ int main(int argc, char **argv)
         }
         alone();
         otherwise();
+        static const int lengths[] = {0, 1, 8, 44, 45, 104, 105, 1062, 20000, 70000};
+        for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
+            probed(lengths[i]);
+        probed_before_it_is_freed();
+        texts();
     }
     MPI_Finalize();
     return 0;

@@ -1,6 +1,7 @@
 #![expect(unsafe_code, reason = "messages are given by pointer, as C does")]
 //! Receives that their caller knows by a number alone: for interfaces that give numbers out, and would otherwise keep a
-//! request for each; and sends that need none. There are such only where short messages go by rings in memory.
+//! request for each; messages that were probed for, in the same way; and sends that need none. There are such only where
+//! short messages go by rings in memory.
 
 use super::{Communicator, Mode};
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     mpi::{
         Rank,
         datatype::Datatype,
-        engine::{Engine, Request, Status, core::NUMBERED},
+        engine::{Engine, MatchedMessage, Request, Status, buffer::PlainRun, core::NUMBERED},
     },
 };
 
@@ -64,6 +65,26 @@ impl Communicator {
         let adopted = self.access(None, |core, _, _| core.adopt(number));
         adopted.map(|(id, room)| Request::pending(self, id, "MPI_Irecv", room))
     }
+
+    /// Waits for a message and takes it, if it comes soon and can be known by a number, as a receive. `None`:
+    /// [`mprobe`](Self::mprobe) takes it. With it is kept a `word`, which is not 0.
+    ///
+    /// It ends by [`Engine::mreceive_numbered`], or as the message that [`adopt_message`](Self::adopt_message) makes of it.
+    #[must_use]
+    #[inline]
+    pub fn mprobe_numbered(&self, source: Rank, tag: i32, word: u32) -> Option<(u32, Status)> {
+        let rings = self.rings()?;
+        let selector = self.plain_selector(source, tag)?;
+        rings.claim_numbered(&selector, word, |envelope| self.plain_status_of(envelope))
+    }
+
+    /// The message of this number, which was probed for on this communicator, and has no number from now on. `None`: there is
+    /// none.
+    #[must_use]
+    pub fn adopt_message(&self, number: u32) -> Option<MatchedMessage> {
+        let (status, bytes) = self.engine().rings()?.adopt_claimed(number)?;
+        Some(self.taken_from_ring(status, bytes))
+    }
 }
 
 impl Engine {
@@ -84,6 +105,31 @@ impl Engine {
                 cancelled: false,
             });
         });
+    }
+
+    /// Receives the message of this number, if it fits; it has no number then. `None`: nothing was done.
+    ///
+    /// # Safety
+    /// See [`Communicator::receive`].
+    #[must_use]
+    #[inline]
+    pub unsafe fn mreceive_numbered(
+        &self,
+        number: u32,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+    ) -> Option<Status> {
+        let rings = self.rings()?;
+        // SAFETY: the caller's contract.
+        let mut room = unsafe { PlainRun::new(base, count, datatype) }?;
+        rings.receive_claimed(number, room.bytes())
+    }
+
+    /// The word kept with the message of this number.
+    #[must_use]
+    pub fn word_of_message(&self, number: u32) -> Option<u32> {
+        self.rings()?.word_of_claimed(number)
     }
 
     /// The word kept with the receive of this number.

@@ -209,15 +209,19 @@ impl Communicator {
         }
         let selector = self.selector(call, source, tag)?;
         if let Some((envelope, bytes)) = self.rings().and_then(|rings| rings.claim_short(&selector)) {
-            return Ok(MatchedMessage {
-                communicator: self.clone(),
-                status: self.plain_status_of(&envelope),
-                place: Place::Here(bytes),
-                number: 0,
-            });
+            return Ok(self.taken_from_ring(self.plain_status_of(&envelope), bytes));
         }
         let claimed = self.wait_for(call, &selector, |core| core.tagged.claim(&selector))?;
         Ok(self.matched(claimed))
+    }
+
+    pub(super) fn taken_from_ring(&self, status: Status, bytes: Box<[u8]>) -> MatchedMessage {
+        MatchedMessage {
+            communicator: self.clone(),
+            place: Place::Here(bytes),
+            status,
+            number: 0,
+        }
     }
 
     fn matched(&self, claimed: Claimed) -> MatchedMessage {

@@ -16,13 +16,23 @@ pub(crate) const MARK: u32 = 1 << (PLACE_BITS - 1);
 /// Bits of a number.
 const NUMBER: u32 = (1 << 30) - 1;
 /// Receives get numbers as long as there are fewer slots.
-const MOST: usize = 1 << 20;
+pub(crate) const MOST: usize = 1 << 20;
 
-/// The number of a request whose place is low enough.
+/// The number of a place that is low enough, in a generation.
+#[inline(always)]
+pub(crate) fn number(place: u32, generation: u32) -> u32 {
+    (generation << PLACE_BITS | MARK | place) & NUMBER
+}
+
+/// The place in a number.
+#[inline(always)]
+pub(crate) fn place_of(number: u32) -> usize {
+    (number & (MARK - 1)) as usize
+}
+
 #[inline(always)]
 fn number_of(id: RequestId) -> u32 {
-    let (place, generation) = (id.0 as u32, (id.0 >> 32) as u32);
-    (generation << PLACE_BITS | MARK | place) & NUMBER
+    number(id.0 as u32, (id.0 >> 32) as u32)
 }
 
 impl Core {
@@ -43,9 +53,9 @@ impl Core {
         {
             return (parked.word != 0).then_some((parked.id, parked.word));
         }
-        let place = number & (MARK - 1);
-        let slot = self.slots.get(place as usize)?;
-        let id = RequestId(u64::from(slot.generation) << 32 | u64::from(place));
+        let place = place_of(number);
+        let slot = self.slots.get(place)?;
+        let id = RequestId(u64::from(slot.generation) << 32 | place as u64);
         let is_it = slot.word != 0 && !matches!(slot.state, State::Free) && number_of(id) == number;
         is_it.then_some((id, slot.word))
     }

@@ -1,13 +1,13 @@
 //! Short messages between processes of one host: the part of a call that holds the lock. Nothing here reads a clock,
-//! makes a pass or allocates; whatever is out of the ordinary goes the general way.
+//! allocates or makes a pass that is not due; whatever is out of the ordinary goes the general way.
 
 use core::hint;
-use std::boxed::Box;
+use std::{boxed::Box, vec::Vec};
 
 use super::{Inner, Native, UNPASSED};
 use crate::{
     messaging::tagged::{Envelope, Selector},
-    mpi::engine::{buffer::PlainRun, core::RequestId},
+    mpi::engine::{buffer::PlainRun, core::RequestId, status::Status},
     progress::WaitPolicy,
     reliability::Which,
     ring::LONG,
@@ -227,10 +227,67 @@ impl Native {
     /// Takes the next short message from a ring for a matched probe, with the same conditions as
     /// [`receive_short`](Self::receive_short); gives it a while to come.
     pub(in super::super) fn claim_short(&self, selector: &Selector) -> Option<(Envelope, Box<[u8]>)> {
+        let mut bytes = Vec::new();
         let mut guard = self.inner.lock();
+        let before = guard.core.ended;
+        let envelope = self.claim(&mut guard, selector, &mut bytes);
+        self.unlock(guard, before);
+        Some((envelope?, bytes.into_boxed_slice()))
+    }
+
+    /// The same for a message that is known by its number from then on, with what the caller wants to be kept: a word, which
+    /// is not 0, and the status.
+    #[inline]
+    pub(in super::super) fn claim_numbered(
+        &self,
+        selector: &Selector,
+        word: u32,
+        status_of: impl FnOnce(&Envelope) -> Status,
+    ) -> Option<(u32, Status)> {
+        let mut guard = self.inner.lock();
+        let before = guard.core.ended;
         let inner = &mut *guard;
+        if !inner.claims.has_room() {
+            return None;
+        }
+        let mut bytes = inner.claims.memory();
+        let claimed = match self.claim(inner, selector, &mut bytes) {
+            Some(envelope) => {
+                let status = status_of(&envelope);
+                Some((inner.claims.put(word, status, bytes), status))
+            }
+            None => {
+                inner.claims.give_back(bytes);
+                None
+            }
+        };
+        self.unlock(guard, before);
+        claimed
+    }
+
+    /// Receives a message that was claimed by its number, if it fits into `room`. `None`: nothing was done.
+    #[inline]
+    pub(in super::super) fn receive_claimed(&self, number: u32, room: &mut [u8]) -> Option<Status> {
+        self.inner.lock().claims.receive(number, room)
+    }
+
+    /// The word kept with a message that was claimed by its number.
+    pub(in super::super) fn word_of_claimed(&self, number: u32) -> Option<u32> {
+        self.inner.lock().claims.word_of(number)
+    }
+
+    /// The message of this number, which it has no more.
+    pub(in super::super) fn adopt_claimed(&self, number: u32) -> Option<(Status, Box<[u8]>)> {
+        self.inner.lock().claims.adopt(number)
+    }
+
+    #[inline]
+    fn claim(&self, inner: &mut Inner, selector: &Selector, bytes: &mut Vec<u8>) -> Option<Envelope> {
         inner.callers.note();
-        if !inner.may_skip_pass() || !(inner.is_calm() || inner.is_clear()) || inner.core.has_posted() {
+        if !inner.may_skip_pass() {
+            self.pass_before_a_wait(inner)?;
+        }
+        if !(inner.is_calm() || inner.is_clear()) || inner.core.has_posted() {
             return None;
         }
         let source = selector.source.and_then(|process| inner.core.peers.get(process));
@@ -240,10 +297,26 @@ impl Native {
             WaitPolicy::Spin | WaitPolicy::Adaptive { .. } => PROBE_LOOKS,
             WaitPolicy::Block | WaitPolicy::Yield { .. } => LOOKS,
         };
-        self.look(inner, looks, |inner| {
+        let taken = self.look(inner, looks, |inner| {
             let messenger = inner.driver.messenger_mut();
-            inner.core.tagged.claim_short(messenger, selector, Which::Begun)
-        })
+            inner.core.tagged.claim_short(messenger, selector, bytes, Which::Begun)
+        });
+        if taken.is_none() {
+            inner.unpassed = UNPASSED;
+        }
+        taken
+    }
+
+    /// The pass that is due, now that there is nothing else to do: no message has come yet. `None`: one has.
+    #[cold]
+    fn pass_before_a_wait(&self, inner: &mut Inner) -> Option<()> {
+        if inner.failure.is_some() || inner.driver.messenger_mut().find_short() {
+            return None;
+        }
+        self.take_over(&mut inner.helper_listens);
+        inner.enter();
+        // (The general way reports a failure.)
+        inner.poll().ok()
     }
 
     /// Asks `take` when a message lies in a ring, and looks so often whether one does.
