@@ -41,65 +41,23 @@ impl Endpoint {
         data: &[u8],
         burst: &mut Burst,
     ) -> Option<Inline> {
-        let p = self.peers.get(peer.index())?;
-        if p.has_rails() {
-            return self.begin_inline_by_rail(now, peer, channel, message, data, burst);
-        }
-        let flow = self.find_from(p.first_flow, FlowKey::new(0, channel))?;
-        self.begin_inline_on::<false>(now, flow, message, data, burst)
-    }
-
-    /// The same to a peer with several rails, by the one for small messages, if none of them has large ones.
-    #[inline(never)]
-    fn begin_inline_by_rail(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        channel: u8,
-        message: &Outgoing,
-        data: &[u8],
-        burst: &mut Burst,
-    ) -> Option<Inline> {
-        let p = &self.peers[peer.index()];
-        let flow = self.find_from(p.first_flow, p.home(channel))?;
-        if self.ports.is_full(self.path_of(flow).port) || self.has_bulk(flow) {
-            return None;
-        }
-        self.begin_inline_on::<true>(now, flow, message, data, burst)
-    }
-
-    /// The same on a flow. Without rails its path is the peer's address.
-    #[inline(always)]
-    fn begin_inline_on<const RAILS: bool>(
-        &mut self,
-        now: Instant,
-        flow_index: u32,
-        message: &Outgoing,
-        data: &[u8],
-        burst: &mut Burst,
-    ) -> Option<Inline> {
+        let flow_index = self.find_flow(peer.0, FlowKey::new(0, channel))?;
         let flow = &self.flows[flow_index as usize];
         let index = flow.active;
         let active = self.actives.get(index as usize)?;
-        let p = &self.peers[flow.peer as usize];
-        let room = match RAILS {
-            true => usize::from(self.mtu_of(flow)) - p.format.overhead(),
-            false => p.room(),
-        };
+        let p = &self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
+            || p.has_rails()
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
-            || !fits_record(&self.config, room, message, data.len())
+            || !fits_record(&self.config, p.room(), message, data.len())
         {
             return None;
         }
         self.now = later(self.now, now);
-        burst.begin(match RAILS {
-            true => self.path_of(flow_index),
-            false => Path::from(p.address),
-        });
+        burst.begin(Path::from(p.address));
         let following = Following {
             config: &self.config,
             now: self.now,
@@ -141,9 +99,6 @@ impl Endpoint {
             active.deadlines.arm(&mut self.heap, *index, Timer::Ack, at);
         }
         active.deadlines.arm(&mut self.heap, *index, Timer::Rto, at);
-        if p.has_rails() {
-            self.note_sent(*index, burst);
-        }
         self.hold(burst);
     }
 

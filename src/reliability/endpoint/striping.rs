@@ -199,7 +199,7 @@ impl Endpoint {
     }
 
     /// A flow has sent a burst on its rail.
-    pub(super) fn note_sent(&mut self, index: u32, burst: &Burst) {
+    fn note_sent(&mut self, index: u32, burst: &Burst) {
         let Active { flow, send, .. } = &self.actives[index as usize];
         let flow = &self.flows[*flow as usize];
         let Some(rail) = self.rails.get_mut(flow.peer, flow.rail()) else {

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// All that a burst says, its bytes last.
-pub(super) fn describe(endpoint: &Endpoint, burst: &Burst) -> impl PartialEq + core::fmt::Debug + use<> {
+fn describe(endpoint: &Endpoint, burst: &Burst) -> impl PartialEq + core::fmt::Debug + use<> {
     let mut bytes = vec![];
     endpoint.gather(burst, |part| bytes.extend_from_slice(part));
     assert_eq!(bytes.len(), burst.len());
