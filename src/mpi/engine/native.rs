@@ -7,6 +7,7 @@ mod here;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 #[path = "native/here_by_address.rs"]
 mod here;
+mod lent;
 mod short;
 
 use std::{
@@ -28,7 +29,7 @@ use rustix::{
 
 use self::call::Call;
 pub(crate) use self::helper::Helper;
-use self::here::here;
+use self::{here::here, lent::Lent};
 use super::{
     NETWORK_INSTEAD,
     buffer::Buffer,
@@ -84,6 +85,8 @@ struct Inner {
     stuck: Option<u32>,
     /// The helper thread listens to the network.
     helper_listens: bool,
+    /// The communicator of requests.
+    lent: Lent,
 }
 
 /// The threads of the program that have called so far.
@@ -139,6 +142,7 @@ impl Native {
                 unpassed: 0,
                 stuck: None,
                 helper_listens: false,
+                lent: Lent::default(),
             }),
             unread: AtomicU8::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),

@@ -2,12 +2,18 @@
 //! makes a pass or allocates; whatever is out of the ordinary goes the general way.
 
 use core::hint;
-use std::boxed::Box;
+use std::{boxed::Box, sync::Arc};
 
-use super::{Inner, Native, UNPASSED};
+use super::{
+    Inner, Native, UNPASSED,
+    lent::{Kept, Share},
+};
 use crate::{
     messaging::tagged::{Envelope, Selector},
-    mpi::engine::{buffer::PlainRun, core::RequestId},
+    mpi::engine::{
+        buffer::PlainRun,
+        core::{InTurn, RequestId},
+    },
     progress::WaitPolicy,
     reliability::Which,
     ring::LONG,
@@ -86,72 +92,82 @@ impl Native {
     }
 
     /// Posts a receive that names its source, if nothing has come, and no process is lost, that it would have to be
-    /// compared with.
+    /// compared with. With it goes what [`Lent::lend`] says.
     #[inline(always)]
-    pub(in super::super) fn post(&self, selector: Selector, room: PlainRun) -> Option<RequestId> {
+    pub(in super::super) fn post<T: Share>(
+        &self,
+        selector: Selector,
+        room: PlainRun,
+        home: &Arc<T>,
+    ) -> Option<(RequestId, bool)> {
         let mut inner = self.inner.lock();
         inner.callers.note();
         let calm = inner.is_calm();
         if !calm && !inner.short {
             return None;
         }
-        inner.core.post(selector, room, calm, 0)
+        let id = inner.core.post(selector, room, calm, 0)?;
+        Some((id, inner.lent.lend(home)))
     }
 
     /// Takes the next short message from the rings, if it ends this request well; forgets the request then. `None` says
-    /// nothing of the request. A caller that `waits` gives the message a moment to come.
+    /// nothing of the request. A caller that `waits` gives the message a moment to come. `ended` is told what was received;
+    /// after that a request that `is_lent` its home has given it back, and the caller drops what was kept for that.
     #[inline(always)]
-    pub(in super::super) fn take_short(&self, id: RequestId, waits: bool) -> Option<Envelope> {
+    pub(in super::super) fn take_short<R>(
+        &self,
+        id: RequestId,
+        (waits, is_lent): (bool, bool),
+        ended: impl FnOnce(&Envelope) -> R,
+    ) -> Option<(R, Option<Kept>)> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         if !inner.may_skip_pass() || !(inner.is_calm() || inner.may_take()) {
             return None;
         }
         let taken = inner.core.take_parked(inner.driver.messenger_mut(), id, Which::InLine);
-        if taken.is_some() {
-            return taken;
-        }
-        self.take_short_later(inner, id, waits)
+        let envelope = match taken {
+            Some(envelope) => envelope,
+            None => self.take_short_later(inner, id, waits)?,
+        };
+        let ended = ended(&envelope);
+        Some((ended, inner.lent.give_back(is_lent.into())))
     }
 
-    /// Waits for receives with these numbers, one after the other, and tells of each that has ended well: the word that was
-    /// kept with it, and what was received. Stops at the first one that has failed, is of no receive, or does not end soon.
+    /// A request keeps its home by itself from now on. The caller drops what was kept for it.
+    #[cold]
+    pub(in super::super) fn give_back(&self) -> Option<Kept> {
+        self.inner.lock().lent.give_back(1)
+    }
+
+    /// Waits for receives, one after the other. Stops at the first one that has failed, or does not end soon; without `waits`,
+    /// at the first that has not ended. The caller drops what was kept for them.
     #[inline(always)]
-    pub(in super::super) fn wait_numbered(
-        &self,
-        numbers: impl Iterator<Item = u32>,
-        waits: bool,
-        mut ended: impl FnMut(u64, &Envelope),
-    ) {
+    pub(in super::super) fn take_in_turn(&self, receives: &mut impl InTurn, waits: bool) -> Option<Kept> {
         let mut guard = self.inner.lock();
         let before = guard.core.ended;
         let inner = &mut *guard;
-        for number in numbers {
-            let Some((id, word)) = inner.core.numbered(number) else {
+        let mut next = receives.next(inner.core.known());
+        while let Some(id) = next {
+            let runs = inner.may_skip_pass() && (inner.is_calm() || inner.may_take());
+            let left = match runs {
+                true => inner.core.take_run(inner.driver.messenger_mut(), id, receives),
+                false => Some(id),
+            };
+            let Some(id) = left else { break };
+            let Some(envelope) = self.take_one_later(inner, id, waits) else {
                 break;
             };
-            let Some(envelope) = self.take_numbered(inner, id, waits) else {
-                break;
-            };
-            ended(word, &envelope);
+            receives.end(&envelope);
+            next = receives.next(inner.core.known());
         }
+        let kept = inner.lent.give_back(receives.given_back());
         self.unlock(guard, before);
-    }
-
-    #[inline(always)]
-    fn take_numbered(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
-        if inner.may_skip_pass() && (inner.is_calm() || inner.may_take()) {
-            let messenger = inner.driver.messenger_mut();
-            let taken = inner.core.take_short(messenger, id, Which::InLine);
-            if taken.is_some() {
-                return taken;
-            }
-        }
-        self.take_numbered_later(inner, id, waits)
+        kept
     }
 
     #[inline(never)]
-    fn take_numbered_later(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
+    fn take_one_later(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
         let ended = inner.core.take_well(id);
         if ended.is_some() {
             return ended;
