@@ -396,7 +396,9 @@ impl Rank {
     fn wait_all(&mut self) -> io::Result<()> {
         // All are waited for, whatever happens: their memory is in use.
         let mut result = Ok(());
-        Request::wait_all(&mut self.requests, |ended| result = result.and_then(|()| ended.map(drop)));
+        Request::wait_all(&mut self.requests, |ended| {
+            result = result.and_then(|()| ended.map(drop))
+        });
         self.requests.clear();
         result.map_err(failed)
     }

@@ -106,8 +106,10 @@ impl Native {
         if !calm && !inner.short {
             return None;
         }
+        // (Of one that is alone, a counted reference takes less.)
+        let is_alone = calm && !inner.core.has_posted();
         let id = inner.core.post(selector, room, calm, 0)?;
-        Some((id, inner.lent.lend(home)))
+        Some((id, !is_alone && inner.lent.lend(home)))
     }
 
     /// Takes the next short message from the rings, if it ends this request well; forgets the request then. `None` says
