@@ -17,7 +17,6 @@ const CASES: &[Case] = &[
     ("mpi_8b_in_memory_blocking_x1000", || {
         blocking_messages(Ranks::in_memory())
     }),
-    ("mpi_8b_in_memory_window_x1024", || windows(Ranks::in_memory())),
 ];
 
 /// Messages of 8 B between two ranks in turn, from the call that sends to the test that finds them received, both ends.
@@ -28,12 +27,6 @@ fn messages(mut ranks: Ranks) -> Work {
 /// The same by blocking calls: the receive finds the message.
 fn blocking_messages(mut ranks: Ranks) -> Work {
     Box::new(move || (0..500).map(|_| ranks.blocking_ping_pong()).sum())
-}
-
-/// The same in windows: receives that are begun, and sends, which are waited for together.
-fn windows(mut ranks: Ranks) -> Work {
-    ranks.window();
-    Box::new(move || (0..32).map(|_| ranks.window()).sum())
 }
 
 fn main() {

@@ -10,7 +10,7 @@ use hikyaku::{
     },
     mpi::{
         datatype::{Datatype, Kind},
-        engine::{Communicator, Engine, Mode, Options, Request, Unconnected},
+        engine::{Communicator, Engine, Mode, Options, Unconnected},
     },
     reliability::MemoryLayer,
     ring::Exchange,
@@ -19,11 +19,8 @@ use hikyaku::{
 
 const TAG: i32 = 1;
 
-/// Messages that are waited for together.
-const WINDOW: usize = 32;
-
-/// Each with what it receives; and room for requests.
-pub(crate) struct Ranks([(Communicator, Box<[u8; 8]>); 2], Vec<Request>);
+/// Each with what it receives.
+pub(crate) struct Ranks(pub(crate) [(Communicator, Box<[u8; 8]>); 2]);
 
 impl Ranks {
     /// A job in which everything has happened that happens once; each rank has an endpoint.
@@ -63,10 +60,7 @@ impl Ranks {
             };
             end.connect(&addresses, options).expect("two ranks")
         };
-        let mut ranks = Self(
-            ends.map(|(end, _)| (Communicator::world(&connect(end)), Box::new([0; 8]))),
-            Vec::new(),
-        );
+        let mut ranks = Self(ends.map(|(end, _)| (Communicator::world(&connect(end)), Box::new([0; 8]))));
         for _ in 0..8 {
             ranks.ping_pong();
         }
@@ -95,30 +89,6 @@ impl Ranks {
         // SAFETY: `target` has 8 bytes that nothing else touches.
         let received = unsafe { receiver.receive(target, 8, &byte, from as i32, TAG) };
         received.expect("the message fits").len
-    }
-
-    /// Messages from one rank to the other one. Gives the bytes that came.
-    pub(crate) fn window(&mut self) -> u64 {
-        let byte = Datatype::predefined(Kind::Byte);
-        let target = self.0[1].1.as_mut_ptr();
-        let (sender, receiver) = (&self.0[0].0, &self.0[1].0);
-        let data = [7_u8; 8];
-        let mut requests = std::mem::take(&mut self.1);
-        for _ in 0..WINDOW {
-            // SAFETY: `target` has 8 bytes that are not read before all requests have ended; see below.
-            let begun = unsafe { receiver.ireceive(target, 8, &byte, 0, TAG) };
-            requests.push(begun.expect("a receive"));
-        }
-        for _ in 0..WINDOW {
-            // SAFETY: `data` lives until all requests have ended; see below.
-            let begun = unsafe { sender.isend(Mode::Standard, data.as_ptr(), 8, &byte, 1, TAG) };
-            requests.push(begun.expect("a send"));
-        }
-        let mut len = 0;
-        Request::wait_all(&mut requests, |ended| len += ended.expect("messages fit").len);
-        requests.clear();
-        self.1 = requests;
-        len
     }
 
     /// A message from this rank to the other one.

@@ -30,9 +30,33 @@ enum State {
     Ended(Status),
     Pending {
         id: RequestId,
-        /// Size of the receive buffer, bytes.
-        room: u64,
+        room: Room,
     },
+}
+
+/// The size of a request's receive buffer, and whether its home is [lent](Home::lent), in one word: a request is moved often,
+/// and a byte by itself is one more move.
+#[derive(Clone, Copy)]
+struct Room(u64);
+
+impl Room {
+    /// No buffer is that large.
+    const LENT: u64 = 1 << 63;
+
+    #[inline(always)]
+    fn new(bytes: u64, is_lent: bool) -> Self {
+        let bytes = bytes & !Self::LENT;
+        Self(if is_lent { bytes | Self::LENT } else { bytes })
+    }
+
+    fn bytes(self) -> u64 {
+        self.0 & !Self::LENT
+    }
+
+    #[inline(always)]
+    fn is_lent(self) -> bool {
+        self.0 & Self::LENT != 0
+    }
 }
 
 /// A send, receive or collective that has begun.
@@ -80,19 +104,25 @@ impl Request {
     #[inline]
     pub(super) fn pending(communicator: &Communicator, id: RequestId, call: &'static str, room: u64) -> Self {
         Self {
-            home: Home::Own(communicator.clone()),
-            state: State::Pending { id, room },
+            home: Home::own(communicator),
+            state: State::Pending {
+                id,
+                room: Room::new(room, false),
+            },
             call,
             extra: ManuallyDrop::new(None),
         }
     }
 
-    /// A receive that may end by a ring.
+    /// A receive that may end by a ring; its home may be [lent](Home::lent).
     #[inline(always)]
-    pub(super) fn at(home: Home, id: RequestId, call: &'static str, room: u64) -> Self {
+    pub(super) fn at(home: Home, (id, is_lent): (RequestId, bool), call: &'static str, room: u64) -> Self {
         Self {
             home,
-            state: State::Pending { id, room },
+            state: State::Pending {
+                id,
+                room: Room::new(room, is_lent),
+            },
             call,
             extra: ManuallyDrop::new(None),
         }
@@ -101,7 +131,7 @@ impl Request {
     #[inline]
     pub(super) fn ended(communicator: &Communicator, status: Status, call: &'static str) -> Self {
         Self {
-            home: Home::Own(communicator.clone()),
+            home: Home::own(communicator),
             state: State::Ended(status),
             call,
             extra: ManuallyDrop::new(None),
@@ -112,7 +142,7 @@ impl Request {
     #[inline(always)]
     pub(super) fn sent(call: &'static str) -> Self {
         Self {
-            home: Home::Forgotten,
+            home: Home::NONE,
             state: State::Ended(Status::EMPTY),
             call,
             extra: ManuallyDrop::new(None),
@@ -226,7 +256,7 @@ impl Request {
     /// The operation has failed.
     #[inline]
     pub fn wait(mut self) -> Result<Status, Error> {
-        if let (State::Ended(status), Home::Forgotten) = (self.state, &self.home) {
+        if let (State::Ended(status), None) = (self.state, self.home.get()) {
             // There is nothing in it that has to be dropped: no profiler knows it.
             debug_assert!(self.extra.is_none());
             mem::forget(self);
@@ -268,40 +298,74 @@ impl Request {
                 self.state = State::Ended(Status::EMPTY);
                 Ok(status)
             }
-            State::Pending { id, room } => match self.take_short(id, true) {
+            State::Pending { id, room } => match self.take_short(id, room, true) {
                 Some(status) => Ok(status),
-                None => {
-                    self.home.make_own();
-                    self.state = State::Ended(Status::EMPTY);
-                    self.finish_later(id, room)
-                }
+                None => self.finish_later(id, room),
             },
         }
     }
 
-    /// How it has ended, if it is a receive and its message comes by a ring. It is over then.
+    /// How it has ended, if it is a receive that keeps its home by itself, and its message comes by a ring. It is over then.
     #[inline(always)]
-    fn take_short(&mut self, id: RequestId, waits: bool) -> Option<Status> {
+    fn take_short(&mut self, id: RequestId, room: Room, waits: bool) -> Option<Status> {
+        if room.is_lent() {
+            return None;
+        }
         let communicator = self.home.get()?;
-        let (rings, is_lent) = (communicator.engine().rings()?, self.home.is_lent());
+        let envelope = communicator.engine().rings()?.take_short(id, waits)?;
+        let status = communicator.plain_status_of(&envelope);
+        self.state = State::Ended(Status::EMPTY);
+        Some(status)
+    }
+
+    /// The same if its home is lent. From now on the request keeps that by itself unless it is over.
+    fn take_lent(&mut self, waits: bool) -> Option<Status> {
+        let State::Pending { id, room } = self.state else {
+            return None;
+        };
+        if !room.is_lent() {
+            return None;
+        }
+        let communicator = self.home.get()?;
         let status = |envelope: &Envelope| communicator.plain_status_of(envelope);
-        let (status, kept) = rings.take_short(id, (waits, is_lent), status)?;
+        let taken = communicator.engine().rings()?.take_lent(id, waits, status);
+        let Some((status, kept)) = taken else {
+            self.make_own();
+            return None;
+        };
         self.over();
         drop(kept);
         Some(status)
     }
 
-    /// It has ended by a ring, and has given its home back if that was lent.
+    /// It has ended by a ring, and has given its home back if that was lent, which this returns.
     #[inline(always)]
-    fn over(&mut self) {
+    fn over(&mut self) -> bool {
+        let is_lent = matches!(self.state, State::Pending { room, .. } if room.is_lent());
         self.state = State::Ended(Status::EMPTY);
-        if self.home.is_lent() {
-            self.home = Home::Forgotten;
+        if is_lent {
+            self.home.forget();
+        }
+        is_lent
+    }
+
+    /// A request whose way is not that of the rings keeps its home by itself.
+    #[inline(always)]
+    fn make_own(&mut self) {
+        if let State::Pending { room, .. } = &mut self.state
+            && room.is_lent()
+        {
+            *room = Room::new(room.bytes(), false);
+            self.home.keep();
         }
     }
 
     #[inline(never)]
-    fn finish_later(&self, id: RequestId, room: u64) -> Result<Status, Error> {
+    fn finish_later(&mut self, id: RequestId, room: Room) -> Result<Status, Error> {
+        if let Some(status) = self.take_lent(true) {
+            return Ok(status);
+        }
+        self.state = State::Ended(Status::EMPTY);
         let Some(communicator) = self.home.get() else {
             return Err(Error::new(ErrorClass::Request, self.call));
         };
@@ -313,7 +377,7 @@ impl Request {
             ended.is_some()
         });
         match (ended, waited) {
-            (Some(ended), _) => self.result(communicator, &ended, room),
+            (Some(ended), _) => self.result(communicator, &ended, room.bytes()),
             (None, Err(_)) => Err(communicator.broken(self.call)),
             (None, Ok(())) => Err(Error::new(ErrorClass::Request, self.call)),
         }
@@ -348,8 +412,8 @@ impl Request {
     /// How it has ended, if it did when it began, and no profiler knows it; it is inactive then.
     #[inline(always)]
     fn take_sent(&mut self) -> Option<Status> {
-        match (self.state, &self.home) {
-            (State::Ended(status), Home::Forgotten) => {
+        match (self.state, self.home.get()) {
+            (State::Ended(status), None) => {
                 self.state = State::Ended(Status::EMPTY);
                 Some(status)
             }
@@ -389,8 +453,8 @@ impl Request {
     #[inline]
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
         // (Nobody is told of messages that may come so.)
-        if let State::Pending { id, .. } = self.state
-            && let Some(status) = self.take_short(id, false)
+        if let State::Pending { id, room } = self.state
+            && let Some(status) = self.take_short(id, room, false)
         {
             return Ok(Some(status));
         }
@@ -399,6 +463,9 @@ impl Request {
 
     #[inline(never)]
     fn test_further(&mut self) -> Result<Option<Status>, Error> {
+        if let Some(status) = self.take_lent(false) {
+            return Ok(Some(status));
+        }
         if self.is_off() {
             return self.look();
         }
@@ -417,13 +484,13 @@ impl Request {
         let State::Pending { id, room } = self.state else {
             return self.finish().map(Some);
         };
-        self.home.make_own();
+        self.make_own();
         let Some((communicator, _)) = self.begun() else {
             return Ok(None);
         };
         match communicator.engine().fabric.test(id) {
             Ok(Some(ended)) => {
-                let result = self.result(communicator, &ended, room);
+                let result = self.result(communicator, &ended, room.bytes());
                 self.state = State::Ended(Status::EMPTY);
                 result.map(Some)
             }
@@ -444,7 +511,7 @@ impl Request {
     fn peek(&self) -> Result<Option<Status>, Error> {
         let (id, room) = match self.state {
             State::Ended(status) => return Ok(Some(status)),
-            State::Pending { id, room } => (id, room),
+            State::Pending { id, room } => (id, room.bytes()),
         };
         let Some(communicator) = self.home.get() else {
             return Ok(None);
@@ -641,8 +708,7 @@ impl<'a, I: Iterator<Item = &'a mut Request>, F: FnMut(Result<Status, Error>)> I
     fn end(&mut self, envelope: &Envelope) {
         let Some(request) = self.awaited.take() else { return };
         let status = request.home.get().map(|home| home.plain_status_of(envelope));
-        self.given_back += u32::from(request.home.is_lent());
-        request.over();
+        self.given_back += u32::from(request.over());
         (self.ended)(Ok(status.unwrap_or(Status::EMPTY)));
     }
 
@@ -674,7 +740,7 @@ impl Request {
     #[cold]
     #[inline(never)]
     fn give_up(&mut self, id: RequestId) {
-        self.home.make_own();
+        self.make_own();
         let _span = self.end_of("MPI_Request_free");
         if let Some(communicator) = self.home.get() {
             let fabric = &communicator.engine().fabric;

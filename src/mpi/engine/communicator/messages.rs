@@ -262,13 +262,13 @@ impl Communicator {
             && selector.source.is_some()
         {
             let room = plain.len() as u64;
-            if let Some((id, is_lent)) = rings.post(selector, plain, &self.0) {
-                let home = match is_lent {
-                    // SAFETY: it is lent, and a request tells the rings when it forgets it.
+            if let Some(posted) = rings.post(selector, plain, &self.0) {
+                let home = match posted.1 {
+                    // SAFETY: it is lent, which the request knows.
                     true => unsafe { Home::lent(self) },
-                    false => Home::Own(self.clone()),
+                    false => Home::own(self),
                 };
-                return Ok(Request::at(home, id, IRECV, room));
+                return Ok(Request::at(home, posted, IRECV, room));
             }
         }
         if self.0.engine.profile.is_off() {

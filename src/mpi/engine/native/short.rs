@@ -106,20 +106,48 @@ impl Native {
         if !calm && !inner.short {
             return None;
         }
-        // (Of one that is alone, a counted reference takes less.)
-        let is_alone = calm && !inner.core.has_posted();
-        let id = inner.core.post(selector, room, calm, 0)?;
-        Some((id, !is_alone && inner.lent.lend(home)))
+        if inner.core.may_park(calm) {
+            // (Of one that is alone, a counted reference takes less.)
+            return inner.core.park(selector, room, 0).map(|id| (id, false));
+        }
+        Self::post_another(&mut inner, &selector, room, calm, home)
+    }
+
+    /// (By itself, as all that it calls would be in the way of a receive that is alone.)
+    #[inline(never)]
+    fn post_another<T: Share>(
+        inner: &mut Inner,
+        selector: &Selector,
+        room: PlainRun,
+        calm: bool,
+        home: &Arc<T>,
+    ) -> Option<(RequestId, bool)> {
+        let id = inner.core.post_another(selector, room, calm, 0)?;
+        Some((id, inner.lent.lend(home)))
     }
 
     /// Takes the next short message from the rings, if it ends this request well; forgets the request then. `None` says
-    /// nothing of the request. A caller that `waits` gives the message a moment to come. `ended` is told what was received;
-    /// after that a request that `is_lent` its home has given it back, and the caller drops what was kept for that.
+    /// nothing of the request. A caller that `waits` gives the message a moment to come.
     #[inline(always)]
-    pub(in super::super) fn take_short<R>(
+    pub(in super::super) fn take_short(&self, id: RequestId, waits: bool) -> Option<Envelope> {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if !inner.may_skip_pass() || !(inner.is_calm() || inner.may_take()) {
+            return None;
+        }
+        let taken = inner.core.take_parked(inner.driver.messenger_mut(), id, Which::InLine);
+        if taken.is_some() {
+            return taken;
+        }
+        self.take_short_later(inner, id, waits)
+    }
+
+    /// The same for a request to which its home is lent. `ended` is told what was received; after that the home is given back,
+    /// and the caller drops what was kept for it.
+    pub(in super::super) fn take_lent<R>(
         &self,
         id: RequestId,
-        (waits, is_lent): (bool, bool),
+        waits: bool,
         ended: impl FnOnce(&Envelope) -> R,
     ) -> Option<(R, Option<Kept>)> {
         let mut guard = self.inner.lock();
@@ -127,13 +155,8 @@ impl Native {
         if !inner.may_skip_pass() || !(inner.is_calm() || inner.may_take()) {
             return None;
         }
-        let taken = inner.core.take_parked(inner.driver.messenger_mut(), id, Which::InLine);
-        let envelope = match taken {
-            Some(envelope) => envelope,
-            None => self.take_short_later(inner, id, waits)?,
-        };
-        let ended = ended(&envelope);
-        Some((ended, inner.lent.give_back(is_lent.into())))
+        let envelope = self.take_short_later(inner, id, waits)?;
+        Some((ended(&envelope), inner.lent.give_back(1)))
     }
 
     /// A request keeps its home by itself from now on. The caller drops what was kept for it.
