@@ -20,7 +20,7 @@ use hikyaku::{
 const TAG: i32 = 1;
 
 /// Each with what it receives.
-pub(crate) struct Ranks([(Communicator, Box<[u8; 8]>); 2]);
+pub(crate) struct Ranks(pub(crate) [(Communicator, Box<[u8; 8]>); 2]);
 
 impl Ranks {
     /// A job in which everything has happened that happens once; each rank has an endpoint.

@@ -195,12 +195,13 @@ impl Inbox {
     /// The number of the next message of the pair of a short message, if it is that one, and nothing of its peer waits.
     #[inline(always)]
     pub(super) fn next_of_short(&mut self, short: &Arriving<'_>) -> Option<&mut Seq> {
-        let inbound = self.peers.get_mut(short.peer.index())?;
-        let is_next = inbound.busy == IDLE
-            && inbound.session == short.session
-            && inbound.source == short.source
-            && inbound.next == Seq(short.front.number);
-        is_next.then_some(&mut inbound.next)
+        self.peers.get_mut(short.peer.index())?.next_of_short(short)
+    }
+
+    /// What is known of the messages from this peer.
+    #[cfg(feature = "mpi")]
+    pub(super) fn inbound_of_short(&mut self, peer: PeerId) -> Option<&mut Inbound> {
+        self.peers.get_mut(peer.index())
     }
 
     /// Other credit to pass to `Endpoint::release` now.

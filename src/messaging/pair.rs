@@ -7,7 +7,7 @@ use alloc::{
 
 use crate::{
     prefetch::Locate,
-    reliability::{Origin, PeerId},
+    reliability::{Arriving, Origin, PeerId},
     wire::Seq,
 };
 
@@ -155,6 +155,16 @@ impl Inbound {
     #[inline(always)]
     pub(super) fn is_next(&self, origin: &Origin, source: u32, message: Seq) -> bool {
         self.busy == IDLE && self.session == origin.session && self.source == source && self.next == message
+    }
+
+    /// The number of the next message of the pair of a short message, if it is that one, and nothing of its peer waits.
+    #[inline(always)]
+    pub(super) fn next_of_short(&mut self, short: &Arriving<'_>) -> Option<&mut Seq> {
+        let is_next = self.busy == IDLE
+            && self.session == short.session
+            && self.source == short.source
+            && self.next == Seq(short.front.number);
+        is_next.then_some(&mut self.next)
     }
 }
 

@@ -1,11 +1,33 @@
 //! Short messages, which come and go by rings in memory, past packets.
 
 use super::Messenger;
+#[cfg(feature = "mpi")]
+use super::pair::Inbound;
+#[cfg(feature = "mpi")]
+use crate::reliability;
 use crate::{
     reliability::{Arriving, PeerId, Which},
     time::Instant,
     wire::Seq,
 };
+
+/// The messages of a ring, past the inbox.
+#[cfg(feature = "mpi")]
+pub(super) struct Run<'a> {
+    ring: reliability::Run<'a>,
+    pair: &'a mut Inbound,
+}
+
+#[cfg(feature = "mpi")]
+impl Run<'_> {
+    /// As [`Messenger::next_short`], if it lies in its lines.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Option<(Arriving<'_>, &mut Seq)> {
+        let arriving = self.ring.next()?;
+        let number = self.pair.next_of_short(&arriving)?;
+        Some((arriving, number))
+    }
+}
 
 impl Messenger {
     /// Sends a message with match bits at once, if its peer is reached by a ring. `None`: it is not, or there is no room,
@@ -41,6 +63,15 @@ impl Messenger {
         let arriving = self.layer.memory_mut()?.next_short(which)?;
         let number = self.inbox.next_of_short(&arriving)?;
         Some((arriving, number))
+    }
+
+    /// The same for the messages of one ring, one after the other.
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(super) fn run_of_short(&mut self) -> Option<Run<'_>> {
+        let ring = self.layer.memory_mut()?.run()?;
+        let pair = self.inbox.inbound_of_short(ring.peer())?;
+        Some(Run { ring, pair })
     }
 
     /// Messages of this cost, mostly 0, were received at once, and their credit is to be given back.

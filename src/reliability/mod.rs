@@ -35,6 +35,8 @@ pub use flow::congestion;
 pub use layer::{Layer, PacketLayer, Route};
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use memory::Obstacle;
+#[cfg(feature = "mpi")]
+pub(crate) use memory::Run;
 pub(crate) use memory::{Arriving, Which};
 pub use memory::{Gate, MemoryLayer};
 pub use path::{MAX_RAILS, Path};

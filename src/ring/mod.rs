@@ -15,6 +15,7 @@
 mod cell;
 #[cfg(feature = "std")]
 mod exchange;
+mod fence;
 mod lines;
 mod owner;
 mod places;
@@ -37,7 +38,13 @@ use crate::copies;
 /// The parts of the ring. Its models use the same sources with loom's atomics.
 mod primitives {
     pub(super) use alloc::sync::Arc;
-    pub(super) use core::{hint, sync::atomic};
+    pub(super) use core::hint;
+
+    pub(super) mod atomic {
+        pub(in super::super) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+        pub(in super::super) use super::super::fence::fence;
+    }
 }
 
 /// One side of a session between two processes.

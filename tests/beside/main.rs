@@ -6,6 +6,7 @@
 mod layers;
 mod short;
 mod support;
+mod waitall;
 
 #[path = "../mpi/arrays.rs"]
 mod arrays;

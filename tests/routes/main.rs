@@ -8,6 +8,8 @@ mod support;
 
 #[path = "../beside/short.rs"]
 mod short;
+#[path = "../beside/waitall.rs"]
+mod waitall;
 
 #[path = "../mpi/arrays.rs"]
 mod arrays;

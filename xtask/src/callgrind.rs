@@ -1,4 +1,4 @@
-//! Instruction counts of `benches/instructions.rs` and `benches/mpi.rs`, of C's functions in
+//! Instruction counts of `benches/instructions.rs`, `benches/mpi.rs` and `benches/mpi_window.rs`, of C's functions in
 //! `crates/capi/abi/benches/calls.rs`, per packet of `benches/dpdk.rs`, and per message of `benches/poller.rs`, compared
 //! with the figures in `benches/instructions.toml`.
 //!
@@ -40,6 +40,7 @@ pub(crate) fn run(steps: &mut Steps, bless: bool) -> Result<(), String> {
     steps.call("instruction counts", || {
         let mut counts = count(&Bench::CORE)?;
         counts.extend(count(&Bench::MPI)?);
+        counts.extend(count(&Bench::MPI_WINDOW)?);
         counts.extend(count(&Bench::CALLS)?);
         if dpdk {
             counts.extend(count(&Bench::DPDK)?);
@@ -78,6 +79,10 @@ impl Bench {
     };
     const MPI: Self = Self {
         name: "mpi",
+        ..Self::CORE
+    };
+    const MPI_WINDOW: Self = Self {
+        name: "mpi_window",
         ..Self::CORE
     };
     const CALLS: Self = Self {
@@ -233,7 +238,7 @@ fn totals(profile: &str) -> Option<u64> {
 
 fn write(counts: &BTreeMap<String, u64>) -> Result<(), String> {
     let mut text = String::from(
-        "# Instructions per case of instructions.rs, mpi.rs, dpdk.rs, poller.rs and calls.rs; written by `cargo xtask callgrind --bless`.\n",
+        "# Instructions per case of instructions.rs, mpi.rs, mpi_window.rs, dpdk.rs, poller.rs and calls.rs; written by `cargo xtask callgrind --bless`.\n",
     );
     let _ = writeln!(text, "rustc = \"{}\"\n\n[counts]", shell::rustc_version());
     for (case, count) in counts {

@@ -8,7 +8,10 @@ use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
 use super::{Envelope, Handle, Receive, Selector};
 use crate::reliability::Which;
 #[cfg(feature = "mpi")]
-use crate::reliability::{Arriving, PeerId};
+use crate::{
+    reliability::{Arriving, PeerId},
+    wire::Seq,
+};
 
 /// So many eager limits may a message have that goes by a ring: two copies take less time there than to ask first.
 #[cfg(feature = "mpi")]
@@ -83,6 +86,52 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     #[inline(always)]
     pub(crate) fn take_short(&mut self, messenger: &mut Messenger, request: u64, which: Which) -> Option<Envelope> {
         let (arriving, number) = messenger.next_short(which)?;
+        let (envelope, (peer, cost)) = self.take_arriving(arriving, number, request)?;
+        messenger.accept_short(peer, cost);
+        Some(envelope)
+    }
+
+    /// The same for one after the other that lies in its lines, from `request` on. `ended` is told how it has ended, and says
+    /// which one comes next, if any. Gives the one that has not ended.
+    #[cfg(feature = "mpi")]
+    #[inline(always)]
+    pub(crate) fn take_run(
+        &mut self,
+        messenger: &mut Messenger,
+        request: u64,
+        mut ended: impl FnMut(&Envelope) -> Option<u64>,
+    ) -> Option<u64> {
+        let mut awaited = request;
+        while let Some(mut run) = messenger.run_of_short() {
+            let credit = loop {
+                let Some((arriving, number)) = run.next() else {
+                    return Some(awaited);
+                };
+                let Some((envelope, credit)) = self.take_arriving(arriving, number, awaited) else {
+                    return Some(awaited);
+                };
+                let next = ended(&envelope);
+                awaited = next.unwrap_or(awaited);
+                if next.is_none() || credit.1 > 0 {
+                    break (credit, next);
+                }
+            };
+            let ((peer, cost), next) = credit;
+            messenger.accept_short(peer, cost);
+            next?;
+        }
+        Some(awaited)
+    }
+
+    /// Takes a message that ends this request, which is the oldest that is posted. With it comes what it says of credit.
+    #[cfg(feature = "mpi")]
+    #[inline(always)]
+    fn take_arriving(
+        &mut self,
+        arriving: Arriving<'_>,
+        number: &mut Seq,
+        request: u64,
+    ) -> Option<(Envelope, (PeerId, u32))> {
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());
         let receive = self.posted.oldest(source, matched(bits))?;
         let room = receive.buffer.run()?;
@@ -93,10 +142,9 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             return None;
         }
         self.posted.forget_oldest();
-        let (peer, cost) = arriving.take(number);
-        messenger.accept_short(peer, cost);
+        let credit = arriving.take(number);
         let len = len as u64;
-        Some(Envelope { source, bits, len })
+        Some((Envelope { source, bits, len }, credit))
     }
 
     /// The same for a receive that is not posted, because it ends here or not at all: if `selector` takes the message and

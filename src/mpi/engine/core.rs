@@ -1,5 +1,6 @@
 //! State of one process: its requests, and the operations that they wait for.
 
+mod in_turn;
 mod leaving;
 mod losses;
 pub(crate) mod numbered;
@@ -14,7 +15,12 @@ use alloc::{
 };
 use core::task::Waker;
 
-pub(crate) use self::{leaving::AnyOf, numbered::MARK as NUMBERED, request_id::RequestId};
+pub(crate) use self::{
+    in_turn::{InTurn, Known},
+    leaving::AnyOf,
+    numbered::MARK as NUMBERED,
+    request_id::RequestId,
+};
 use self::{leaving::Leaving, parked::Parked};
 use super::{
     buffer::{Buffer, PinnedBuffer, Pins},

@@ -29,6 +29,7 @@ mod core;
 mod fabric;
 mod generalized;
 mod groups;
+mod home;
 #[cfg(feature = "sim")]
 mod met;
 #[cfg(not(feature = "sim"))]

@@ -8,6 +8,7 @@ mod here;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
 #[path = "native/here_by_address.rs"]
 mod here;
+mod lent;
 mod short;
 
 use std::{
@@ -28,8 +29,7 @@ use rustix::{
 };
 
 pub(crate) use self::helper::Helper;
-use self::here::here;
-use self::{call::Call, claims::Claims};
+use self::{call::Call, claims::Claims, here::here, lent::Lent};
 use super::{
     NETWORK_INSTEAD,
     buffer::Buffer,
@@ -87,6 +87,8 @@ struct Inner {
     helper_listens: bool,
     /// Messages that were probed for, and are not received yet.
     claims: Claims,
+    /// The communicator of requests.
+    lent: Lent,
 }
 
 /// The threads of the program that have called so far.
@@ -143,6 +145,7 @@ impl Native {
                 stuck: None,
                 helper_listens: false,
                 claims: Claims::default(),
+                lent: Lent::default(),
             }),
             unread: AtomicU8::new(0),
             bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),

@@ -1,23 +1,26 @@
 //! Operations that have begun and may not have ended.
 
-use alloc::{boxed::Box, vec, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::{
     fmt,
     mem::{self, ManuallyDrop},
+    ptr,
     task::{Context, Poll},
 };
 
 use super::{
+    Engine,
     check::Check,
     communicator::Communicator,
-    core::{Ended, RequestId},
+    core::{Ended, InTurn, Known, RequestId},
+    home::Home,
     process::Process,
     profile::{Entry, Exit, Span, is_immediate},
     status::Status,
 };
 use crate::{
     error::PeerError,
-    messaging::tagged::Outcome,
+    messaging::tagged::{Envelope, Outcome},
     mpi::error::{Detail, Error, ErrorClass},
 };
 
@@ -27,9 +30,33 @@ enum State {
     Ended(Status),
     Pending {
         id: RequestId,
-        /// Size of the receive buffer, bytes.
-        room: u64,
+        room: Room,
     },
+}
+
+/// The size of a request's receive buffer, and whether its home is [lent](Home::lent), in one word: a request is moved often,
+/// and a byte by itself is one more move.
+#[derive(Clone, Copy)]
+struct Room(u64);
+
+impl Room {
+    /// No buffer is that large.
+    const LENT: u64 = 1 << 63;
+
+    #[inline(always)]
+    fn new(bytes: u64, is_lent: bool) -> Self {
+        let bytes = bytes & !Self::LENT;
+        Self(if is_lent { bytes | Self::LENT } else { bytes })
+    }
+
+    fn bytes(self) -> u64 {
+        self.0 & !Self::LENT
+    }
+
+    #[inline(always)]
+    fn is_lent(self) -> bool {
+        self.0 & Self::LENT != 0
+    }
 }
 
 /// A send, receive or collective that has begun.
@@ -38,8 +65,7 @@ enum State {
 /// must stay valid until it has ended, which the program cannot find out any more. So a type that borrows the memory
 /// must wait in its own `drop`.
 pub struct Request {
-    /// `None`: nothing has to be asked of it any more, as the request ended when it began and no profiler knows it.
-    communicator: Option<Communicator>,
+    home: Home,
     state: State,
     /// The call that began it.
     call: &'static str,
@@ -78,8 +104,25 @@ impl Request {
     #[inline]
     pub(super) fn pending(communicator: &Communicator, id: RequestId, call: &'static str, room: u64) -> Self {
         Self {
-            communicator: Some(communicator.clone()),
-            state: State::Pending { id, room },
+            home: Home::own(communicator),
+            state: State::Pending {
+                id,
+                room: Room::new(room, false),
+            },
+            call,
+            extra: ManuallyDrop::new(None),
+        }
+    }
+
+    /// A receive that may end by a ring; its home may be [lent](Home::lent).
+    #[inline(always)]
+    pub(super) fn at(home: Home, (id, is_lent): (RequestId, bool), call: &'static str, room: u64) -> Self {
+        Self {
+            home,
+            state: State::Pending {
+                id,
+                room: Room::new(room, is_lent),
+            },
             call,
             extra: ManuallyDrop::new(None),
         }
@@ -88,7 +131,7 @@ impl Request {
     #[inline]
     pub(super) fn ended(communicator: &Communicator, status: Status, call: &'static str) -> Self {
         Self {
-            communicator: Some(communicator.clone()),
+            home: Home::own(communicator),
             state: State::Ended(status),
             call,
             extra: ManuallyDrop::new(None),
@@ -99,7 +142,7 @@ impl Request {
     #[inline(always)]
     pub(super) fn sent(call: &'static str) -> Self {
         Self {
-            communicator: None,
+            home: Home::NONE,
             state: State::Ended(Status::EMPTY),
             call,
             extra: ManuallyDrop::new(None),
@@ -133,7 +176,7 @@ impl Request {
 
     /// Tells the profiler that a call on this request begins.
     fn enter(&self, call: &'static str) -> Span {
-        let Some(communicator) = &self.communicator else {
+        let Some(communicator) = self.home.get() else {
             return Span::default();
         };
         communicator.enter(|| Entry {
@@ -161,14 +204,14 @@ impl Request {
     /// The communicator on which it was begun. `None`: it is a send that ended when it began, and there is no profiler.
     #[must_use]
     pub fn communicator(&self) -> Option<&Communicator> {
-        self.communicator.as_ref()
+        self.home.get()
     }
 
     /// The request, if it has not ended as it began, with its communicator.
     #[inline(always)]
     fn begun(&self) -> Option<(&Communicator, RequestId)> {
         match self.state {
-            State::Pending { id, .. } => Some((self.communicator.as_ref()?, id)),
+            State::Pending { id, .. } => Some((self.home.get()?, id)),
             State::Ended(_) => None,
         }
     }
@@ -176,7 +219,7 @@ impl Request {
     /// Returns whether neither a profiler nor the fabric is told of calls on it.
     #[inline(always)]
     fn is_off(&self) -> bool {
-        let communicator = self.communicator.as_ref();
+        let communicator = self.home.get();
         communicator.is_none_or(|communicator| communicator.engine().profile.is_off())
     }
 
@@ -213,7 +256,7 @@ impl Request {
     /// The operation has failed.
     #[inline]
     pub fn wait(mut self) -> Result<Status, Error> {
-        if let (State::Ended(status), None) = (self.state, &self.communicator) {
+        if let (State::Ended(status), None) = (self.state, self.home.get()) {
             // There is nothing in it that has to be dropped: no profiler knows it.
             debug_assert!(self.extra.is_none());
             mem::forget(self);
@@ -250,26 +293,80 @@ impl Request {
     /// Waits until it has ended, without telling the profiler.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<Status, Error> {
-        match mem::replace(&mut self.state, State::Ended(Status::EMPTY)) {
-            State::Ended(status) => Ok(status),
-            State::Pending { id, room } => match self.take_short(id, true) {
+        match self.state {
+            State::Ended(status) => {
+                self.state = State::Ended(Status::EMPTY);
+                Ok(status)
+            }
+            State::Pending { id, room } => match self.take_short(id, room, true) {
                 Some(status) => Ok(status),
                 None => self.finish_later(id, room),
             },
         }
     }
 
-    /// How it has ended, if it is a receive and its message comes by a ring.
+    /// How it has ended, if it is a receive that keeps its home by itself, and its message comes by a ring. It is over then.
     #[inline(always)]
-    fn take_short(&self, id: RequestId, waits: bool) -> Option<Status> {
-        let communicator = self.communicator.as_ref()?;
+    fn take_short(&mut self, id: RequestId, room: Room, waits: bool) -> Option<Status> {
+        if room.is_lent() {
+            return None;
+        }
+        let communicator = self.home.get()?;
         let envelope = communicator.engine().rings()?.take_short(id, waits)?;
-        Some(communicator.plain_status_of(&envelope))
+        let status = communicator.plain_status_of(&envelope);
+        self.state = State::Ended(Status::EMPTY);
+        Some(status)
+    }
+
+    /// The same if its home is lent. From now on the request keeps that by itself unless it is over.
+    fn take_lent(&mut self, waits: bool) -> Option<Status> {
+        let State::Pending { id, room } = self.state else {
+            return None;
+        };
+        if !room.is_lent() {
+            return None;
+        }
+        let communicator = self.home.get()?;
+        let status = |envelope: &Envelope| communicator.plain_status_of(envelope);
+        let taken = communicator.engine().rings()?.take_lent(id, waits, status);
+        let Some((status, kept)) = taken else {
+            self.make_own();
+            return None;
+        };
+        self.over();
+        drop(kept);
+        Some(status)
+    }
+
+    /// It has ended by a ring, and has given its home back if that was lent, which this returns.
+    #[inline(always)]
+    fn over(&mut self) -> bool {
+        let is_lent = matches!(self.state, State::Pending { room, .. } if room.is_lent());
+        self.state = State::Ended(Status::EMPTY);
+        if is_lent {
+            self.home.forget();
+        }
+        is_lent
+    }
+
+    /// A request whose way is not that of the rings keeps its home by itself.
+    #[inline(always)]
+    fn make_own(&mut self) {
+        if let State::Pending { room, .. } = &mut self.state
+            && room.is_lent()
+        {
+            *room = Room::new(room.bytes(), false);
+            self.home.keep();
+        }
     }
 
     #[inline(never)]
-    fn finish_later(&self, id: RequestId, room: u64) -> Result<Status, Error> {
-        let Some(communicator) = &self.communicator else {
+    fn finish_later(&mut self, id: RequestId, room: Room) -> Result<Status, Error> {
+        if let Some(status) = self.take_lent(true) {
+            return Ok(status);
+        }
+        self.state = State::Ended(Status::EMPTY);
+        let Some(communicator) = self.home.get() else {
             return Err(Error::new(ErrorClass::Request, self.call));
         };
         let mut ended = None;
@@ -280,10 +377,73 @@ impl Request {
             ended.is_some()
         });
         match (ended, waited) {
-            (Some(ended), _) => self.result(communicator, &ended, room),
+            (Some(ended), _) => self.result(communicator, &ended, room.bytes()),
             (None, Err(_)) => Err(communicator.broken(self.call)),
             (None, Ok(())) => Err(Error::new(ErrorClass::Request, self.call)),
         }
+    }
+
+    /// Waits until all of these have ended (`MPI_Waitall`), and tells how each has, in their order: what
+    /// [`wait_mut`](Self::wait_mut) would give. Those whose messages have come cost less together than one by one. A profiler
+    /// is told of one call if this is done [`together`](Self::together).
+    ///
+    /// `ended` must not call MPI.
+    pub fn wait_all<'a>(
+        requests: impl IntoIterator<Item = &'a mut Self>,
+        mut ended: impl FnMut(Result<Status, Error>),
+    ) {
+        let mut requests = requests.into_iter();
+        while let Some(first) = requests.next() {
+            if let Some(status) = first.take_sent() {
+                ended(Ok(status));
+                continue;
+            }
+            let engine = first.begun().map(|(communicator, _)| Arc::clone(communicator.engine()));
+            let left = match engine {
+                Some(engine) => Self::wait_by_rings(&engine, first, &mut requests, &mut ended),
+                None => Some(first),
+            };
+            if let Some(request) = left {
+                ended(request.wait_mut());
+            }
+        }
+    }
+
+    /// How it has ended, if it did when it began, and no profiler knows it; it is inactive then.
+    #[inline(always)]
+    fn take_sent(&mut self) -> Option<Status> {
+        match (self.state, self.home.get()) {
+            (State::Ended(status), None) => {
+                self.state = State::Ended(Status::EMPTY);
+                Some(status)
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends these as long as they end by rings of this engine. Gives the first one that does not.
+    #[inline]
+    fn wait_by_rings<'a>(
+        engine: &Engine,
+        first: &'a mut Self,
+        others: &mut impl Iterator<Item = &'a mut Self>,
+        ended: &mut impl FnMut(Result<Status, Error>),
+    ) -> Option<&'a mut Self> {
+        let Some(rings) = engine.rings() else {
+            return Some(first);
+        };
+        let mut together = Together {
+            engine,
+            first: Some(first),
+            others,
+            awaited: None,
+            given_back: 0,
+            ended,
+        };
+        let kept = rings.take_in_turn(&mut together, true);
+        let left = together.awaited;
+        drop(kept);
+        left
     }
 
     /// Makes progress once; gives what [`wait`](Self::wait) would, if the request has ended.
@@ -293,10 +453,9 @@ impl Request {
     #[inline]
     pub fn test(&mut self) -> Result<Option<Status>, Error> {
         // (Nobody is told of messages that may come so.)
-        if let State::Pending { id, .. } = self.state
-            && let Some(status) = self.take_short(id, false)
+        if let State::Pending { id, room } = self.state
+            && let Some(status) = self.take_short(id, room, false)
         {
-            self.state = State::Ended(Status::EMPTY);
             return Ok(Some(status));
         }
         self.test_further()
@@ -304,6 +463,9 @@ impl Request {
 
     #[inline(never)]
     fn test_further(&mut self) -> Result<Option<Status>, Error> {
+        if let Some(status) = self.take_lent(false) {
+            return Ok(Some(status));
+        }
         if self.is_off() {
             return self.look();
         }
@@ -322,12 +484,13 @@ impl Request {
         let State::Pending { id, room } = self.state else {
             return self.finish().map(Some);
         };
+        self.make_own();
         let Some((communicator, _)) = self.begun() else {
             return Ok(None);
         };
         match communicator.engine().fabric.test(id) {
             Ok(Some(ended)) => {
-                let result = self.result(communicator, &ended, room);
+                let result = self.result(communicator, &ended, room.bytes());
                 self.state = State::Ended(Status::EMPTY);
                 result.map(Some)
             }
@@ -348,9 +511,9 @@ impl Request {
     fn peek(&self) -> Result<Option<Status>, Error> {
         let (id, room) = match self.state {
             State::Ended(status) => return Ok(Some(status)),
-            State::Pending { id, room } => (id, room),
+            State::Pending { id, room } => (id, room.bytes()),
         };
-        let Some(communicator) = &self.communicator else {
+        let Some(communicator) = self.home.get() else {
             return Ok(None);
         };
         let fabric = &communicator.engine().fabric;
@@ -513,6 +676,47 @@ impl Request {
     }
 }
 
+/// Requests that end one after the other.
+struct Together<'a, 'b, I, F> {
+    engine: &'b Engine,
+    first: Option<&'a mut Request>,
+    others: &'b mut I,
+    /// The one that is waited for.
+    awaited: Option<&'a mut Request>,
+    given_back: u32,
+    ended: &'b mut F,
+}
+
+impl<'a, I: Iterator<Item = &'a mut Request>, F: FnMut(Result<Status, Error>)> InTurn for Together<'a, '_, I, F> {
+    #[inline(always)]
+    fn next(&mut self, _: Known<'_>) -> Option<RequestId> {
+        loop {
+            let request = self.first.take().or_else(|| self.others.next())?;
+            if let Some(status) = request.take_sent() {
+                (self.ended)(Ok(status));
+                continue;
+            }
+            let begun = request.begun();
+            let here = begun.filter(|(home, _)| ptr::eq(&raw const **home.engine(), self.engine));
+            let id = here.map(|(_, id)| id);
+            self.awaited = Some(request);
+            return id;
+        }
+    }
+
+    #[inline(always)]
+    fn end(&mut self, envelope: &Envelope) {
+        let Some(request) = self.awaited.take() else { return };
+        let status = request.home.get().map(|home| home.plain_status_of(envelope));
+        self.given_back += u32::from(request.over());
+        (self.ended)(Ok(status.unwrap_or(Status::EMPTY)));
+    }
+
+    fn given_back(&self) -> u32 {
+        self.given_back
+    }
+}
+
 impl Drop for Request {
     #[inline]
     fn drop(&mut self) {
@@ -536,8 +740,9 @@ impl Request {
     #[cold]
     #[inline(never)]
     fn give_up(&mut self, id: RequestId) {
+        self.make_own();
         let _span = self.end_of("MPI_Request_free");
-        if let Some(communicator) = &self.communicator {
+        if let Some(communicator) = self.home.get() {
             let fabric = &communicator.engine().fabric;
             fabric.access(&mut |core, _, _| core.detach(id));
         }

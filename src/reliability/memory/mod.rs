@@ -25,6 +25,8 @@ use core::{fmt, net::SocketAddr};
 use bytes::Bytes;
 
 pub use self::gate::Gate;
+#[cfg(feature = "mpi")]
+pub(crate) use self::short::Run;
 pub(crate) use self::short::{Arriving, Which};
 use self::{
     gate::Blocked,

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::MemoryLayer;
+use super::{MemoryLayer, rings::Inward};
 #[cfg(feature = "mpi")]
 use crate::ring::TWO;
 use crate::{
@@ -73,6 +73,43 @@ impl Arriving<'_> {
             return (self.peer, 0);
         }
         (self.peer, core::mem::take(self.accepted))
+    }
+}
+
+/// The ring that is read now.
+#[cfg(feature = "mpi")]
+pub(crate) struct Run<'a>(&'a mut Inward);
+
+#[cfg(feature = "mpi")]
+impl Run<'_> {
+    /// The peer.
+    pub(crate) fn peer(&self) -> PeerId {
+        self.0.peer
+    }
+
+    /// The next message, if it lies in its lines.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> Option<Arriving<'_>> {
+        self.0.arriving(Which::InLine)
+    }
+}
+
+impl Inward {
+    #[inline(always)]
+    fn arriving(&mut self, which: Which) -> Option<Arriving<'_>> {
+        Some(Arriving {
+            peer: self.peer,
+            source: self.source,
+            session: self.session,
+            front: match which {
+                #[cfg(feature = "mpi")]
+                Which::InLine => self.ring.front_in_line()?,
+                #[cfg(feature = "mpi")]
+                Which::Begun => self.ring.front_early()?,
+                Which::Whole => self.ring.front()?,
+            },
+            accepted: &mut self.accepted,
+        })
     }
 }
 
@@ -174,20 +211,13 @@ impl MemoryLayer {
     /// The next message, where it lies, if it is in the ring of the last one.
     #[inline(always)]
     pub(crate) fn next_short(&mut self, which: Which) -> Option<Arriving<'_>> {
-        let inward = self.rings.current()?;
-        Some(Arriving {
-            peer: inward.peer,
-            source: inward.source,
-            session: inward.session,
-            front: match which {
-                #[cfg(feature = "mpi")]
-                Which::InLine => inward.ring.front_in_line()?,
-                #[cfg(feature = "mpi")]
-                Which::Begun => inward.ring.front_early()?,
-                Which::Whole => inward.ring.front()?,
-            },
-            accepted: &mut inward.accepted,
-        })
+        self.rings.current()?.arriving(which)
+    }
+
+    /// The messages of the ring of the last one.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn run(&mut self) -> Option<Run<'_>> {
+        self.rings.current().map(Run)
     }
 
     /// Messages of this cost were received at once: their credit is free again.

@@ -394,12 +394,12 @@ impl Rank {
     }
 
     fn wait_all(&mut self) -> io::Result<()> {
+        // All are waited for, whatever happens: their memory is in use.
         let mut result = Ok(());
-        for request in self.requests.drain(..) {
-            // All are waited for, whatever happens: their memory is in use.
-            let waited = request.wait().map(drop);
-            result = result.and(waited);
-        }
+        Request::wait_all(&mut self.requests, |ended| {
+            result = result.and_then(|()| ended.map(drop))
+        });
+        self.requests.clear();
         result.map_err(failed)
     }
 

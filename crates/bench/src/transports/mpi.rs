@@ -119,14 +119,11 @@ impl Rank {
     }
 }
 
-fn wait_all(requests: Vec<Request>) -> io::Result<()> {
+fn wait_all(mut requests: Vec<Request>) -> io::Result<()> {
+    // All are waited for, whatever happens: their memory is in use.
     let mut result = Ok(());
-    for request in requests {
-        // All are waited for, whatever happens: their memory is in use.
-        let waited = request.wait().map(drop).map_err(failed);
-        result = result.and(waited);
-    }
-    result
+    Request::wait_all(&mut requests, |ended| result = result.and_then(|()| ended.map(drop)));
+    result.map_err(failed)
 }
 
 /// The answering end.

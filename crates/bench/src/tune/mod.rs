@@ -2,6 +2,7 @@
 
 #[cfg(feature = "sim")]
 mod host;
+mod line;
 mod ping_pong;
 #[cfg(feature = "sim")]
 mod simulated;
@@ -17,10 +18,13 @@ use hikyaku::mpi::{
 };
 use serde::Serialize;
 
-use self::ping_pong::{one_way, work};
 #[cfg(feature = "sim")]
 use self::simulated::Simulated;
 use self::within::Within;
+use self::{
+    line::line,
+    ping_pong::{one_way, work},
+};
 use crate::{
     failure::Failure,
     machine::{clock, environment::Environment},
@@ -199,22 +203,6 @@ fn crossing(rows: &[Row]) -> usize {
     best
 }
 
-/// Seconds per message and per byte, so that the relative errors' squares are least. `times`: bytes and microseconds.
-fn line(times: impl Iterator<Item = (usize, f64)>) -> (f64, f64) {
-    // t = α + βn, divided by t: 1 = α x + β y.
-    let (mut xx, mut xy, mut yy, mut x1, mut y1) = (0.0, 0.0, 0.0, 0.0, 0.0);
-    for (size, micros) in times {
-        let seconds = micros / 1e6;
-        let (x, y) = (1.0 / seconds, size as f64 / seconds);
-        (xx, xy, yy, x1, y1) = (xx + x * x, xy + x * y, yy + y * y, x1 + x, y1 + y);
-    }
-    let determinant = xx * yy - xy * xy;
-    let alpha = (x1 * yy - y1 * xy) / determinant;
-    let beta = (y1 * xx - x1 * xy) / determinant;
-    // What is measured on a busy machine may slope the wrong way.
-    (alpha.max(1e-9), beta.max(1e-12))
-}
-
 /// Seconds per byte that is summed.
 fn reduction(rounds: usize) -> f64 {
     let (float, sum) = (Datatype::predefined(Kind::F32), Operation::predefined(Predefined::Sum));
@@ -333,12 +321,5 @@ mod tests {
         assert_eq!(crossing(&rows(&[0.5, 1.1, 0.7, 1.2, 0.95, 1.5])), 4096);
         assert_eq!(crossing(&rows(&[1.5, 1.2])), 0);
         assert_eq!(crossing(&rows(&[0.5, 0.6])), 2048);
-    }
-
-    #[test]
-    fn the_line_is_found_in_what_lies_on_it() {
-        let time = |size: usize| (size, 3.0 + size as f64 * 0.25e-3);
-        let (alpha, beta) = line([8, 1024, 65_536, 1 << 20].map(time).into_iter());
-        assert!((alpha * 1e6 - 3.0).abs() < 1e-6 && (beta * 1e9 - 0.25).abs() < 1e-6);
     }
 }

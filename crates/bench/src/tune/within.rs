@@ -1,7 +1,7 @@
 //! What ranks of one host do to each other through memory: the costs by which collectives choose whether they have two
 //! levels.
 
-use super::line;
+use super::line::line;
 use crate::{
     failure::Failure,
     options::Turns,

@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "gives back what requests have borrowed")]
 //! Many requests at once.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, mem};
 
 use hikyaku::mpi::{engine, error::ErrorClass};
 
@@ -13,6 +13,8 @@ use crate::{Error, point_to_point::Status};
 pub struct RequestCollection<'a, D: ?Sized> {
     /// `None` for requests that were returned.
     entries: Vec<Option<Entry<D>>>,
+    /// Room for what requests that are waited for together have ended with.
+    statuses: Vec<Result<engine::Status, Error>>,
     borrow: PhantomData<&'a D>,
 }
 
@@ -36,6 +38,7 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
     pub(super) fn new(reserve: usize) -> Self {
         Self {
             entries: Vec::with_capacity(reserve),
+            statuses: Vec::new(),
             borrow: PhantomData,
         }
     }
@@ -103,15 +106,27 @@ impl<'a, D: ?Sized> RequestCollection<'a, D> {
 
     fn wait_all_now(&mut self, result: &mut Vec<Ended<'a, D>>) -> Result<(), Error> {
         result.clear();
+        let mut statuses = mem::take(&mut self.statuses);
+        Running::wait_all(
+            self.entries.iter_mut().flatten().map(|entry| &mut entry.running),
+            &mut statuses,
+        );
         let mut failure = Ok(());
+        let mut begun = statuses.drain(..);
         for index in 0..self.entries.len() {
-            if self.entries[index].is_some() {
-                match self.end(index, Running::wait) {
-                    Ok(ended) => result.push(ended),
-                    Err(error) => failure = failure.and(Err(error)),
-                }
+            let Some(entry) = &self.entries[index] else { continue };
+            let status = entry.running.begun().and_then(|_| begun.next());
+            let ended = match status {
+                Some(status) => self.end(index, |running| running.over(status)),
+                None => self.end(index, Running::wait),
+            };
+            match ended {
+                Ok(ended) => result.push(ended),
+                Err(error) => failure = failure.and(Err(error)),
             }
         }
+        drop(begun);
+        self.statuses = statuses;
         failure
     }
 

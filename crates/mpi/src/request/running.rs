@@ -141,6 +141,24 @@ impl Running {
         ended
     }
 
+    /// Waits until the requests of all these have ended, and gives how each has, for [`over`](Self::over).
+    pub(super) fn wait_all<'a>(all: impl Iterator<Item = &'a mut Self>, ended: &mut Vec<Result<Status, Error>>) {
+        let requests = all.filter_map(|running| match &mut running.state {
+            State::Begun(request) => Some(request),
+            State::Planned(_) | State::Refused(_) | State::Over => None,
+        });
+        uninterrupted(|| engine::Request::wait_all(requests, |how| ended.push(how)));
+    }
+
+    /// The same as [`wait`](Self::wait), after its request has ended so.
+    ///
+    /// # Panics
+    /// If a user's operation panicked.
+    pub(super) fn over(&mut self, ended: Result<Status, Error>) -> Result<Status, Error> {
+        self.end();
+        ended
+    }
+
     /// The same, without the result.
     pub(crate) fn wait_quietly(&mut self) {
         self.panicked = None;

@@ -13,6 +13,7 @@ use crate::{
             check::Check,
             class::Class,
             core::{RequestId, Route},
+            home::Home,
             request::About,
         },
         error::{Error, ErrorClass},
@@ -261,8 +262,13 @@ impl Communicator {
             && selector.source.is_some()
         {
             let room = plain.len() as u64;
-            if let Some(id) = rings.post(selector, plain) {
-                return Ok(Request::pending(self, id, IRECV, room));
+            if let Some(posted) = rings.post(selector, plain, &self.0) {
+                let home = match posted.1 {
+                    // SAFETY: it is lent, which the request knows.
+                    true => unsafe { Home::lent(self) },
+                    false => Home::own(self),
+                };
+                return Ok(Request::at(home, posted, IRECV, room));
             }
         }
         if self.0.engine.profile.is_off() {

@@ -9,7 +9,11 @@ use crate::{
     mpi::{
         Rank,
         datatype::Datatype,
-        engine::{Engine, MatchedMessage, Request, Status, buffer::PlainRun, core::NUMBERED},
+        engine::{
+            Engine, MatchedMessage, Request, Status,
+            buffer::PlainRun,
+            core::{InTurn, Known, NUMBERED, RequestId},
+        },
     },
 };
 
@@ -87,6 +91,28 @@ impl Communicator {
     }
 }
 
+/// Receives of these numbers.
+struct Numbered<'a, I, F> {
+    numbers: I,
+    /// With the one that is waited for.
+    kept: u64,
+    ended: &'a mut F,
+}
+
+impl<I: Iterator<Item = u32>, F: FnMut(u64, &Envelope)> InTurn for Numbered<'_, I, F> {
+    #[inline(always)]
+    fn next(&mut self, known: Known<'_>) -> Option<RequestId> {
+        let (id, kept) = known.numbered(self.numbers.next()?)?;
+        self.kept = kept;
+        Some(id)
+    }
+
+    #[inline(always)]
+    fn end(&mut self, envelope: &Envelope) {
+        (self.ended)(self.kept, envelope);
+    }
+}
+
 impl Engine {
     /// The numbers of receives have this bit.
     pub const NUMBERED: u32 = NUMBERED;
@@ -97,14 +123,20 @@ impl Engine {
     #[inline]
     pub fn wait_numbered(&self, numbers: impl Iterator<Item = u32>, waits: bool, mut ended: impl FnMut(Status)) {
         let Some(rings) = self.rings() else { return };
-        rings.wait_numbered(numbers, waits, |kept: u64, envelope: &Envelope| {
+        let mut ended = |kept: u64, envelope: &Envelope| {
             ended(Status {
                 source: kept as u32 as Rank,
                 tag: envelope.bits as u32 as i32,
                 len: envelope.len,
                 cancelled: false,
             });
-        });
+        };
+        let mut numbered = Numbered {
+            numbers,
+            kept: 0,
+            ended: &mut ended,
+        };
+        let _ = rings.take_in_turn(&mut numbered, waits);
     }
 
     /// Receives the message of this number, if it fits; it has no number then. `None`: nothing was done.

@@ -3,7 +3,7 @@
 //! What a [`Request`](crate::mpi::engine::Request) would hold is kept in the slot, so that beginning and ending many of
 //! them touches nothing else.
 
-use super::{Core, RequestId, State};
+use super::{Core, RequestId, State, in_turn::Known};
 use crate::{
     messaging::tagged::{Envelope, Selector},
     mpi::engine::buffer::PlainRun,
@@ -35,6 +35,23 @@ fn number_of(id: RequestId) -> u32 {
     number(id.0 as u32, (id.0 >> 32) as u32)
 }
 
+impl Known<'_> {
+    /// The receive of this number that is not forgotten, and the word kept with it.
+    #[inline(always)]
+    pub(crate) fn numbered(self, number: u32) -> Option<(RequestId, u64)> {
+        if let Some(parked) = self.parked
+            && number_of(parked.id) == number
+        {
+            return (parked.word != 0).then_some((parked.id, parked.word));
+        }
+        let place = place_of(number);
+        let slot = self.slots.get(place)?;
+        let id = RequestId(u64::from(slot.generation) << 32 | place as u64);
+        let is_it = slot.word != 0 && !matches!(slot.state, State::Free) && number_of(id) == number;
+        is_it.then_some((id, slot.word))
+    }
+}
+
 impl Core {
     /// Posts a receive as [`post`](Self::post), known by its number, with which `word` is kept, which is not 0.
     #[inline(always)]
@@ -45,19 +62,10 @@ impl Core {
         self.post(selector, room, calm, word).map(number_of)
     }
 
-    /// The receive of this number that is not forgotten, and the word kept with it.
+    /// See [`Known::numbered`].
     #[inline(always)]
     pub(crate) fn numbered(&self, number: u32) -> Option<(RequestId, u64)> {
-        if let Some(parked) = &self.parked
-            && number_of(parked.id) == number
-        {
-            return (parked.word != 0).then_some((parked.id, parked.word));
-        }
-        let place = place_of(number);
-        let slot = self.slots.get(place)?;
-        let id = RequestId(u64::from(slot.generation) << 32 | place as u64);
-        let is_it = slot.word != 0 && !matches!(slot.state, State::Free) && number_of(id) == number;
-        is_it.then_some((id, slot.word))
+        self.known().numbered(number)
     }
 
     /// From now on its caller knows the receive, which is not parked, by its id; that comes with the size of its buffer.

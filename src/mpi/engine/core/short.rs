@@ -37,10 +37,22 @@ impl Core {
     /// [`is_calm`](Self::is_calm) says, or false; `word` is kept for a caller that knows it by its number, else 0.
     #[inline(always)]
     pub(crate) fn post(&mut self, selector: Selector, room: PlainRun, calm: bool, word: u64) -> Option<RequestId> {
-        let peer = self.peers.get(selector.source?)?;
-        if !calm || self.has_posted() {
-            return self.post_another(peer, &selector, room, calm, word);
+        if self.may_park(calm) {
+            return self.park(selector, room, word);
         }
+        self.post_another(&selector, room, calm, word)
+    }
+
+    /// Returns whether a receive that is posted now is alone.
+    #[inline(always)]
+    pub(crate) fn may_park(&self, calm: bool) -> bool {
+        calm && !self.has_posted()
+    }
+
+    /// [Posts](Self::post) a receive that is alone.
+    #[inline(always)]
+    pub(crate) fn park(&mut self, selector: Selector, room: PlainRun, word: u64) -> Option<RequestId> {
+        let peer = self.peers.get(selector.source?)?;
         if self.spare == RequestId::NONE {
             self.make_spare();
         }
@@ -55,15 +67,16 @@ impl Core {
         Some(id)
     }
 
+    /// [Posts](Self::post) one that is not.
     #[inline]
-    fn post_another(
+    pub(crate) fn post_another(
         &mut self,
-        peer: PeerId,
         selector: &Selector,
         room: PlainRun,
         calm: bool,
         word: u64,
     ) -> Option<RequestId> {
+        let peer = self.peers.get(selector.source?)?;
         self.unpark();
         if !calm && (self.any_absent() || self.tagged.unexpected() > 0) {
             return None;

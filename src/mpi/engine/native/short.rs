@@ -2,12 +2,19 @@
 //! allocates or makes a pass that is not due; whatever is out of the ordinary goes the general way.
 
 use core::hint;
-use std::{boxed::Box, vec::Vec};
+use std::{boxed::Box, sync::Arc, vec::Vec};
 
-use super::{Inner, Native, UNPASSED};
+use super::{
+    Inner, Native, UNPASSED,
+    lent::{Kept, Share},
+};
 use crate::{
     messaging::tagged::{Envelope, Selector},
-    mpi::engine::{buffer::PlainRun, core::RequestId, status::Status},
+    mpi::engine::{
+        buffer::PlainRun,
+        core::{InTurn, RequestId},
+        status::Status,
+    },
     progress::WaitPolicy,
     reliability::Which,
     ring::LONG,
@@ -86,16 +93,38 @@ impl Native {
     }
 
     /// Posts a receive that names its source, if nothing has come, and no process is lost, that it would have to be
-    /// compared with.
+    /// compared with. With it goes what [`Lent::lend`] says.
     #[inline(always)]
-    pub(in super::super) fn post(&self, selector: Selector, room: PlainRun) -> Option<RequestId> {
+    pub(in super::super) fn post<T: Share>(
+        &self,
+        selector: Selector,
+        room: PlainRun,
+        home: &Arc<T>,
+    ) -> Option<(RequestId, bool)> {
         let mut inner = self.inner.lock();
         inner.callers.note();
         let calm = inner.is_calm();
         if !calm && !inner.short {
             return None;
         }
-        inner.core.post(selector, room, calm, 0)
+        if inner.core.may_park(calm) {
+            // (Of one that is alone, a counted reference takes less.)
+            return inner.core.park(selector, room, 0).map(|id| (id, false));
+        }
+        Self::post_another(&mut inner, &selector, room, calm, home)
+    }
+
+    /// (By itself, as all that it calls would be in the way of a receive that is alone.)
+    #[inline(never)]
+    fn post_another<T: Share>(
+        inner: &mut Inner,
+        selector: &Selector,
+        room: PlainRun,
+        calm: bool,
+        home: &Arc<T>,
+    ) -> Option<(RequestId, bool)> {
+        let id = inner.core.post_another(selector, room, calm, 0)?;
+        Some((id, inner.lent.lend(home)))
     }
 
     /// Takes the next short message from the rings, if it ends this request well; forgets the request then. `None` says
@@ -114,44 +143,57 @@ impl Native {
         self.take_short_later(inner, id, waits)
     }
 
-    /// Waits for receives with these numbers, one after the other, and tells of each that has ended well: the word that was
-    /// kept with it, and what was received. Stops at the first one that has failed, is of no receive, or does not end soon.
-    #[inline(always)]
-    pub(in super::super) fn wait_numbered(
+    /// The same for a request to which its home is lent. `ended` is told what was received; after that the home is given back,
+    /// and the caller drops what was kept for it.
+    pub(in super::super) fn take_lent<R>(
         &self,
-        numbers: impl Iterator<Item = u32>,
+        id: RequestId,
         waits: bool,
-        mut ended: impl FnMut(u64, &Envelope),
-    ) {
+        ended: impl FnOnce(&Envelope) -> R,
+    ) -> Option<(R, Option<Kept>)> {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        if !inner.may_skip_pass() || !(inner.is_calm() || inner.may_take()) {
+            return None;
+        }
+        let envelope = self.take_short_later(inner, id, waits)?;
+        Some((ended(&envelope), inner.lent.give_back(1)))
+    }
+
+    /// A request keeps its home by itself from now on. The caller drops what was kept for it.
+    #[cold]
+    pub(in super::super) fn give_back(&self) -> Option<Kept> {
+        self.inner.lock().lent.give_back(1)
+    }
+
+    /// Waits for receives, one after the other. Stops at the first one that has failed, or does not end soon; without `waits`,
+    /// at the first that has not ended. The caller drops what was kept for them.
+    #[inline(always)]
+    pub(in super::super) fn take_in_turn(&self, receives: &mut impl InTurn, waits: bool) -> Option<Kept> {
         let mut guard = self.inner.lock();
         let before = guard.core.ended;
         let inner = &mut *guard;
-        for number in numbers {
-            let Some((id, word)) = inner.core.numbered(number) else {
+        let mut next = receives.next(inner.core.known());
+        while let Some(id) = next {
+            let runs = inner.may_skip_pass() && (inner.is_calm() || inner.may_take());
+            let left = match runs {
+                true => inner.core.take_run(inner.driver.messenger_mut(), id, receives),
+                false => Some(id),
+            };
+            let Some(id) = left else { break };
+            let Some(envelope) = self.take_one_later(inner, id, waits) else {
                 break;
             };
-            let Some(envelope) = self.take_numbered(inner, id, waits) else {
-                break;
-            };
-            ended(word, &envelope);
+            receives.end(&envelope);
+            next = receives.next(inner.core.known());
         }
+        let kept = inner.lent.give_back(receives.given_back());
         self.unlock(guard, before);
-    }
-
-    #[inline(always)]
-    fn take_numbered(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
-        if inner.may_skip_pass() && (inner.is_calm() || inner.may_take()) {
-            let messenger = inner.driver.messenger_mut();
-            let taken = inner.core.take_short(messenger, id, Which::InLine);
-            if taken.is_some() {
-                return taken;
-            }
-        }
-        self.take_numbered_later(inner, id, waits)
+        kept
     }
 
     #[inline(never)]
-    fn take_numbered_later(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
+    fn take_one_later(&self, inner: &mut Inner, id: RequestId, waits: bool) -> Option<Envelope> {
         let ended = inner.core.take_well(id);
         if ended.is_some() {
             return ended;
