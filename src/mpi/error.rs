@@ -1,5 +1,7 @@
 //! Errors that name the failed call, and their class (MPI 9.4).
 
+use core::num::NonZero;
+
 use super::{
     Rank,
     datatype::{DatatypeError, Kind, Signature},
@@ -20,7 +22,8 @@ pub struct Error {
     call: &'static str,
     peer: Option<Rank>,
     communicator: Option<u32>,
-    own: Option<Rank>,
+    /// The rank of this process, plus one: so it takes no more room than the rank.
+    own: Option<NonZero<u32>>,
     detail: Detail,
 }
 
@@ -116,7 +119,7 @@ impl Error {
     #[must_use]
     pub const fn at_rank(self, rank: Rank) -> Self {
         Self {
-            own: Some(rank),
+            own: NonZero::new((rank as u32).wrapping_add(1)),
             ..self
         }
     }
@@ -205,8 +208,8 @@ impl core::fmt::Display for Error {
         if let Some(context) = self.communicator {
             write!(f, " on communicator {context}")?;
         }
-        if let Some(rank) = self.own {
-            write!(f, " at rank {rank}")?;
+        if let Some(next) = self.own {
+            write!(f, " at rank {}", next.get() - 1)?;
         }
         write!(f, ": {} [{}]", self.class.description(), self.class.name())?;
         match &self.detail {
