@@ -3,7 +3,7 @@
 
 use super::{super::status::PROC_NULL, Communicator};
 use crate::{
-    messaging::tagged::Selector,
+    messaging::tagged::{Outcome, Selector},
     mpi::{
         Rank,
         datatype::Datatype,
@@ -12,7 +12,7 @@ use crate::{
             buffer::Buffer,
             check::Check,
             class::Class,
-            core::{RequestId, Route},
+            core::{Ended, RequestId, Route},
             home::Home,
             request::About,
         },
@@ -263,6 +263,7 @@ impl Communicator {
         {
             let room = plain.len() as u64;
             if let Some(posted) = rings.post(selector, plain, &self.0) {
+                self.end_if_revoked();
                 let home = match posted.1 {
                     // SAFETY: it is lent, which the request knows.
                     true => unsafe { Home::lent(self) },
@@ -334,6 +335,7 @@ impl Communicator {
     #[inline(always)]
     fn begin_receive_into(&self, call: &'static str, (selector, buffer, room, check): Room) -> Result<Request, Error> {
         let begun = self.0.engine.fabric.receive(&selector, buffer, self.any_of(&selector));
+        self.end_if_revoked();
         match begun {
             Some(Ok(ended)) => self
                 .result(&ended, About { call, room }, check.as_ref())
@@ -451,6 +453,9 @@ impl Communicator {
                 if let Some(how) = core.take_awaited(id) {
                     ended = Some(how);
                 }
+            } else if self.is_revoked() {
+                // Another thread has done that since it was looked at. From now on it ends the receive.
+                ended = Some(Ended::with(Outcome::Revoked));
             } else if let Some(buffer) = buffer.take() {
                 match core.receive(messenger, now, selector, buffer, self.any_of(&selector)) {
                     Ok(how) => ended = Some(how),

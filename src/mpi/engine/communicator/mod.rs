@@ -329,7 +329,7 @@ impl Communicator {
     }
 
     #[inline(always)]
-    fn is_revoked(&self) -> bool {
+    pub(super) fn is_revoked(&self) -> bool {
         self.0.revoked.load(Ordering::Relaxed)
     }
 
@@ -382,6 +382,7 @@ impl Communicator {
             .engine
             .fabric
             .access(&mut |core, messenger, now| result = f(core, messenger, now));
+        self.end_if_revoked();
         result
     }
 
@@ -408,9 +409,24 @@ impl Communicator {
     /// `MPIX_Comm_revoke`, without telling the other processes).
     pub fn revoke(&self) {
         self.0.revoked.store(true, Ordering::Relaxed);
+        self.end_all();
+    }
+
+    /// What has begun on it ends.
+    #[cold]
+    fn end_all(&self) {
         let context = u64::from(self.0.context) << CONTEXT_SHIFT;
-        self.access((), |core, messenger, now| {
+        self.0.engine.fabric.access(&mut |core, messenger, now| {
             core.revoke(messenger, now, context, (1 << CONTEXT_SHIFT) - 1);
         });
+    }
+
+    /// Something may have begun. Another thread may have revoked the communicator between the look at that and the lock, and
+    /// would not end it.
+    #[inline(always)]
+    fn end_if_revoked(&self) {
+        if self.is_revoked() {
+            self.end_all();
+        }
     }
 }

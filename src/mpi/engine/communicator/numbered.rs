@@ -60,7 +60,9 @@ impl Communicator {
         // SAFETY: the caller's contract.
         let (rings, selector, room) = (unsafe { self.short_receive(base, count, datatype, source, tag) })?;
         selector.source?;
-        rings.post_numbered(selector, room, kept(word, source))
+        let posted = rings.post_numbered(selector, room, kept(word, source));
+        self.end_if_revoked();
+        posted
     }
 
     /// Makes a request of a receive that was begun on this communicator, and has no number from now on. `None`: it has none.

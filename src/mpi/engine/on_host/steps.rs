@@ -263,8 +263,8 @@ impl Steps<'_> {
             ignore: 0,
         };
         let (mut is_ready, mut begun, ended) = (false, None, Cell::new(None));
-        let board = &mut *self.board;
-        let fabric = &self.communicator.engine().fabric;
+        let (board, communicator) = (&mut *self.board, self.communicator);
+        let fabric = &communicator.engine().fabric;
         let waited = fabric.wait(&mut |core, messenger, now| {
             board.sleep();
             is_ready = ready(board);
@@ -272,6 +272,10 @@ impl Steps<'_> {
                 return true;
             }
             let begun = begun.get_or_insert_with(|| {
+                // (Another thread may have revoked it since it was looked at. From now on that ends the receive.)
+                if communicator.is_revoked() {
+                    return Ok(Ended::with(Outcome::Revoked));
+                }
                 let nothing = Buffer::join(Vec::new());
                 core.receive(messenger, now, selector, nothing, None)
             });
