@@ -30,6 +30,14 @@ fn wait_all(requests: &mut [Request]) -> Vec<Result<Status, Error>> {
     all
 }
 
+/// # Safety
+/// Until the requests have ended, nothing else uses the places.
+unsafe fn ireceive_all(world: &Communicator, places: &mut [[u8; 8]], from: i32) -> Vec<Request> {
+    // SAFETY: the caller's contract.
+    let begin = |place: &mut [u8; 8]| unsafe { ireceive(world, place, from, 1) };
+    places.iter_mut().map(begin).collect()
+}
+
 /// Lengths of records in a line, in two, beside them, of packets and of messages that ask first.
 const LENS: [usize; 6] = [8, 1, 60, 2_000, 8, 200_000];
 /// Other numbers of messages than 64 are not those of a ring, either.
@@ -107,11 +115,8 @@ fn one_that_fails_is_told_in_its_place() {
                 }
             } else {
                 let mut places = [[0xff_u8; 8]; 20];
-                let places_left = places.iter_mut();
                 // SAFETY: the places are not touched before all have ended.
-                let mut requests: Vec<_> = places_left
-                    .map(|place| unsafe { ireceive(&world, place, other, 1) })
-                    .collect();
+                let mut requests = unsafe { ireceive_all(&world, &mut places, other) };
                 for (number, ended) in (0..).zip(wait_all(&mut requests)) {
                     match ended {
                         Ok(status) => assert!(number != failing && status.len == 8),
@@ -140,11 +145,8 @@ fn receives_of_a_process_that_has_left_fail() {
             }
         } else {
             let mut places = [[0xff_u8; 8]; 20];
-            let places_left = places.iter_mut();
             // SAFETY: the places are not touched before all have ended.
-            let mut requests: Vec<_> = places_left
-                .map(|place| unsafe { ireceive(&world, place, other, 1) })
-                .collect();
+            let mut requests = unsafe { ireceive_all(&world, &mut places, other) };
             for (number, ended) in (0..).zip(wait_all(&mut requests)) {
                 match ended {
                     Ok(status) => assert!(number < 10 && status.source == other),
@@ -178,7 +180,7 @@ fn requests_outlive_their_communicator() {
                 let (mut places, mut place, mut vain) = ([[0_u8; 8]; 6], [0_u8; 8], [0_u8; 8]);
                 // SAFETY: the places are not touched before all have ended, or are cancelled.
                 let (mut requests, elsewhere, left) = unsafe {
-                    let requests: Vec<_> = places.iter_mut().map(|place| ireceive(&own, place, other, 1)).collect();
+                    let requests = ireceive_all(&own, &mut places, other);
                     let elsewhere = ireceive(&second, &mut place, other, 1);
                     (requests, elsewhere, ireceive(&own, &mut vain, other, 2))
                 };

@@ -47,7 +47,7 @@ fn located(scope: Option<Scope>, error: Error) -> Error {
         (None, Some(comm)) => error.on_communicator(comm.comm.context()),
         _ => error,
     };
-    let world = || Comm::number(0x101).find();
+    let world = || Comm::WORLD.find();
     let comm = match (error.communicator(), of_scope) {
         (Some(context), None) => find(context).or_else(world),
         (_, comm) => comm.or_else(world),

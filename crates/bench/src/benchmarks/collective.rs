@@ -134,7 +134,7 @@ fn fits(task: Task, names: &[String], np: usize) -> Result<(), Failure> {
     }
 }
 
-fn work(turns: &Turns, task: Task, size: usize, name: &str) -> Work {
+pub(crate) fn work(turns: &Turns, task: Task, size: usize, name: &str) -> Work {
     let count = turns
         .iterations
         .map_or_else(|| (ROUND / size.max(1)).clamp(5, 100), |count| count as usize);

@@ -3,10 +3,11 @@
 
 use super::line::line;
 use crate::{
+    benchmarks::collective::{self, AUTO},
     failure::Failure,
     options::Turns,
     ranks::{
-        work::{MEMORY, Task, Work},
+        work::{MEMORY, Task},
         world::{Job, Start},
     },
     report::Progress,
@@ -14,8 +15,6 @@ use crate::{
 
 /// Bytes that are broadcast: from those whose time is that of the first look, to those that are copied in pieces.
 const SIZES: [usize; 4] = [8, 8 << 10, 128 << 10, 1 << 20];
-/// Bytes of a round.
-const ROUND: usize = 4 << 20;
 
 /// The level within a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +41,10 @@ pub(super) fn measured(turns: &Turns) -> Result<Option<Within>, Failure> {
         ..Start::default()
     };
     let mut job = Job::start_with(&turns, 2, start)?;
-    let works = SIZES.map(|size| ("within the host".to_owned(), work(&turns, size)));
+    let works = SIZES.map(|size| {
+        let name = "within the host".to_owned();
+        (name, collective::work(&turns, Task::Bcast, size, AUTO))
+    });
     let mut progress = Progress::new(turns.output.progress, works.len() * job.rounds);
     let (series, outcome) = job.interleave(&works, &mut progress);
     outcome?;
@@ -53,20 +55,4 @@ pub(super) fn measured(turns: &Turns) -> Result<Option<Within>, Failure> {
     });
     let (alpha, beta) = line(times);
     Ok(Some(Within { alpha, beta }))
-}
-
-fn work(turns: &Turns, size: usize) -> Work {
-    let count = turns
-        .iterations
-        .map_or_else(|| (ROUND / size).clamp(5, 200), |count| count as usize);
-    Work {
-        task: Task::Bcast,
-        size,
-        window: 1,
-        whole: false,
-        warmup: (count / 10).max(4),
-        count,
-        algorithm: None,
-        eager_limit: None,
-    }
 }

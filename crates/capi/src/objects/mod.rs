@@ -348,6 +348,11 @@ objects! {
     Errhandler = Handler: Errhandler 0x140 Errhandler false, Handler::predefined;
 }
 
+impl Comm {
+    /// `MPI_COMM_WORLD`.
+    pub(crate) const WORLD: Self = Self::number(0x101);
+}
+
 impl Pending {
     /// Any send that ended when it began.
     pub const SENT: Self = Self::number(0x181);
@@ -368,7 +373,7 @@ fn call_in_message(handle: Handle) {
         return;
     };
     // (A program may have freed the communicator meanwhile.)
-    let found = Comm::number(comm).find().or_else(|| Comm::number(0x101).find());
+    let found = Comm::number(comm).find().or_else(|| Comm::WORLD.find());
     if let Some(message) = found.and_then(|found| found.comm.adopt_message(number)) {
         Matched::table().adopt(handle, Mutex::new(Some(message)));
     }

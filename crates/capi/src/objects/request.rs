@@ -143,7 +143,7 @@ impl RequestObject {
             handle: comm.handle(),
         };
         // (A program may have freed the communicator meanwhile.)
-        let found = comm.find().or_else(|| Comm::number(0x101).find());
+        let found = comm.find().or_else(|| Comm::WORLD.find());
         if let Some(request) = found.and_then(|found| found.comm.adopt(number)) {
             Self::table().adopt(handle, Self::new(request.into(), Some(scope)));
         }
