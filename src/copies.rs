@@ -57,6 +57,8 @@ impl Copies {
         // SAFETY: the caller's contract.
         unsafe {
             if is_timed {
+                // (What is timed is the way to the other core, not the source's way from memory.)
+                machine::fetch(from, len);
                 let ticks = machine::timed(|| from.copy_to_nonoverlapping(to, len));
                 self.note(ticks, len);
             } else if self.is_far {
@@ -95,6 +97,17 @@ pub(crate) mod machine {
         after.saturating_sub(before)
     }
 
+    /// Brings `len` bytes into the caches of this core.
+    ///
+    /// # Safety
+    /// They can be read.
+    pub(crate) unsafe fn fetch(from: *const u8, len: usize) {
+        for at in (0..len).step_by(LINE) {
+            // SAFETY: the caller's contract.
+            let _ = unsafe { from.add(at).read_volatile() };
+        }
+    }
+
     /// Copies by stores that go around the caches.
     ///
     /// # Safety
@@ -129,6 +142,10 @@ pub(crate) mod machine {
         copy();
         0
     }
+
+    /// # Safety
+    /// None: it does nothing.
+    pub(crate) unsafe fn fetch(_: *const u8, _: usize) {}
 
     /// # Safety
     /// As for `copy_nonoverlapping`.

@@ -345,6 +345,8 @@ pub(crate) struct Place {
     pub(crate) count: u32,
     /// [`Place::CHUNKS`] bytes.
     pub(crate) chunks: NonNull<u8>,
+    /// Most bytes of those that a stream goes around in: the producer's choice.
+    pub(crate) stream: usize,
     /// The owner of that memory.
     pub(crate) owner: Box<dyn Owner>,
 }
@@ -372,8 +374,12 @@ impl Place {
     /// # Safety
     /// See [`shared`](Self::shared).
     pub(crate) unsafe fn producer(self) -> Producer {
+        let most = LEVELS[STREAM] as usize * CHUNK;
+        let stream = 1 << self.stream.clamp(LONG * 2, most).ilog2();
         // SAFETY: the caller's contract.
-        Producer::new(unsafe { self.shared() }, 0)
+        let mut shared = unsafe { self.shared() };
+        shared.levels[STREAM] = chunks_in(stream);
+        Producer::new(shared, 0)
     }
 
     /// The end that reads.

@@ -112,7 +112,7 @@ impl Routed {
     /// The system gives no descriptor. If memory `is_forced`: memory cannot be had.
     pub(crate) fn new(mut network: Box<dyn Backend>, process: u32, is_forced: bool) -> io::Result<Self> {
         let mut sockets = Sockets::new()?;
-        let (name, streams) = (random(), Arc::default());
+        let (name, streams) = (random(), Arc::new(Streams::of_this_host()));
         let (mut own, mut door, mut obstacles) = (None, None, Obstacles::default());
         let opened = Identity::own(process, name).and_then(|identity| {
             own = Some(identity);

@@ -17,6 +17,7 @@ use super::{
     links::Links,
     pair::LONGEST,
     socket::{News, Sockets, Way},
+    streams::Streams,
 };
 use crate::{
     backends::{
@@ -77,7 +78,7 @@ impl MemoryBackend {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
         };
-        let (sockets, streams) = (Sockets::new()?, Arc::default());
+        let (sockets, streams) = (Sockets::new()?, Arc::new(Streams::of_this_host()));
         Ok(Self {
             door: Door::open(name, &sockets, &streams)?,
             links: Links::new(sockets, streams),

@@ -1,17 +1,18 @@
 //! The memory of two processes: where its parts lie, and the rings of packets in it.
 //!
 //! ```text
-//! 0         control of the rings, a page: for each direction, the positions of its three rings of packets,
+//! 0         control of the rings, a page: for each direction, the positions of its four rings of packets,
 //!           and how far its ring of short messages is written and read
 //! 4096      two rings of short messages, 64 lines each
-//! 12288     two rings of packets of 2 KB, two of 64 KB, two of 2 MB
+//! 12288     two rings of packets of 2 KB, two of 64 KB, two of 512 KB, two of 2 MB
 //! ...       bytes of short messages that are longer than a line: for each direction 16 KB, 256 KB, and 2 MB for streams
 //! ```
 //!
 //! Of these rings each direction uses one at a time. It begins with the smallest, so that a pair takes 16 KB; a packet
 //! that does not fit, or finds the ring full, makes its sender go on in the next larger one. The sender leaves a record
 //! that says so, and the receiver follows when it comes to it. A direction that is silent goes back to the smallest, and
-//! the memory of the larger ones goes back to the system.
+//! the memory of the larger ones goes back to the system. The largest is of use only where the processor's last cache
+//! holds it beside the messages (`Streams::largest_ring`).
 #![expect(
     unsafe_code,
     reason = "rings of lines lie in memory that two processes share; where is written in this file"
@@ -32,17 +33,17 @@ use crate::{
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 6;
+pub(super) const LAYOUT: u32 = 7;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;
 /// The sizes of the rings of packets.
-const SIZES: [usize; LEVELS] = [2 << 10, 64 << 10, 2 << 20];
-const LEVELS: usize = 3;
+const SIZES: [usize; LEVELS] = [2 << 10, 64 << 10, 512 << 10, 2 << 20];
+const LEVELS: usize = 4;
 /// A page: where control ends, and a multiple of what the other parts begin at.
 const PAGE: usize = 4096;
 const PACKETS: usize = PAGE + 2 * LINES as usize * LINE;
-const CHUNKS: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2]);
+const CHUNKS: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2] + SIZES[3]);
 const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
 /// The longest packet: 16 KB and a header. It is no longer than half of a ring in the middle.
 pub(super) const LONGEST: usize = (16 << 10) + 128;
@@ -74,8 +75,13 @@ fn place(role: Role, level: usize) -> Place {
     }
 }
 
-/// The place of a ring of short messages: that in which `role` writes.
-fn lines(memory: &Segment, role: Role, owner: impl ring::Owner + 'static) -> ring::Place {
+/// The last level whose ring has no more than `most` bytes; packets of all lengths have room in it.
+fn top(most: usize) -> usize {
+    SIZES.iter().rposition(|&size| size <= most).unwrap_or(0).max(1)
+}
+
+/// The place of a ring of short messages: that in which `role` writes, streams in `stream` bytes at most.
+fn lines(memory: &Segment, role: Role, stream: usize, owner: impl ring::Owner + 'static) -> ring::Place {
     let side = role as usize;
     let at = |offset: usize| {
         let place = memory.base().wrapping_add(offset);
@@ -86,6 +92,7 @@ fn lines(memory: &Segment, role: Role, owner: impl ring::Owner + 'static) -> rin
         lines: at(PAGE + side * LINES as usize * LINE),
         count: LINES,
         chunks: at(CHUNKS + side * ring::Place::CHUNKS),
+        stream,
         owner: Box::new(owner),
     }
 }
@@ -124,27 +131,29 @@ impl Pair {
             Role::Maker => Role::Guest,
             Role::Guest => Role::Maker,
         };
+        let largest = streams.largest_ring();
         // SAFETY: the places lie in the memory, begin at cache lines, do not overlap each other or the rings of packets,
         // and each ring has one end here. (There is one `Pair` for a mapping.)
         let short = unsafe {
             (
-                lines(&memory, role, Lender::new(&memory, streams)).producer(),
-                lines(&memory, other, Arc::clone(&memory)).consumer(),
+                lines(&memory, role, largest, Lender::new(&memory, streams)).producer(),
+                lines(&memory, other, largest, Arc::clone(&memory)).consumer(),
             )
         };
         let producer = |level| Producer::new(Arc::clone(&memory), place(role, level));
         let consumer = |level| Consumer::new(Arc::clone(&memory), place(other, level));
         Ok(Self {
             outward: Outward {
-                rings: [producer(0), producer(1), producer(2)],
+                rings: [0, 1, 2, 3].map(producer),
                 level: 0,
+                top: top(largest),
                 has_sent: false,
                 left: 0,
                 role,
                 memory: Arc::clone(&memory),
             },
             inward: Inward {
-                rings: [consumer(0), consumer(1), consumer(2)],
+                rings: [0, 1, 2, 3].map(consumer),
                 level: 0,
                 memory: Arc::clone(&memory),
             },
@@ -167,6 +176,8 @@ pub(super) struct Pushed {
 pub(super) struct Outward {
     rings: [Producer; LEVELS],
     level: usize,
+    /// The last level that it uses.
+    top: usize,
     /// Something was sent since the last [`rest`](Self::rest).
     has_sent: bool,
     /// A bit for each level that this side has left: its memory can go back when its ring has been read.
@@ -188,7 +199,7 @@ impl Outward {
                 wakes |= ring.publish();
                 return Ok(Pushed { is_sent: true, wakes });
             }
-            if self.level + 1 == LEVELS || !ring.has_room(0)? {
+            if self.level == self.top || !ring.has_room(0)? {
                 return Ok(Pushed { is_sent: false, wakes });
             }
             wakes |= self.go_on_in(self.level + 1);
@@ -199,7 +210,7 @@ impl Outward {
     #[inline]
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
         let ring = &mut self.rings[self.level];
-        let is_top = self.level + 1 == LEVELS;
+        let is_top = self.level == self.top;
         // (One that does not fit goes on in the next larger ring.)
         ring.has_room(if is_top { LONGEST } else { 0 })
     }

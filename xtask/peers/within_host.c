@@ -2,9 +2,10 @@
  *
  * within_host OPERATION SIZE…
  *
- * prints a line "SIZE NANOSECONDS" for each size: of a message one way (latency), of a message of a window (bandwidth), or
- * of a collective, of that the mean over ranks; or of "init + finalize" of this process. A figure is a mean: the clock is
- * read before the first operation and after the last. */
+ * prints a line "SIZE NANOSECONDS" for each size: of a message one way (latency), of a message of a window (bandwidth; with
+ * "bandwidth-apart", each message of a window has memory of its own), or of a collective, of that the mean over ranks; or
+ * of "init + finalize" of this process. A figure is a mean: the clock is read before the first operation and after the
+ * last. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,8 @@ static double latency(int bytes) {
     return (MPI_Wtime() - start) * 1e9 / (2.0 * count);
 }
 
-static double bandwidth(int bytes) {
+/* A message of a window lies `apart` bytes behind the one before. */
+static double bandwidth(int bytes, size_t apart) {
     int count = by_size(bytes, 500, 60, 8, 3), warmup = count / 5 + 1;
     int window = bytes >= LARGE ? LARGE_WINDOW : WINDOW;
     MPI_Request requests[WINDOW];
@@ -51,12 +53,12 @@ static double bandwidth(int bytes) {
             start = MPI_Wtime();
         if (rank == 0) {
             for (int w = 0; w < window; w++)
-                MPI_Isend(out, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &requests[w]);
+                MPI_Isend(out + w * apart, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &requests[w]);
             MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
             MPI_Recv(&answer, 1, MPI_CHAR, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else if (rank == 1) {
             for (int w = 0; w < window; w++)
-                MPI_Irecv(in, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, &requests[w]);
+                MPI_Irecv(in + w * apart, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, &requests[w]);
             MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
             MPI_Send(&answer, 1, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
         }
@@ -104,7 +106,8 @@ static int life(int argc, char **argv) {
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "init + finalize") == 0)
         return life(argc, argv);
-    size_t room = 8 << 20;
+    int is_apart = argc > 1 && strcmp(argv[1], "bandwidth-apart") == 0;
+    size_t room = is_apart ? 64 << 20 : 8 << 20;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -116,7 +119,8 @@ int main(int argc, char **argv) {
         const char *name = argv[1];
         int bytes = atoi(argv[a]);
         double nanos = strcmp(name, "latency") == 0     ? latency(bytes)
-                       : strcmp(name, "bandwidth") == 0 ? bandwidth(bytes)
+                       : strcmp(name, "bandwidth") == 0 ? bandwidth(bytes, 0)
+                       : is_apart                       ? bandwidth(bytes, bytes)
                                                         : collective(name, bytes);
         if (rank == 0)
             printf("%d %.2f\n", bytes, nanos);
