@@ -40,15 +40,17 @@ const LINE: usize = 64;
 /// The sizes of the rings of packets.
 const SIZES: [usize; LEVELS] = [2 << 10, 64 << 10, 512 << 10, 2 << 20];
 const LEVELS: usize = 4;
+/// The first level of large rings, in which packets of all lengths have room.
+const LARGE: usize = 2;
 /// A page: where control ends, and a multiple of what the other parts begin at.
 const PAGE: usize = 4096;
 const PACKETS: usize = PAGE + 2 * LINES as usize * LINE;
 const CHUNKS: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2] + SIZES[3]);
 const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
-/// The longest packet: 16 KB and a header. It is no longer than half of a ring in the middle.
-pub(super) const LONGEST: usize = (16 << 10) + 128;
+/// The longest packet: 32 KB and a header. It is no longer than half of a large ring.
+pub(super) const LONGEST: usize = (32 << 10) + 128;
 
-const _: () = assert!(2 * taken(LONGEST) <= SIZES[1]);
+const _: () = assert!(2 * taken(LONGEST) <= SIZES[LARGE]);
 const _: () = assert!(2 * (LEVELS * CONTROL + ring::Place::PROGRESS) <= PAGE);
 
 /// The kind of a record that is a packet, and of one that says that the ring of another level comes next.
@@ -75,9 +77,9 @@ fn place(role: Role, level: usize) -> Place {
     }
 }
 
-/// The last level whose ring has no more than `most` bytes; packets of all lengths have room in it.
+/// The last level whose ring has no more than `most` bytes; a large one in any case.
 fn top(most: usize) -> usize {
-    SIZES.iter().rposition(|&size| size <= most).unwrap_or(0).max(1)
+    SIZES.iter().rposition(|&size| size <= most).unwrap_or(0).max(LARGE)
 }
 
 /// The place of a ring of short messages: that in which `role` writes, streams in `stream` bytes at most.

@@ -75,6 +75,9 @@ use crate::{
     wire::ANY_PROCESSOR,
 };
 
+/// The longest message that is sent eagerly between processes of one host.
+const MOST_IN_MEMORY: u64 = 64 << 10;
+
 /// The result of posting a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posting {
@@ -237,7 +240,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     #[must_use]
     #[inline]
     pub fn is_eager(&mut self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
-        if len > u64::from(self.eager_limit) {
+        if len > u64::from(self.eager_limit) || Self::asks_first(messenger, peer, len) {
             return false;
         }
         let room = self.has_room(messenger, peer, len);
@@ -252,9 +255,16 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     pub fn is_early(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
         let endpoint = messenger.layer();
         len <= u64::from(self.eager_limit)
+            && !Self::asks_first(messenger, peer, len)
             && !endpoint.is_up(peer)
             && !endpoint.is_idle(peer)
             && !self.has_room(messenger, peer, len)
+    }
+
+    /// Between processes of one host a question costs less than the copies of an eager message that no ring takes.
+    #[inline(always)]
+    fn asks_first(messenger: &Messenger, peer: PeerId, len: u64) -> bool {
+        len > MOST_IN_MEMORY && messenger.layer().is_in_memory(peer)
     }
 
     #[inline(always)]

@@ -117,7 +117,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Messages of up to this many bytes are sent eagerly, longer ones by rendezvous. 0 to 1 MiB; default 128 KiB: for
-    /// longer ones the request and the grant cost about as much as copying twice.
+    /// longer ones the request and the grant cost about as much as copying twice. To processes of the same host, which
+    /// are reached through memory, no more than 64 KiB are sent eagerly.
     pub eager_limit: u32,
     /// How to wait.
     pub wait: WaitPolicy,
