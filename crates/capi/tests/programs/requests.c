@@ -137,15 +137,19 @@ static void alone(void)
 /* A message that has been probed for, to be received by one of several calls; the next one is probed for meanwhile. */
 static void probed(int length)
 {
-    static char out[MANY * 400], into[MANY * 400];
+    static char out[MANY * 400], next[MANY * 400], into[MANY * 400];
     MPI_Message messages[2], copy;
     MPI_Status status;
     MPI_Request request;
     int count;
     if (rank == 0) {
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < 8; i += 2) {
             memset(out, 'a' + i, sizeof out);
-            MPI_Send(out, length, MPI_CHAR, 1, 20 + i, MPI_COMM_WORLD);
+            memset(next, 'a' + i + 1, sizeof next);
+            /* (Both are probed for before one is received, and a long one waits for that.) */
+            MPI_Isend(out, length, MPI_CHAR, 1, 20 + i, MPI_COMM_WORLD, &request);
+            MPI_Send(next, length, MPI_CHAR, 1, 21 + i, MPI_COMM_WORLD);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
         }
     } else {
         for (int i = 0; i < 8; i += 2) {
