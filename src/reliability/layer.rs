@@ -486,7 +486,6 @@ impl Layer {
     }
 
     /// Returns whether this peer is reached through memory.
-    #[cfg(feature = "mpi")]
     pub(crate) fn is_in_memory(&self, peer: PeerId) -> bool {
         match self {
             Self::Endpoint(_) => false,
