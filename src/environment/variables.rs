@@ -187,7 +187,8 @@ pub const VARIABLES: &[Variable] = &[
     of(Poller, "HIKYAKU_POLLER_BULK",
         "the way of MPI's large messages beside the poller", "auto, port, udp, dpdk or off").or("auto"),
 
-    of(Mpi, "HIKYAKU_EAGER_LIMIT", "the largest message that is sent without asking", "bytes, 0 to 1M"),
+    of(Mpi, "HIKYAKU_EAGER_LIMIT", "the largest message that is sent without asking (within a host 64K at most)",
+        "bytes, 0 to 1M"),
     of(Mpi, "HIKYAKU_CHECK", "compare the calls of ranks, to find mistakes", SWITCH),
     of(Mpi, "HIKYAKU_CONNECT_AHEAD", "collectives open their sessions before they need them", SWITCH),
     of(Mpi, "HIKYAKU_ROUTES",

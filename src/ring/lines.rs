@@ -345,8 +345,6 @@ pub(crate) struct Place {
     pub(crate) count: u32,
     /// [`Place::CHUNKS`] bytes.
     pub(crate) chunks: NonNull<u8>,
-    /// Most bytes of those that a stream goes around in: the producer's choice.
-    pub(crate) stream: usize,
     /// The owner of that memory.
     pub(crate) owner: Box<dyn Owner>,
 }
@@ -369,13 +367,13 @@ impl Place {
         unsafe { Shared::new(self.progress.cast(), lines, chunks, self.owner) }
     }
 
-    /// The end that writes, of a ring that nobody has used yet.
+    /// The end that writes, of a ring that nobody has used yet. A stream goes around in up to `stream` bytes.
     ///
     /// # Safety
     /// See [`shared`](Self::shared).
-    pub(crate) unsafe fn producer(self) -> Producer {
+    pub(crate) unsafe fn producer(self, stream: usize) -> Producer {
         let most = LEVELS[STREAM] as usize * CHUNK;
-        let stream = 1 << self.stream.clamp(LONG * 2, most).ilog2();
+        let stream = 1 << stream.clamp(LONG * 2, most).ilog2();
         // SAFETY: the caller's contract.
         let mut shared = unsafe { self.shared() };
         shared.levels[STREAM] = chunks_in(stream);

@@ -19,6 +19,7 @@
 )]
 
 use std::{
+    array,
     io::{self, IoSlice},
     os::fd::OwnedFd,
     ptr::NonNull,
@@ -82,8 +83,8 @@ fn top(most: usize) -> usize {
     SIZES.iter().rposition(|&size| size <= most).unwrap_or(0).max(LARGE)
 }
 
-/// The place of a ring of short messages: that in which `role` writes, streams in `stream` bytes at most.
-fn lines(memory: &Segment, role: Role, stream: usize, owner: impl ring::Owner + 'static) -> ring::Place {
+/// The place of a ring of short messages: that in which `role` writes.
+fn lines(memory: &Segment, role: Role, owner: impl ring::Owner + 'static) -> ring::Place {
     let side = role as usize;
     let at = |offset: usize| {
         let place = memory.base().wrapping_add(offset);
@@ -94,7 +95,6 @@ fn lines(memory: &Segment, role: Role, stream: usize, owner: impl ring::Owner + 
         lines: at(PAGE + side * LINES as usize * LINE),
         count: LINES,
         chunks: at(CHUNKS + side * ring::Place::CHUNKS),
-        stream,
         owner: Box::new(owner),
     }
 }
@@ -138,15 +138,15 @@ impl Pair {
         // and each ring has one end here. (There is one `Pair` for a mapping.)
         let short = unsafe {
             (
-                lines(&memory, role, largest, Lender::new(&memory, streams)).producer(),
-                lines(&memory, other, largest, Arc::clone(&memory)).consumer(),
+                lines(&memory, role, Lender::new(&memory, streams)).producer(largest),
+                lines(&memory, other, Arc::clone(&memory)).consumer(),
             )
         };
         let producer = |level| Producer::new(Arc::clone(&memory), place(role, level));
         let consumer = |level| Consumer::new(Arc::clone(&memory), place(other, level));
         Ok(Self {
             outward: Outward {
-                rings: [0, 1, 2, 3].map(producer),
+                rings: array::from_fn(producer),
                 level: 0,
                 top: top(largest),
                 has_sent: false,
@@ -155,7 +155,7 @@ impl Pair {
                 memory: Arc::clone(&memory),
             },
             inward: Inward {
-                rings: [0, 1, 2, 3].map(consumer),
+                rings: array::from_fn(consumer),
                 level: 0,
                 memory: Arc::clone(&memory),
             },

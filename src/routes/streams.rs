@@ -13,12 +13,12 @@ use std::{
 
 use crate::{ring::Owner, shm::Segment};
 
-/// Large rings of a host, of 2 MB each: its processes have equal shares, of one at least.
+/// Large rings of a host, of up to 2 MB each: its processes have equal shares, of one at least.
 const OF_A_HOST: u32 = 64;
 
-/// A large message goes from cache to cache if the last one, which cores share, holds the rings of both directions beside
-/// what is sent and received. If not, all of it goes through memory, and takes twice as long (1 MB, with
-/// rings of 2 MB and a cache of 8). This part of it leaves that room.
+/// The part of the last cache that a ring may take. A large message goes from cache to cache if the last one, which cores
+/// share, holds the rings of both directions beside what is sent and received. If not, all of it goes through memory, and
+/// takes twice as long (1 MB, with rings of 2 MB and a cache of 8).
 const OF_THE_CACHE: usize = 8;
 /// Where Linux describes the caches of the first core.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
@@ -39,17 +39,13 @@ pub(super) struct Streams {
 impl Streams {
     /// Nothing is lent yet, on this host.
     pub(super) fn of_this_host() -> Self {
-        Self {
-            cache: last_cache(Path::new(CACHES)),
-            ..Self::default()
-        }
+        Self::with_cache(last_cache(Path::new(CACHES)))
     }
 
     /// The same with a last cache of so many bytes.
-    #[cfg(test)]
-    pub(super) fn with_cache(bytes: usize) -> Self {
+    pub(super) fn with_cache(cache: Option<usize>) -> Self {
         Self {
-            cache: Some(bytes),
+            cache,
             ..Self::default()
         }
     }

@@ -105,7 +105,7 @@ fn a_direction_is_a_queue() {
 #[test]
 fn a_full_ring_refuses_packets() {
     for (cache, packets) in [(64 << 20, 50..100), (16 << 20, 50..100), (8 << 20, 12..20), (0, 12..20)] {
-        refuses_after(Streams::with_cache(cache), packets);
+        refuses_after(Streams::with_cache(Some(cache)), packets);
     }
 }
 

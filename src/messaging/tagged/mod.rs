@@ -69,14 +69,11 @@ use self::{
 use super::{MemoryRegion, Message, Messenger, RegionId, SendOptions};
 use crate::{
     error::{PeerError, SendError},
-    reliability::{MESSAGE_COST, Payload, PeerId, SendToken},
+    reliability::{Arriving, MESSAGE_COST, Payload, PeerId, SendToken},
     span::Span,
     time::Instant,
     wire::ANY_PROCESSOR,
 };
-
-/// The longest message that is sent eagerly between processes of one host.
-const MOST_IN_MEMORY: u64 = 64 << 10;
 
 /// The result of posting a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,7 +261,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Between processes of one host a question costs less than the copies of an eager message that no ring takes.
     #[inline(always)]
     fn asks_first(messenger: &Messenger, peer: PeerId, len: u64) -> bool {
-        len > MOST_IN_MEMORY && messenger.layer().is_in_memory(peer)
+        len > Arriving::LONGEST as u64 && messenger.layer().is_in_memory(peer)
     }
 
     #[inline(always)]

@@ -13,7 +13,7 @@ use crate::ring::TWO;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
-    ring::{Front, Meet, Producer, Side},
+    ring::{Front, LONG, Meet, Producer, Side},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Fragment, Kind, Packet, Seq, Token},
 };
@@ -61,6 +61,8 @@ impl Arriving<'_> {
     /// Most bytes that are read with the rest; longer ones lie beside it.
     #[cfg(feature = "mpi")]
     pub(crate) const IN_LINE: usize = TWO;
+    /// The longest one that a ring takes, bytes.
+    pub(crate) const LONGEST: usize = LONG;
 
     /// Takes the message, as it was received at once, and raises the `number` of its pair's next message. Its credit is
     /// free again: returns how much has to be [told](MemoryLayer::accept_short) to which peer, mostly nothing.
