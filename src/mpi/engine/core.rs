@@ -138,6 +138,11 @@ impl Slot {
         room: 0,
     };
 
+    #[inline]
+    fn is_well(&self) -> bool {
+        matches!(&self.state, State::Ended(ended) if ended.is_well())
+    }
+
     /// Frees it; its number is given out again.
     #[inline]
     fn clear(&mut self) {
@@ -462,15 +467,20 @@ impl Core {
     }
 
     fn failed_to(&mut self, owner: Owner, process: u32, error: PeerError) -> RequestId {
+        self.ended_with(owner, Ended::failed(process, error))
+    }
+
+    /// Makes a request that has ended.
+    fn ended_with(&mut self, owner: Owner, ended: Ended) -> RequestId {
         let (id, slot) = self.request(owner, None);
-        slot.state = State::Ended(Ended::failed(process, error));
+        slot.state = State::Ended(ended);
         self.ended += 1;
         self.tell(owner, id);
         id
     }
 
-    /// Posts a receive; `any_of` are the processes from which it takes messages if it names no source. Gives how the
-    /// receive has ended if it ends at once.
+    /// Posts a receive of a caller that waits for it; `any_of` are the processes from which it takes messages if it names
+    /// no source. Gives how the receive has ended if it ends at once.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -480,24 +490,54 @@ impl Core {
         buffer: Buffer,
         any_of: Option<AnyOf>,
     ) -> Result<Ended, RequestId> {
+        let (id, has_ended) = self.post_receive(messenger, now, selector, buffer, any_of);
+        let ended = if has_ended { self.take(id) } else { None };
+        ended.ok_or(id)
+    }
+
+    /// The same for a caller that does not wait yet: a failure is told by the call that waits, whenever the message comes.
+    /// With `is_checked` that call has more to check.
+    #[inline]
+    pub(crate) fn begin_receive(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        selector: Selector,
+        buffer: Buffer,
+        any_of: Option<AnyOf>,
+        is_checked: bool,
+    ) -> Result<Ended, RequestId> {
+        let (id, has_ended) = self.post_receive(messenger, now, selector, buffer, any_of);
+        let is_told = has_ended && !is_checked && self.slot(id).is_some_and(|slot| slot.is_well());
+        let ended = if is_told { self.take(id) } else { None };
+        ended.ok_or(id)
+    }
+
+    /// Posts a receive, and gives whether it may have ended.
+    #[inline]
+    fn post_receive(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        selector: Selector,
+        buffer: Buffer,
+        any_of: Option<AnyOf>,
+    ) -> (RequestId, bool) {
         if let Some(any_of) = &any_of
             && let Some(failed) = self.fail_any(any_of)
             && self.tagged.probe(&selector).is_none()
         {
-            return Ok(failed);
+            return (self.ended_with(Owner::Caller, failed), true);
         }
         let before = self.ended;
         let id = self.receive_for(messenger, now, selector, buffer, Owner::Caller);
-        let ended = if self.ended == before { None } else { self.take(id) };
-        match ended {
-            Some(ended) => Ok(ended),
-            None => {
-                if let Some(any_of) = any_of {
-                    self.slots[id.0 as u32 as usize].any_of = Some(Box::new(any_of));
-                }
-                Err(id)
-            }
+        if let Some(any_of) = any_of
+            && let Some(slot) = self.slot(id)
+            && slot.handle.is_some()
+        {
+            slot.any_of = Some(Box::new(any_of));
         }
+        (id, self.ended != before)
     }
 
     #[inline]

@@ -62,13 +62,19 @@ pub(crate) trait Fabric: Send + Sync {
     }
 
     /// Posts a receive, with the processes from which it takes messages if it names no source. Returns how it has ended,
-    /// if it ends at once; `None`: the network has failed.
-    fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {
+    /// if it ends at once, and well, and its caller has no more to check; `None`: the network has failed.
+    fn receive(
+        &self,
+        selector: &Selector,
+        buffer: Buffer,
+        any_of: Option<AnyOf>,
+        is_checked: bool,
+    ) -> Option<Result<Ended, RequestId>> {
         let (mut given, mut begun) = (Some((buffer, any_of)), None);
         self.access(&mut |core, messenger, now| {
             begun = given
                 .take()
-                .map(|(buffer, any_of)| core.receive(messenger, now, *selector, buffer, any_of));
+                .map(|(buffer, any_of)| core.begin_receive(messenger, now, *selector, buffer, any_of, is_checked));
         });
         begun
     }

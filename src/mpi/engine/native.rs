@@ -420,7 +420,13 @@ impl Fabric for Native {
         result
     }
 
-    fn receive(&self, selector: &Selector, buffer: Buffer, any_of: Option<AnyOf>) -> Option<Result<Ended, RequestId>> {
+    fn receive(
+        &self,
+        selector: &Selector,
+        buffer: Buffer,
+        any_of: Option<AnyOf>,
+        is_checked: bool,
+    ) -> Option<Result<Ended, RequestId>> {
         let mut inner = self.lock();
         if inner.failure.is_some() {
             return None;
@@ -429,7 +435,7 @@ impl Fabric for Native {
         let before = inner.core.ended;
         let Inner { driver, core, .. } = &mut *inner;
         let (messenger, now) = driver.parts();
-        let begun = core.receive(messenger, now, *selector, buffer, any_of);
+        let begun = core.begin_receive(messenger, now, *selector, buffer, any_of, is_checked);
         inner.transmit();
         self.unlock(inner, before);
         Some(begun)

@@ -334,12 +334,11 @@ impl Communicator {
 
     #[inline(always)]
     fn begin_receive_into(&self, call: &'static str, (selector, buffer, room, check): Room) -> Result<Request, Error> {
-        let begun = self.0.engine.fabric.receive(&selector, buffer, self.any_of(&selector));
+        let (fabric, any_of) = (&self.0.engine.fabric, self.any_of(&selector));
+        let begun = fabric.receive(&selector, buffer, any_of, check.is_some());
         self.end_if_revoked();
         match begun {
-            Some(Ok(ended)) => self
-                .result(&ended, About { call, room }, check.as_ref())
-                .map(|status| Request::ended(self, status, call)),
+            Some(Ok(ended)) => Ok(Request::ended(self, self.status_of(&ended.envelope), call)),
             Some(Err(id)) => Ok(Request::pending(self, id, call, room).checked(check)),
             None => Err(self.broken(call)),
         }
