@@ -5,7 +5,10 @@ use std::{
     io::{self, IoSlice},
     ops::Range,
     os::{fd::OwnedFd, unix::net::UnixStream},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::{
@@ -64,14 +67,39 @@ impl From<Broken> for Thrown {
 }
 
 /// Extents of a process's memory that are free again.
-type Freed = Arc<Mutex<Vec<usize>>>;
+#[derive(Default)]
+struct Freed {
+    /// Every pass asks for this, and most find nothing, so it takes no lock.
+    any: AtomicBool,
+    extents: Mutex<Vec<usize>>,
+}
+
+impl Freed {
+    fn push(&self, at: usize) {
+        let mut extents = self.extents.lock().unwrap_or_else(PoisonError::into_inner);
+        extents.push(at);
+        self.any.store(true, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    fn pop(&self) -> Option<usize> {
+        let mut extents = self.extents.lock().unwrap_or_else(PoisonError::into_inner);
+        let popped = extents.pop();
+        self.any.store(!extents.is_empty(), Ordering::Release);
+        popped
+    }
+}
 
 /// A record in the process's memory, until the whole of it is acknowledged.
 struct Extent {
     memory: Arc<Segment>,
     at: usize,
     bytes: Range<usize>,
-    freed: Freed,
+    freed: Arc<Freed>,
 }
 
 impl Keeper for Extent {
@@ -83,7 +111,7 @@ impl Keeper for Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(self.at);
+        self.freed.push(self.at);
     }
 }
 
@@ -114,7 +142,7 @@ pub(super) struct Rank {
     most_peers: u32,
     /// Its loans, each with the position in its ring after which the process has read it.
     loans: VecDeque<(u64, Lent)>,
-    freed: Freed,
+    freed: Arc<Freed>,
     burst: Burst,
     parked: Parked,
     /// Its socket has hung up: commands that it has sent before are still executed, some in each pass.
@@ -146,7 +174,7 @@ impl Rank {
             host: None,
             most_peers,
             loans: VecDeque::new(),
-            freed: Freed::default(),
+            freed: Arc::default(),
             burst: Burst::default(),
             parked: Parked::default(),
             hung_up: false,
@@ -351,7 +379,7 @@ impl Rank {
     fn command_away(&mut self, now: Instant, net: &Net, start: usize, len: usize) -> Result<(), Thrown> {
         let Some(host) = &mut self.host else {
             self.begin(net, start, len)?;
-            self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(start);
+            self.freed.push(start);
             return Ok(());
         };
         let (record, carried) = command(&self.memory, start, len)?;
@@ -393,9 +421,8 @@ impl Rank {
                 net.on_loan -= 1;
             }
         }
-        let mut freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
-        while !freed.is_empty() && self.up.has_room(16)? {
-            let Some(at) = freed.pop() else { break };
+        while !self.freed.is_empty() && self.up.has_room(16)? {
+            let Some(at) = self.freed.pop() else { break };
             self.up.push(kind::FREED, &[IoSlice::new(&numbered(at, 0))]);
         }
         Ok(())

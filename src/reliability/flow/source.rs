@@ -200,15 +200,17 @@ impl Sources {
         &self.slots[id as usize].whole
     }
 
-    /// The offset in a block for `len` bytes more: behind its first `fill` bytes, or at its start if only the flow that
-    /// appends refers to it. `None`: it has no room for them, or `id` is [`NONE`].
+    /// The room in a block for `len` bytes more, and its offset: behind its first `fill` bytes, or at its start if only the
+    /// flow that appends refers to it. `None`: it has no room for them, or `id` is [`NONE`].
     #[inline]
-    pub(crate) fn room_in(&self, id: SourceId, fill: u32, len: usize) -> Option<u32> {
-        let source = self.slots.get(id as usize)?;
-        let Data::Block(block) = &source.data else { return None };
+    pub(crate) fn room_in(&mut self, id: SourceId, fill: u32, len: usize) -> Option<(u32, &mut [u8])> {
+        let source = self.slots.get_mut(id as usize)?;
+        let Data::Block(block) = &mut source.data else {
+            return None;
+        };
         let is_sole = source.references == 1 && source.held == 0;
         let at = if is_sole { 0 } else { fill };
-        (at as usize + len <= block.len()).then_some(at)
+        Some((at, block.get_mut(at as usize..at as usize + len)?))
     }
 
     #[inline]

@@ -93,11 +93,10 @@ impl Sender {
         data: Span<'_>,
     ) -> (u32, u32) {
         let need = Record::header_len(match_bits) + data.len();
-        let at = match sources.room_in(self.tail, self.tail_fill, need) {
-            Some(at) => at,
-            None => self.next_tail(sources, need),
+        let (at, room) = match sources.room_in(self.tail, self.tail_fill, need) {
+            Some(room) => room,
+            None => (0, self.next_tail(sources, need)),
         };
-        let room = &mut sources.block_mut(self.tail)[at as usize..at as usize + need];
         let header = Record::emit_header(room, match_bits, data.len() as u16);
         data.copy_to(&mut room[header..]);
         self.tail_fill = at + need as u32;
@@ -105,9 +104,9 @@ impl Sender {
         (at, need as u32)
     }
 
-    /// Takes another block to append to, with room for `need` bytes. Returns the offset of the room.
+    /// Takes another block to append to. Returns its first `need` bytes.
     #[cold]
-    fn next_tail(&mut self, sources: &mut Sources, need: usize) -> u32 {
+    fn next_tail<'a>(&mut self, sources: &'a mut Sources, need: usize) -> &'a mut [u8] {
         let mut least = need;
         if self.tail != NONE {
             if self.copied_bytes > 0 {
@@ -120,7 +119,7 @@ impl Sender {
             least = Sources::MAX_BLOCK;
         }
         self.tail = sources.block(least, Whole::default());
-        0
+        &mut sources.block_mut(self.tail)[..need]
     }
 
     /// Copies a small message behind those that wait already.
