@@ -19,9 +19,10 @@
 //! # Grants
 //!
 //! The receiver paces its senders: what is granted and has not landed is at most [`GRANT_BYTES`] for one of them, which its
-//! own wire paces, and [`SHARED_GRANT_BYTES`] in all for several, times the rails by which one of them can be reached: what
-//! these send at once meets in the queues before the receiver, which must hold it. The oldest messages come first. What does not move for a tenth of a second is not counted
-//! until it does: its sender has been stopped, or lies.
+//! own wire paces, and [`SHARED_GRANT_BYTES`] in all for several: what these send at once meets in the queue before the
+//! receiver, which must hold it. If one of them can be reached by several rails, it is [`RAIL_GRANT_BYTES`] for each rail.
+//! The oldest messages come first. What does not move for a tenth of a second is not counted until it does: its sender has
+//! been stopped, or lies.
 //!
 //! A sender that revokes what it has asked for *withdraws* it, so that its receiver does not wait for ever.
 
@@ -53,7 +54,7 @@ use bytes::Bytes;
 pub use self::{
     completion::{Completion, Envelope, Outcome},
     content::Content,
-    rendezvous::{BULK, GRANT_BYTES, SERVED, SHARED_GRANT_BYTES},
+    rendezvous::{BULK, GRANT_BYTES, RAIL_GRANT_BYTES, SERVED, SHARED_GRANT_BYTES},
     selector::{MARK, MARKED, Selector},
     stats::TaggedStats,
 };

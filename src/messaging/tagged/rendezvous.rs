@@ -24,9 +24,11 @@ use crate::{
 
 /// Most bytes that are granted and have not landed, if only one peer sends.
 pub const GRANT_BYTES: u64 = 4 << 20;
-/// The same if several do, in all, for each rail by which one of them can be reached: more than wires and hosts need to
-/// be busy, less than a switch's queue holds.
+/// The same if several do, in all: more than wires and hosts need to be busy, less than a switch's queue holds.
 pub const SHARED_GRANT_BYTES: u64 = 384 << 10;
+/// The same for each rail, if one of them can be reached by several, of which each has a switch and a wire of its own. Bytes
+/// wait longer at their senders then: the last piece of a grant is there when the slowest rail has carried its own.
+pub const RAIL_GRANT_BYTES: u64 = 768 << 10;
 /// So many messages are granted something at a time.
 pub const SERVED: usize = 64;
 
@@ -307,9 +309,11 @@ impl Rendezvous {
         let (share, most) = match self.shares.len() as u64 {
             1 => (GRANT_BYTES, GRANT_BYTES),
             peers => {
-                // Each rail has a switch and a wire of its own.
                 let rails = self.shares.iter().map(|(peer, _)| messenger.layer().rails_up(*peer));
-                let most = SHARED_GRANT_BYTES * rails.max().unwrap_or(1) as u64;
+                let most = match rails.max() {
+                    None | Some(..=1) => SHARED_GRANT_BYTES,
+                    Some(rails) => RAIL_GRANT_BYTES * rails as u64,
+                };
                 ((most / peers.max(1)).max(MIN_GRANT), most)
             }
         };

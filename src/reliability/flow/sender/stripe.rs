@@ -42,15 +42,20 @@ impl Sender {
     /// that has nothing of a message yet doubts pieces of it, so its first packet goes first.)
     pub(crate) fn queued_to_give(&self) -> u32 {
         let Some(first) = self.queue.front() else { return 0 };
-        let begun = match first.form {
+        let gives = match first.form {
             Form::Whole => first.at > 0,
             form => form == Form::Placed,
         };
-        if begun && first.end - first.at >= LARGE {
+        if gives && (first.end - first.at >= LARGE || self.is_rest(first)) {
             self.queued_bytes
         } else {
             0
         }
+    }
+
+    /// The rest of a placement with others behind it: these do not wait until the rail of this flow has room for it.
+    fn is_rest(&self, first: &Queued) -> bool {
+        first.form == Form::Placed && first.at > 0 && self.queue.len() > 1
     }
 
     /// Bytes that a flow may take from another: it has nothing of its own, no trouble, and so much room in its windows.
@@ -78,6 +83,7 @@ impl Sender {
         if self.queued_to_give() == 0 || self.settling {
             return None;
         }
+        let is_rest = self.queue.front().is_some_and(|first| self.is_rest(first));
         let first = self.queue.front_mut()?;
         let left = (first.end - first.at) as usize;
         let each = match first.form {
@@ -89,12 +95,13 @@ impl Sender {
         } else {
             usize::MAX
         };
+        let most = most.min(credit);
         let share = left.div_ceil(each.max(1)).div_ceil(rails.max(1));
-        let packets = (most.min(credit).min(left) / each.max(1)).min(share);
-        if packets == 0 || left < WORTH * each {
-            return None;
-        }
-        let len = (packets * each) as u32;
+        let len = match (most.min(left) / each.max(1)).min(share) * each {
+            _ if left < WORTH * each => Some(left).filter(|&left| is_rest && left <= most)?,
+            0 => return None,
+            len => len,
+        } as u32;
         let copied = first.form == Form::Whole && sources.whole(first.source).copied;
         let ends = first.end - first.at - len <= END;
         let piece = Queued {

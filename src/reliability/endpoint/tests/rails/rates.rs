@@ -1,6 +1,7 @@
 //! Rails of different rates.
 
 use super::*;
+use crate::reliability::Target;
 
 /// Time to send 14 messages of 4 MB (what the credit allows), ns.
 fn time_over(rails: &[Way]) -> u64 {
@@ -71,6 +72,39 @@ fn a_slow_rail_takes_no_more_than_it_carries_in_time() {
             );
         }
     }
+}
+
+/// Time of 200 placements of 64 KiB that wait one behind the other, ns.
+fn time_of_placements(rails: &[Way]) -> u64 {
+    let mut net = Net::new(&settings(), rails);
+    net.open();
+    let before = net.now;
+    let target = Target {
+        source: 0,
+        destination: 1,
+        region: 1,
+        key: 1,
+        offset: 0,
+    };
+    let bytes = Bytes::from(vec![7; 64 << 10]);
+    for _ in 0..200 {
+        let now = Instant::from_nanos(net.now);
+        net.ends[0].place(now, PEER, 0, &target, bytes.clone()).unwrap();
+    }
+    assert!(net.run(10_000, |net| net.ends[0].all_idle()));
+    net.now - before
+}
+
+/// The last packets of one do not keep the others from going by rails that have room.
+#[test]
+fn placements_that_wait_behind_others_go_by_all_rails() {
+    let way = Way {
+        rate: 125,
+        mtu: 8_972,
+        ..WAY
+    };
+    let (one, six) = (time_of_placements(&[way]), time_of_placements(&[way; 6]));
+    assert!(six * 550 < one * 100, "six rails: {six} ns, one: {one} ns");
 }
 
 /// The time for which a rail was dead does not count as slowness.
