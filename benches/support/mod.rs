@@ -17,7 +17,7 @@ pub(crate) struct Count {
     pub(crate) bytes: u64,
     /// Packets.
     pub(crate) packets: u64,
-    cost: u32,
+    pub(crate) cost: u32,
 }
 
 impl Sink for Count {
@@ -40,15 +40,15 @@ impl Sink for Count {
 
 /// A sender and a receiver; each datagram is assembled with one copy and delivered in place.
 pub(crate) struct Pair {
-    sender: Endpoint,
-    receiver: Endpoint,
-    to_receiver: PeerId,
-    to_sender: PeerId,
-    addresses: [SocketAddr; 2],
-    burst: Burst,
-    wire: Vec<u8>,
-    now: u64,
-    next: u32,
+    pub(crate) sender: Endpoint,
+    pub(crate) receiver: Endpoint,
+    pub(crate) to_receiver: PeerId,
+    pub(crate) to_sender: PeerId,
+    pub(crate) addresses: [SocketAddr; 2],
+    pub(crate) burst: Burst,
+    pub(crate) wire: Vec<u8>,
+    pub(crate) now: u64,
+    pub(crate) next: u32,
     /// The messages that have arrived.
     pub(crate) got: Count,
 }

@@ -1,5 +1,5 @@
-//! Instruction counts of `benches/instructions.rs`, `benches/mpi.rs` and `benches/mpi_window.rs`, of C's functions in
-//! `crates/capi/abi/benches/calls.rs`, per packet of `benches/dpdk.rs`, and per message of `benches/poller.rs`, compared
+//! Instruction counts of `benches/instructions.rs`, `benches/rails.rs`, `benches/mpi.rs` and `benches/mpi_window.rs`, of
+//! C's functions in `crates/capi/abi/benches/calls.rs`, per packet of `benches/dpdk.rs`, and per message of `benches/poller.rs`, compared
 //! with the figures in `benches/instructions.toml`.
 //!
 //! A count is the same on a busy machine, so it shows what a time hides. It is a property of the code *and* of the
@@ -39,6 +39,7 @@ pub(crate) fn run(steps: &mut Steps, bless: bool) -> Result<(), String> {
     }
     steps.call("instruction counts", || {
         let mut counts = count(&Bench::CORE)?;
+        counts.extend(count(&Bench::RAILS)?);
         counts.extend(count(&Bench::MPI)?);
         counts.extend(count(&Bench::MPI_WINDOW)?);
         counts.extend(count(&Bench::CALLS)?);
@@ -76,6 +77,10 @@ impl Bench {
         measured: |_| "*cases::measured*",
         left_out: None,
         packets: None,
+    };
+    const RAILS: Self = Self {
+        name: "rails",
+        ..Self::CORE
     };
     const MPI: Self = Self {
         name: "mpi",
@@ -238,7 +243,7 @@ fn totals(profile: &str) -> Option<u64> {
 
 fn write(counts: &BTreeMap<String, u64>) -> Result<(), String> {
     let mut text = String::from(
-        "# Instructions per case of instructions.rs, mpi.rs, mpi_window.rs, dpdk.rs, poller.rs and calls.rs; written by `cargo xtask callgrind --bless`.\n",
+        "# Instructions per case of instructions.rs, rails.rs, mpi.rs, mpi_window.rs, dpdk.rs, poller.rs and calls.rs; written by `cargo xtask callgrind --bless`.\n",
     );
     let _ = writeln!(text, "rustc = \"{}\"\n\n[counts]", shell::rustc_version());
     for (case, count) in counts {

@@ -2,7 +2,7 @@
 //! queue, and keeps it while its packet is under way: this is the latency path of request and response. A message that
 //! was queued but is the only one is written without the general choice between several.
 
-use super::{Endpoint, later};
+use super::{Endpoint, later, rail::RailState};
 use crate::{
     reliability::{
         Burst, Outgoing, Path, PeerId,
@@ -41,23 +41,74 @@ impl Endpoint {
         data: &[u8],
         burst: &mut Burst,
     ) -> Option<Inline> {
-        let flow_index = self.find_flow(peer.0, FlowKey::new(0, channel))?;
+        let p = self.peers.get(peer.index())?;
+        let index = if p.has_rails() {
+            self.write_inline_by_rail(now, peer, channel, *message, data, burst)
+        } else {
+            self.write_inline(now, (peer, FlowKey::new(0, channel)), None, message, data, burst)
+        }?;
+        let message = *message;
+        Some(Inline { index, message })
+    }
+
+    /// [`write_inline`](Self::write_inline) for a peer with several rails: by the primary one.
+    #[inline(never)]
+    fn write_inline_by_rail(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        channel: u8,
+        message: Outgoing,
+        data: &[u8],
+        burst: &mut Burst,
+    ) -> Option<u32> {
+        let p = &self.peers[peer.index()];
+        let key = p.home(channel);
+        let rail = self.rails.get(peer.0, key.rail())?;
+        // (A longer message than fits the first rail is queued as one that may take several packets.)
+        let mtu = if key.rail() == 0 { p.mtu } else { p.mtu.min(rail.mtu) };
+        let path = rail.path.unwrap_or_else(|| self.first_path(peer.0));
+        let is_proven = rail.state == RailState::Up && p.is_confirmed() && p.uses_rails();
+        if !is_proven || rail.pace.is_measuring() || self.ports.is_full(path.port) {
+            return None;
+        }
+        let way = Some((path, usize::from(mtu) - p.format.overhead()));
+        self.write_inline(now, (peer, key), way, &message, data, burst)
+    }
+
+    /// Writes the packet of a message, if nothing is in the way of that. Returns the state of its flow. `way`: the path of the flow, and the bytes that a packet may have there beside what is in each, if the peer has
+    /// several rails.
+    #[inline(always)]
+    fn write_inline(
+        &mut self,
+        now: Instant,
+        (peer, key): (PeerId, FlowKey),
+        way: Option<(Path, usize)>,
+        message: &Outgoing,
+        data: &[u8],
+        burst: &mut Burst,
+    ) -> Option<u32> {
+        let flow_index = self.find_flow(peer.0, key)?;
         let flow = &self.flows[flow_index as usize];
         let index = flow.active;
         let active = self.actives.get(index as usize)?;
         let p = &self.peers[peer.index()];
         let cost = data.len() as u64 + u64::from(MESSAGE_COST);
         if active.probe.is_due()
-            || p.has_rails()
             || !active.send.sends_at_once(&active.receive, flow, p)
             || p.cost_queued + cost > p.cost_limit
             || message.immediate.is_some()
-            || !fits_record(&self.config, p.room(), message, data.len())
+            || !fits_record(
+                &self.config,
+                way.map_or_else(|| p.room(), |(_, room)| room),
+                message,
+                data.len(),
+            )
         {
             return None;
         }
         self.now = later(self.now, now);
-        burst.begin(Path::from(p.address));
+        burst.begin(way.map_or_else(|| Path::from(p.address), |(path, _)| path));
         let following = Following {
             config: &self.config,
             now: self.now,
@@ -66,8 +117,7 @@ impl Endpoint {
             receive: &active.receive,
         };
         active.send.write_at_once(&following, message, data, burst);
-        let message = *message;
-        Some(Inline { index, message })
+        Some(index)
     }
 
     /// Keeps the message of [`begin_inline`](Self::begin_inline), whose payload is `data`, until it is acknowledged.
@@ -80,6 +130,7 @@ impl Endpoint {
         let flow = &mut self.flows[active.flow as usize];
         let p = &mut self.peers[flow.peer as usize];
         p.cost_queued += data.len() as u64 + u64::from(MESSAGE_COST);
+        let has_rails = p.has_rails();
         if !active.busy {
             active.busy = true;
             self.busy += 1;
@@ -100,6 +151,9 @@ impl Endpoint {
         }
         active.deadlines.arm(&mut self.heap, *index, Timer::Rto, at);
         self.hold(burst);
+        if has_rails {
+            self.note_sent(*index, burst);
+        }
     }
 
     /// Writes the packet of the only queued message of a flow, if nothing is in the way of this early exit. `false`:

@@ -36,6 +36,10 @@ impl Ports {
         self.0.get(usize::from(port)).map_or(u16::MAX, |port| port.max_datagram)
     }
 
+    pub(super) fn is_full(&self, port: u8) -> bool {
+        self.0.get(usize::from(port)).is_some_and(|port| port.is_full)
+    }
+
     /// A flow whose path leaves by a port has something to send; `true`: it waits, for the port is full.
     pub(super) fn wait(&mut self, port: u8, flow: u32) -> bool {
         match self.0.get_mut(usize::from(port)) {

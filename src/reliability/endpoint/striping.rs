@@ -199,7 +199,8 @@ impl Endpoint {
     }
 
     /// A flow has sent a burst on its rail.
-    fn note_sent(&mut self, index: u32, burst: &Burst) {
+    #[inline(never)]
+    pub(super) fn note_sent(&mut self, index: u32, burst: &Burst) {
         let Active { flow, send, .. } = &self.actives[index as usize];
         let flow = &self.flows[*flow as usize];
         let Some(rail) = self.rails.get_mut(flow.peer, flow.rail()) else {

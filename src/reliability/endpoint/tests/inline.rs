@@ -16,12 +16,13 @@ use crate::{
 };
 
 /// All that a burst says, its bytes last.
-fn describe(endpoint: &Endpoint, burst: &Burst) -> impl PartialEq + core::fmt::Debug + use<> {
+pub(super) fn describe(endpoint: &Endpoint, burst: &Burst) -> impl PartialEq + core::fmt::Debug + use<> {
     let mut bytes = vec![];
     endpoint.gather(burst, |part| bytes.extend_from_slice(part));
     assert_eq!(bytes.len(), burst.len());
     (
         burst.destination(),
+        burst.port(),
         burst.segment_size(),
         burst.segments(),
         burst.dont_fragment(),

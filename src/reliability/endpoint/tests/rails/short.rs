@@ -50,7 +50,7 @@ proptest! {
     }
 }
 
-/// To and fro on a quick rail that is not the first: each message is predicted.
+/// To and fro on a quick rail that is not the first: each message goes past the queue, and is predicted.
 #[test]
 fn one_message_after_the_other_is_predicted() {
     let mut net = Net::new(
@@ -69,5 +69,6 @@ fn one_message_after_the_other_is_predicted() {
         assert!(net.run(10, |net| net.got[1 - from].messages.len() as u32 == counts[from]));
     }
     assert!(net.predicted >= 190, "{}", net.predicted);
+    assert!(net.past_the_queue >= 190, "{}", net.past_the_queue);
     assert!(by(&net, 1) - second >= 100 * 48 && by(&net, 0) == first);
 }
