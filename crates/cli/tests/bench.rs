@@ -689,9 +689,6 @@ fn figure_11_has_mpi_over_tcp() {
     for row in rows(&document, "hikyaku/udp/eager") {
         assert!(row["ratio"]["openmpi/tcp/eager/mpi"].is_number(), "{row}");
     }
-    // A message waits for an answer before it goes.
-    let time = |rows: &[&Value]| rows[0]["p50_us"].as_f64().unwrap();
-    assert!(time(&rendezvous) > time(&eager), "{document}");
 }
 
 /// Devices without an interface: the benchmark makes the wires, and takes them away.
