@@ -138,11 +138,6 @@ impl Slot {
         room: 0,
     };
 
-    #[inline]
-    fn is_well(&self) -> bool {
-        matches!(&self.state, State::Ended(ended) if ended.is_well())
-    }
-
     /// Frees it; its number is given out again.
     #[inline]
     fn clear(&mut self) {
@@ -479,8 +474,8 @@ impl Core {
         id
     }
 
-    /// Posts a receive of a caller that waits for it; `any_of` are the processes from which it takes messages if it names
-    /// no source. Gives how the receive has ended if it ends at once.
+    /// Posts a receive; `any_of` are the processes from which it takes messages if it names no source. Gives how the
+    /// receive has ended if it ends at once and that is `told` to its caller; else the call that waits is told.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -489,55 +484,33 @@ impl Core {
         selector: Selector,
         buffer: Buffer,
         any_of: Option<AnyOf>,
+        told: impl FnOnce(&Ended) -> bool,
     ) -> Result<Ended, RequestId> {
-        let (id, has_ended) = self.post_receive(messenger, now, selector, buffer, any_of);
-        let ended = if has_ended { self.take(id) } else { None };
-        ended.ok_or(id)
-    }
-
-    /// The same for a caller that does not wait yet: a failure is told by the call that waits, whenever the message comes.
-    /// With `is_checked` that call has more to check.
-    #[inline]
-    pub(crate) fn begin_receive(
-        &mut self,
-        messenger: &mut Messenger,
-        now: Instant,
-        selector: Selector,
-        buffer: Buffer,
-        any_of: Option<AnyOf>,
-        is_checked: bool,
-    ) -> Result<Ended, RequestId> {
-        let (id, has_ended) = self.post_receive(messenger, now, selector, buffer, any_of);
-        let is_told = has_ended && !is_checked && self.slot(id).is_some_and(|slot| slot.is_well());
-        let ended = if is_told { self.take(id) } else { None };
-        ended.ok_or(id)
-    }
-
-    /// Posts a receive, and gives whether it may have ended.
-    #[inline]
-    fn post_receive(
-        &mut self,
-        messenger: &mut Messenger,
-        now: Instant,
-        selector: Selector,
-        buffer: Buffer,
-        any_of: Option<AnyOf>,
-    ) -> (RequestId, bool) {
         if let Some(any_of) = &any_of
             && let Some(failed) = self.fail_any(any_of)
             && self.tagged.probe(&selector).is_none()
         {
-            return (self.ended_with(Owner::Caller, failed), true);
+            return match told(&failed) {
+                true => Ok(failed),
+                false => Err(self.ended_with(Owner::Caller, failed)),
+            };
         }
         let before = self.ended;
         let id = self.receive_for(messenger, now, selector, buffer, Owner::Caller);
+        if self.ended != before
+            && let Some(State::Ended(ended)) = self.slot(id).map(|slot| &slot.state)
+            && told(ended)
+            && let Some(ended) = self.take(id)
+        {
+            return Ok(ended);
+        }
         if let Some(any_of) = any_of
             && let Some(slot) = self.slot(id)
             && slot.handle.is_some()
         {
             slot.any_of = Some(Box::new(any_of));
         }
-        (id, self.ended != before)
+        Err(id)
     }
 
     #[inline]

@@ -72,9 +72,11 @@ pub(crate) trait Fabric: Send + Sync {
     ) -> Option<Result<Ended, RequestId>> {
         let (mut given, mut begun) = (Some((buffer, any_of)), None);
         self.access(&mut |core, messenger, now| {
-            begun = given
-                .take()
-                .map(|(buffer, any_of)| core.begin_receive(messenger, now, *selector, buffer, any_of, is_checked));
+            begun = given.take().map(|(buffer, any_of)| {
+                core.receive(messenger, now, *selector, buffer, any_of, |ended| {
+                    ended.is_well() && !is_checked
+                })
+            });
         });
         begun
     }

@@ -435,7 +435,9 @@ impl Fabric for Native {
         let before = inner.core.ended;
         let Inner { driver, core, .. } = &mut *inner;
         let (messenger, now) = driver.parts();
-        let begun = core.begin_receive(messenger, now, *selector, buffer, any_of, is_checked);
+        let begun = core.receive(messenger, now, *selector, buffer, any_of, |ended| {
+            ended.is_well() && !is_checked
+        });
         inner.transmit();
         self.unlock(inner, before);
         Some(begun)

@@ -456,7 +456,7 @@ impl Communicator {
                 // Another thread has done that since it was looked at. From now on it ends the receive.
                 ended = Some(Ended::with(Outcome::Revoked));
             } else if let Some(buffer) = buffer.take() {
-                match core.receive(messenger, now, selector, buffer, self.any_of(&selector)) {
+                match core.receive(messenger, now, selector, buffer, self.any_of(&selector), |_| true) {
                     Ok(how) => ended = Some(how),
                     Err(id) => posted = Some(id),
                 }

@@ -277,7 +277,7 @@ impl Steps<'_> {
                     return Ok(Ended::with(Outcome::Revoked));
                 }
                 let nothing = Buffer::join(Vec::new());
-                core.receive(messenger, now, selector, nothing, None)
+                core.receive(messenger, now, selector, nothing, None, |_| true)
             });
             ended.set(match begun {
                 Ok(ended) => Some(*ended),
