@@ -83,7 +83,7 @@ impl Sender {
         if self.queued_to_give() == 0 || self.settling {
             return None;
         }
-        let is_rest = self.queue.front().is_some_and(|first| self.is_rest(first));
+        let is_rest = self.is_rest(self.queue.front()?);
         let first = self.queue.front_mut()?;
         let left = (first.end - first.at) as usize;
         let each = match first.form {
@@ -97,11 +97,17 @@ impl Sender {
         };
         let most = most.min(credit);
         let share = left.div_ceil(each.max(1)).div_ceil(rails.max(1));
-        let len = match (most.min(left) / each.max(1)).min(share) * each {
-            _ if left < WORTH * each => Some(left).filter(|&left| is_rest && left <= most)?,
-            0 => return None,
-            len => len,
-        } as u32;
+        let len = if left >= WORTH * each {
+            (most.min(left) / each.max(1)).min(share) * each
+        } else if is_rest && left <= most {
+            left
+        } else {
+            0
+        };
+        if len == 0 {
+            return None;
+        }
+        let len = len as u32;
         let copied = first.form == Form::Whole && sources.whole(first.source).copied;
         let ends = first.end - first.at - len <= END;
         let piece = Queued {
