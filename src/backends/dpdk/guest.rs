@@ -105,8 +105,12 @@ impl GuestBackend {
             port => SocketAddr::new(addr.ip(), port),
         };
         let port = DpdkPort::of_queues(&guest.device, &lanes, pools, options)?;
+        let mut backend = port.bind(addr, lanes.len() as u16)?;
+        if guest.wires.is_of_memif() {
+            backend.poll_no_queue();
+        }
         Ok(Self {
-            backend: port.bind(addr, lanes.len() as u16)?,
+            backend,
             guest,
             peers: HashMap::new(),
             last: None,
@@ -147,7 +151,7 @@ impl GuestBackend {
 }
 
 impl Backend for GuestBackend {
-    crate::forward_backend!(self => self.backend; name, capabilities, local_addr, receive, received, wait, stats,
+    crate::forward_backend!(self => self.backend; name, capabilities, local_addr, received, wait, stats,
         poll_notices, as_fd, descriptors, next_deadline, ports);
 
     #[inline]
@@ -160,6 +164,15 @@ impl Backend for GuestBackend {
             self.last = Some(transmit.destination);
         }
         self.backend.transmit(now, transmit)
+    }
+
+    /// Before there are peers, no queue may be polled.
+    #[inline]
+    fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
+        if self.peers.is_empty() {
+            return Ok(0);
+        }
+        self.backend.receive(now, budget)
     }
 
     fn neighbours(&mut self) -> Option<&mut dyn Neighbours> {
@@ -180,6 +193,9 @@ impl Neighbours for GuestBackend {
         let (place, mac) = self.lane_to(address, link).map_err(io::Error::other)?;
         self.last = None;
         self.peers.insert(address, place);
+        if self.guest.wires.is_of_memif() {
+            self.backend.poll_queue(place);
+        }
         self.backend.add_neighbour(address.ip(), mac);
         Ok(())
     }

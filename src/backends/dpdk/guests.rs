@@ -79,6 +79,12 @@ impl Wires {
         }
     }
 
+    /// A queue of a memif is there only if the other end has one with its number. If it has none, DPDK's server receives
+    /// from that queue what is in the first one: packets that somebody else reads, while others are written over them.
+    pub(super) fn is_of_memif(&self) -> bool {
+        matches!(self.wiring, Wiring::Server | Wiring::Client)
+    }
+
     fn queue(&self, a: u16, b: u16) -> u16 {
         self.first + a * self.places + b
     }

@@ -121,7 +121,8 @@ pub struct DpdkBackend {
     next_queue: usize,
     /// The queues that send in turn.
     in_turn: Range<usize>,
-    /// The order in which receive queues are looked into: the backend's own queues before each of the others.
+    /// The order in which receive queues are looked into: the backend's own queues before each of the others. Empty:
+    /// none is polled.
     schedule: Vec<u16>,
     next_look: usize,
     /// The number of looks that cover all of its own queues and, if there are others, one other.
@@ -384,6 +385,21 @@ impl DpdkBackend {
     pub(super) fn use_queue(&mut self, index: usize) {
         self.in_turn = index..index + 1;
         self.next_queue = index;
+    }
+
+    /// Receives from no queue until [`poll_queue`](Self::poll_queue) names some.
+    pub(super) fn poll_no_queue(&mut self) {
+        self.schedule.clear();
+        (self.span, self.next_look) = (0, 0);
+    }
+
+    /// Receives from this queue of its own, too.
+    pub(super) fn poll_queue(&mut self, index: usize) {
+        let queue = self.queues[index].index();
+        if !self.schedule.contains(&queue) {
+            self.schedule.push(queue);
+            self.span += 1;
+        }
     }
 
     /// Keeps the packets in `outgoing` until `to` has told its Ethernet address. Drops the oldest ones if too many

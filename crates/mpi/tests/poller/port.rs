@@ -219,8 +219,10 @@ fn more_ranks_than_queues() {
 fn ports_with_other_queues_carry_no_large_messages() {
     let Some(pages) = Pages::new() else { return };
     let pair = pages.pair([&["--bulk-queues", "2"], &["--bulk-queues", "1"]]);
-    let text = pair.run(2, &[], &["ft", "S"], &[("HIKYAKU_LOG", "debug")]);
+    let text = pair.run(2, &[], &["ft", "S"], &[("HIKYAKU_LOG", "debug"), COUNTED]);
     assert!(text.contains("its poller's port has other queues"), "{text}");
+    // Queues that only the server has would give its rank the packets of its poller.
+    assert_eq!(text.matches(r#""dropped":{}"#).count(), 2, "{text}");
     for poller in pair.end() {
         assert!(poller.bytes > TRANSPOSED, "{poller:?}");
     }

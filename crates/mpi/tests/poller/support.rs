@@ -153,7 +153,7 @@ impl Poller {
         let ended = self.ended();
         let mut table = String::new();
         self.output.read_to_string(&mut table).unwrap();
-        assert!(ended.success(), "{table}");
+        assert!(ended.success(), "{ended}: {table}");
         let count = |name: &str| -> u64 {
             let line = table.lines().find(|line| line.trim().starts_with(name));
             let line = line.unwrap_or_else(|| panic!("no {name} in {table}"));
