@@ -82,7 +82,6 @@ impl Pair {
         ];
         let mut sender = Endpoint::new(config.clone(), limits, 1, 1).expect("valid settings");
         let mut receiver = Endpoint::new(config.clone(), limits, 2, 2).expect("valid settings");
-        receiver.set_processor(1);
         let to_receiver = sender.add_peer(addresses[1], 1).expect("a new peer");
         let to_sender = receiver.add_peer(addresses[0], 0).expect("a new peer");
         let mut pair = Self {

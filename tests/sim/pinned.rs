@@ -20,7 +20,7 @@ use hikyaku::{
 /// of that was touched, and on another machine, in another build or with another compiler, they must stay, and a difference
 /// is a mistake: something depends on addresses, on the order of a hash table, on a clock, on a library's rounding.
 const PINNED: [(&str, u64, u64); 3] = [
-    ("leaves and spines", 49_986_152, 0xc2d2_8168_7a16_66c1),
+    ("leaves and spines", 48_791_658, 0x2e9f_2fe4_6bc1_fef3),
     ("shared medium", 231_106_736, 0x4447_188c_dc4f_b1fc),
     ("light paths", 64_194_360, 0xf7bf_da75_3c74_8abd),
 ];

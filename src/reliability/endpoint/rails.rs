@@ -461,8 +461,7 @@ impl Endpoint {
     }
 
     /// Small messages go by the rail with the shortest round trip; those of different peers by different ones where several
-    /// are about as short, and then both directions of a pair by the same one if both ends have measured so, because then
-    /// acknowledgements ride on messages. One that is not much shorter is not worth a change, unless a rail is new. Of those, none that is
+    /// are about as short. One that is not much shorter is not worth a change, unless a rail is new. Of those, none that is
     /// known to be slow with large messages: these begin there. A rail that owes an answer may be dead, and comes last.
     pub(super) fn choose_primary(&mut self, peer: u32, is_news: bool) {
         let trip = |rail: u8| {
@@ -484,10 +483,7 @@ impl Endpoint {
         }
         let as_good = |&rail: &u8| owes(rail) == owes(best) && is_as_good(rail);
         let count = self.rails.up(peer).filter(as_good).count();
-        let pair = self.processor.wrapping_add(self.peers[peer as usize].processor);
-        // (Fibonacci hashing: neighbours among processors do not all have even sums.)
-        let spread = pair.wrapping_mul(0x9e37_79b9) >> 15;
-        let own = self.rails.up(peer).filter(as_good).nth(spread as usize % count.max(1));
+        let own = self.rails.up(peer).filter(as_good).nth(peer as usize % count.max(1));
         self.peers[peer as usize].set_primary_rail(own.unwrap_or(best));
     }
 

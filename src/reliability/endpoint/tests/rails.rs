@@ -93,7 +93,6 @@ fn address(end: usize, port: u8) -> SocketAddr {
 
 /// An endpoint gets to know the other end, which has so many addresses.
 fn meet(endpoint: &mut Endpoint, other: usize, rails: usize) {
-    endpoint.set_processor(1 - other as u32);
     endpoint.add_peer(address(other, 0), other as u32).unwrap();
     for port in 1..rails as u8 {
         let path = Path::new(address(other, port), port);

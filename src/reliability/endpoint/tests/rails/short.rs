@@ -72,24 +72,3 @@ fn one_message_after_the_other_is_predicted() {
     assert!(net.past_the_queue >= 190, "{}", net.past_the_queue);
     assert!(by(&net, 1) - second >= 100 * 48 && by(&net, 0) == first);
 }
-
-/// Else acknowledgements would not ride on messages. Pairs take different ones.
-#[test]
-fn both_directions_of_a_pair_take_the_same_of_equal_rails() {
-    // Quick enough that no probe waits for those of the MTU.
-    let way = Way { rate: 100_000, ..WAY };
-    let mut taken = [0; 3];
-    for pair in 0..24_u32 {
-        let mut net = Net::new(&settings(), &[way; 3]);
-        for end in 0..2 {
-            net.ends[end].set_processor([7, pair][end]);
-            net.ends[end].peers[0].processor = [pair, 7][end];
-        }
-        net.open();
-        assert!(net.run(1_000, |net| [0, 1].map(|end| net.ends[end].rails_up(PEER)) == [3; 2]));
-        let [there, back] = [0, 1].map(|end| net.ends[end].primary_rail(PEER));
-        assert_eq!(there, back, "processors 7 and {pair}");
-        taken[usize::from(there)] += 1;
-    }
-    assert!(taken.iter().all(|&pairs| pairs > 4), "{taken:?}");
-}
