@@ -76,7 +76,7 @@ pub(super) const PARTS: [Part; 34] = [
     part("S2.6", "many rails", WORKS, PACS_CS, NONE),
     part("S2.7", "workloads", WORKS, PACS_CS, NONE),
     part("S2.8", "bandwidth", WORKS, PACS_CS,
-        ("1197 MB/s with arrays, 737 with copies", "1403 MB/s below MPI, about 630 through MPI")),
+        ("1162 MB/s with arrays, 731 with copies", "1403 MB/s below MPI, about 630 through MPI")),
     part("S2.9", "measurement of buffer arrays", WORKS, ARRAYS_COST,
         ("56.45 MB/s with arrays, 56.67 with copies", "not measured")),
 
