@@ -76,8 +76,8 @@ impl Endpoint {
         self.write_inline(now, (peer, key), way, &message, data, burst)
     }
 
-    /// Writes the packet of a message, if nothing is in the way of that. Returns the state of its flow. `way`: the path of the flow, and the bytes that a packet may have there beside what is in each, if the peer has
-    /// several rails.
+    /// Writes the packet of a message, if nothing is in the way of that. Returns the state of its flow. `way`: the path of
+    /// the flow, and the bytes that a packet may have there beside what is in each, if the peer has several rails.
     #[inline(always)]
     fn write_inline(
         &mut self,
