@@ -30,7 +30,8 @@ cargo xtask <chore>
 
   setup                     install what `ci` needs: Debian packages (as root), cargo-deny, cargo-fuzz, toolchains
   check                     format, clippy over the feature matrix, docs, no_std, dependencies' licences
-  ci                        check, then every test that is too long, or needs root or a tool, for `cargo test`
+  ci [--long]               check, then every test that is too long, or needs root or a tool, for `cargo test`; with
+                            --long, instruction counts, too
   netns                     tests between two network namespaces (root)
   attack [--short] [--only TEXT]
                             an attacker who has seen no packet against an honest pair, on real sockets in a network
@@ -79,7 +80,8 @@ fn main() -> ExitCode {
     let outcome = match (chore.as_str(), args.as_slice()) {
         ("setup", []) => setup::run(&mut steps),
         ("check", []) => check::run(&mut steps),
-        ("ci", []) => ci::run(&mut steps),
+        ("ci", []) => ci::run(&mut steps, false),
+        ("ci", [flag]) if flag == "--long" => ci::run(&mut steps, true),
         ("netns", []) => ci::netns(&mut steps),
         ("attack", _) => attack::run(&args),
         ("launchers", []) => ci::launchers(&mut steps),
