@@ -393,6 +393,12 @@ impl DpdkBackend {
         (self.span, self.next_look) = (0, 0);
     }
 
+    /// No queue is named.
+    #[inline]
+    pub(super) fn polls_no_queue(&self) -> bool {
+        self.schedule.is_empty()
+    }
+
     /// Receives from this queue of its own, too.
     pub(super) fn poll_queue(&mut self, index: usize) {
         let queue = self.queues[index].index();
