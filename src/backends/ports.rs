@@ -116,10 +116,10 @@ impl Ports {
         if self.alive.contains(&true) { Ok(()) } else { Err(error) }
     }
 
-    /// The numbers of all ports, from the `first` on.
+    /// The numbers of all ports, from the `first` on. (Without remainders: each look for packets comes here.)
     fn in_turn(&self, first: usize) -> impl Iterator<Item = usize> + use<> {
         let count = self.ports.len();
-        (0..count).map(move |step| (first + step) % count)
+        (first..count).chain(0..first.min(count))
     }
 
     /// Waits for all ports by their descriptors. Returns which have something.

@@ -148,7 +148,7 @@ pub(crate) fn is_of_session(token: Token) -> bool {
 
 /// Like `==`, in line for the usual addresses.
 #[inline(always)]
-fn is_same(one: &SocketAddr, other: &SocketAddr) -> bool {
+pub(crate) fn is_same(one: &SocketAddr, other: &SocketAddr) -> bool {
     match (one, other) {
         (SocketAddr::V4(one), SocketAddr::V4(other)) => one.ip() == other.ip() && one.port() == other.port(),
         _ => one == other,

@@ -331,6 +331,9 @@ impl Endpoint {
             }
             if has_rails {
                 self.note_reply(peer, base.rail, arrival.source);
+                if base.kind == Kind::Data && !marks.intersects(Flags::FRAGMENT | Flags::PLACEMENT) {
+                    self.follow(peer, &arrival.source);
+                }
             }
             if moved && self.flows[flow as usize].expected().after(base.sequence) {
                 self.move_peer(peer, arrival.source);

@@ -15,6 +15,7 @@ mod pace;
 mod port;
 mod ports;
 mod predicted;
+mod primary;
 mod rail;
 mod rails;
 mod reconnect;

@@ -37,7 +37,7 @@ impl Endpoint {
             return self.handle_predicted_of_rail(peer, flow, source, bytes, sink);
         }
         // (A session without rails has no flow but of rail 0.)
-        p.is_at(source) && self.take_predicted(peer, flow, &packet, sink)
+        p.is_at(source) && self.take_predicted(peer, flow, &packet, sink).is_some()
     }
 
     /// The same for a packet of a session with rails.
@@ -54,20 +54,22 @@ impl Endpoint {
         let Some(packet) = Plain::read(bytes) else {
             return false;
         };
-        let una = |endpoint: &Self| {
-            let active = endpoint.actives.get(endpoint.flows[flow as usize].active as usize);
-            active.map(|active| active.send.first_unacknowledged())
+        if !self.comes_as_before(peer, packet.rail, source) {
+            return false;
+        }
+        let Some(acknowledges) = self.take_predicted(peer, flow, &packet, sink) else {
+            return false;
         };
-        let before = una(self);
-        let taken = self.comes_as_before(peer, packet.rail, source) && self.take_predicted(peer, flow, &packet, sink);
-        if taken && una(self) != before && self.has_bulk(flow) {
+        self.follow(peer, source);
+        if acknowledges && self.has_bulk(flow) {
             // There may be room for a piece of what waits on another rail.
             self.mark_ready(self.flows[flow as usize].active);
         }
-        taken
+        true
     }
 
-    /// Takes in a packet that has come from the right place. `false`: nothing was done.
+    /// Takes in a packet that has come from the right place, and says whether it acknowledges something. `None`: nothing
+    /// was done.
     #[inline(always)]
     fn take_predicted<S: Sink + ?Sized>(
         &mut self,
@@ -75,13 +77,11 @@ impl Endpoint {
         flow_index: u32,
         packet: &Plain<'_>,
         sink: &mut S,
-    ) -> bool {
+    ) -> Option<bool> {
         let (now, active_now) = (self.now, self.active_now());
         let flow = &mut self.flows[flow_index as usize];
         let index = flow.active;
-        let Some(active) = self.actives.get_mut(index as usize) else {
-            return false;
-        };
+        let active = self.actives.get_mut(index as usize)?;
         let p = &mut self.peers[peer as usize];
         let (ack, len) = (packet.acknowledgement, packet.payload.len() as u32);
         let origin = Origin {
@@ -97,7 +97,7 @@ impl Endpoint {
             || p.exceeds(origin.cost, p.limit_told)
             || !sink.deliver_plain(&origin, packet)
         {
-            return false;
+            return None;
         }
         (p.last_heard, active.last_use) = (active_now, now);
         self.stats.packets_received += 1;
@@ -119,7 +119,7 @@ impl Endpoint {
         if is_news {
             self.take_in(index, ack, packet.timestamp.map_or(0, |stamp| stamp.echo));
         }
-        true
+        Some(is_news)
     }
 
     /// Processes an acknowledgement as predicted: it releases at least one packet, and none of them was acknowledged

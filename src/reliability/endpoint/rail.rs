@@ -1,6 +1,6 @@
 //! What is known of the rails of each peer.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::{net::SocketAddr, time::Duration};
 
 use super::pace::Pace;
@@ -174,13 +174,16 @@ pub(super) struct Several {
     pub(super) opens_by: u8,
     /// Since when, ns.
     pub(super) opens_since: u64,
+    /// Small messages that have come by another rail than ours go by, see [`Endpoint::follow`](super::Endpoint::follow).
+    pub(super) apart: u8,
 }
 
 /// The rails of the peers that have several, or one by another port than 0.
 #[derive(Debug, Default)]
 #[cfg_attr(test, derive(Clone, PartialEq))]
 pub(super) struct Rails {
-    pub(super) of: BTreeMap<u32, Several>,
+    /// By the peer's place in its table, up to the last that has any: each packet of a session with rails looks here.
+    of: Vec<Option<Box<Several>>>,
     /// The peers to which rails lead, by the addresses there; [`NONE`] if those of several peers lead to one.
     at: BTreeMap<SocketAddr, u32>,
     /// Probes so far: no two have the same number.
@@ -188,34 +191,56 @@ pub(super) struct Rails {
 }
 
 impl Rails {
-    pub(super) fn get(&self, peer: u32, rail: u8) -> Option<&Rail> {
-        self.of.get(&peer)?.rails.get(usize::from(rail))
+    #[inline]
+    fn of(&self, peer: u32) -> Option<&Several> {
+        self.of.get(peer as usize)?.as_deref()
     }
 
+    #[inline]
+    fn of_mut(&mut self, peer: u32) -> Option<&mut Several> {
+        self.of.get_mut(peer as usize)?.as_deref_mut()
+    }
+
+    /// Those of a peer, of which nothing may be known yet.
+    pub(super) fn enter(&mut self, peer: u32) -> &mut Several {
+        let place = peer as usize;
+        if self.of.len() <= place {
+            self.of.resize_with(place + 1, || None);
+        }
+        self.of[place].get_or_insert_default()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, peer: u32, rail: u8) -> Option<&Rail> {
+        self.of(peer)?.rails.get(usize::from(rail))
+    }
+
+    #[inline]
     pub(super) fn get_mut(&mut self, peer: u32, rail: u8) -> Option<&mut Rail> {
-        self.of.get_mut(&peer)?.rails.get_mut(usize::from(rail))
+        self.of_mut(peer)?.rails.get_mut(usize::from(rail))
     }
 
     /// All of a peer, those that only the peer has included.
+    #[inline]
     pub(super) fn all(&self, peer: u32) -> &[Rail] {
-        self.of.get(&peer).map_or(&[], |several| &several.rails)
+        self.of(peer).map_or(&[], |several| &several.rails)
+    }
+
+    /// The port by which the first rail leaves.
+    pub(super) fn port(&self, peer: u32) -> u8 {
+        self.of(peer).map_or(0, |several| several.port)
     }
 
     /// The way back to where packets of the peer's rail come from.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn reply(&self, peer: u32, rail: u8) -> Option<Path> {
-        self.get(peer, rail)?.reply
+    #[inline]
+    pub(super) fn reply(&self, peer: u32, rail: u8) -> Option<&Path> {
+        self.get(peer, rail)?.reply.as_ref()
     }
 
     /// From now on, the way back is this one for packets of all the peer's rails.
     #[cold]
     pub(super) fn reply_by(&mut self, peer: u32, path: Path) {
-        let rails = self
-            .of
-            .get_mut(&peer)
-            .into_iter()
-            .flat_map(|several| &mut several.rails);
+        let rails = self.of_mut(peer).into_iter().flat_map(|several| &mut several.rails);
         for reply in rails.filter_map(|rail| rail.reply.as_mut()) {
             *reply = path;
         }
@@ -228,7 +253,7 @@ impl Rails {
 
     /// The rail, made if need be; `rail` is below [`MAX_RAILS`].
     pub(super) fn make(&mut self, peer: u32, rail: u8) -> &mut Rail {
-        let rails = &mut self.of.entry(peer).or_default().rails;
+        let rails = &mut self.enter(peer).rails;
         while rails.len() <= usize::from(rail) {
             let state = if rails.is_empty() {
                 RailState::Up
@@ -251,7 +276,7 @@ impl Rails {
 
     /// No backend's port takes more.
     pub(super) fn limit_mtu(&mut self, most: u16) {
-        for rail in self.of.values_mut().flat_map(|several| &mut several.rails) {
+        for rail in { self.of.iter_mut().flatten() }.flat_map(|several| &mut several.rails) {
             rail.mtu = rail.mtu.min(most);
         }
     }
@@ -289,18 +314,18 @@ impl Rails {
     /// The rail by which a session is opened.
     #[cold]
     pub(super) fn opens_by(&self, peer: u32) -> u8 {
-        self.of.get(&peer).map_or(0, |several| several.opens_by)
+        self.of(peer).map_or(0, |several| several.opens_by)
     }
 
     pub(super) fn open_by(&mut self, peer: u32, rail: u8, now: u64) {
-        if let Some(several) = self.of.get_mut(&peer) {
+        if let Some(several) = self.of_mut(peer) {
             (several.opens_by, several.opens_since) = (rail, now);
         }
     }
 
     /// A session is opened by the next rail, unless that has been so for less than `patience`.
     pub(super) fn open_by_next(&mut self, peer: u32, now: u64, patience: u64) {
-        let Some(several) = self.of.get_mut(&peer) else { return };
+        let Some(several) = self.of_mut(peer) else { return };
         if now - several.opens_since < patience {
             return;
         }
@@ -311,7 +336,8 @@ impl Rails {
     }
 
     pub(super) fn forget(&mut self, peer: u32) {
-        let Some(several) = self.of.remove(&peer) else { return };
+        let several = self.of.get_mut(peer as usize).and_then(Option::take);
+        let Some(several) = several else { return };
         for path in several.rails.iter().filter_map(|rail| rail.path) {
             if self.at.get(&path.address) == Some(&peer) {
                 self.at.remove(&path.address);

@@ -27,7 +27,7 @@ use crate::{
     reliability::{
         Event, MAX_RAILS, Path, PeerId,
         flow::{Flow, FlowKey},
-        peer::Phase,
+        peer::{Phase, is_same},
         timers::Timer,
     },
     time::Instant,
@@ -43,8 +43,6 @@ const PROBE_UNPROVEN_EVERY: u64 = 8_000_000_000;
 const UNANSWERED: u32 = 8;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
-/// A rail that takes so many times as long for a byte as another is not the one on which large messages begin.
-const SLOW: u64 = 4;
 /// The time after which a silent rail is dead doubles with each time that it was, so often at most.
 const MOST_DOUBLINGS: u64 = 4;
 
@@ -106,8 +104,7 @@ impl Endpoint {
 
     /// The path of the first rail.
     pub(super) fn first_path(&self, peer: u32) -> Path {
-        let port = self.rails.of.get(&peer).map_or(0, |several| several.port);
-        Path::new(self.peers[peer as usize].address, port)
+        Path::new(self.peers[peer as usize].address, self.rails.port(peer))
     }
 
     /// The first rail to a peer leaves by the port at which it is heard now.
@@ -116,7 +113,7 @@ impl Endpoint {
         if self.port != 0 || p.has_rails() {
             p.begin_rails();
             self.rails.make(peer, 0);
-            self.rails.of.entry(peer).or_default().port = self.port;
+            self.rails.enter(peer).port = self.port;
         }
     }
 
@@ -460,33 +457,6 @@ impl Endpoint {
         self.wake_flows(peer);
     }
 
-    /// Small messages go by the rail with the shortest round trip; those of different peers by different ones where several
-    /// are about as short. One that is not much shorter is not worth a change, unless a rail is new. Of those, none that is
-    /// known to be slow with large messages: these begin there. A rail that owes an answer may be dead, and comes last.
-    pub(super) fn choose_primary(&mut self, peer: u32, is_news: bool) {
-        let trip = |rail: u8| {
-            self.rails
-                .get(peer, rail)
-                .map_or(u64::MAX, |rail| rail.round_trip.max(1))
-        };
-        let owes = |rail: u8| self.rails.get(peer, rail).is_none_or(Rail::owes);
-        let best = self.rails.up(peer).min_by_key(|&rail| (owes(rail), trip(rail)));
-        let Some(best) = best else { return };
-        let primary = self.peers[peer as usize].primary_rail();
-        let is_as_short = |rail: u8| trip(best) > trip(rail) / 4 * 3;
-        let cost = |rail: u8| self.rails.get(peer, rail).map_or(0, |rail| rail.pace.measured());
-        let short = self.rails.up(peer).filter(|&rail| is_as_short(rail));
-        let least = short.map(cost).filter(|&cost| cost > 0).min().unwrap_or(u64::MAX);
-        let is_as_good = |rail: u8| is_as_short(rail) && cost(rail) / SLOW <= least;
-        if !is_news && self.is_up_rail(peer, primary) && is_as_good(primary) {
-            return;
-        }
-        let as_good = |&rail: &u8| owes(rail) == owes(best) && is_as_good(rail);
-        let count = self.rails.up(peer).filter(as_good).count();
-        let own = self.rails.up(peer).filter(as_good).nth(peer as usize % count.max(1));
-        self.peers[peer as usize].set_primary_rail(own.unwrap_or(best));
-    }
-
     /// A numbered packet, or a question about numbers, has come from there.
     #[cold]
     pub(super) fn note_reply(&mut self, peer: u32, rail: u8, source: SocketAddr) {
@@ -510,11 +480,13 @@ impl Endpoint {
     }
 
     /// A packet of a session with rails comes the same way as the packet before it on its rail.
-    #[inline(never)]
+    #[inline]
     pub(super) fn comes_as_before(&self, peer: u32, rail: u8, source: &SocketAddr) -> bool {
+        let p = &self.peers[peer as usize];
         match self.rails.reply(peer, rail) {
-            Some(reply) => reply == self.back_to(peer, *source),
-            None => rail == 0 && !self.rails.are_several(peer) && self.peers[peer as usize].is_at(source),
+            Some(reply) if p.split_ports => *reply == self.back_to(peer, *source),
+            Some(reply) => reply.port == self.port && is_same(&reply.address, source),
+            None => rail == 0 && !self.rails.are_several(peer) && p.is_at(source),
         }
     }
 
@@ -680,7 +652,7 @@ impl Endpoint {
             return;
         }
         p.set_primary_rail(0);
-        let several = self.rails.of.entry(peer).or_default();
+        let several = self.rails.enter(peer);
         for (number, rail) in several.rails.iter_mut().enumerate() {
             rail.state = if number == 0 {
                 RailState::Up

@@ -332,7 +332,7 @@ impl Endpoint {
         let flow = &self.flows[active.flow as usize];
         let peer = &mut self.peers[flow.peer as usize];
         if peer.has_rails()
-            && let Some(path) = self.rails.reply(flow.peer, flow.rail())
+            && let Some(&path) = self.rails.reply(flow.peer, flow.rail())
         {
             burst.redirect(path);
         }

@@ -95,7 +95,7 @@ impl Endpoint {
         let active = &mut self.actives[index as usize];
         let flow = &self.flows[active.flow as usize];
         let next = flow.send_next();
-        if let Some(path) = self.rails.reply(flow.peer, flow.rail()) {
+        if let Some(&path) = self.rails.reply(flow.peer, flow.rail()) {
             burst.redirect(path);
         }
         let Some(done) = active.receive.take_settled() else {

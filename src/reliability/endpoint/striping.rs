@@ -194,8 +194,9 @@ impl Endpoint {
     pub(super) fn has_bulk(&self, flow: u32) -> bool {
         let (peer, rail) = (self.flows[flow as usize].peer, self.flows[flow as usize].rail());
         let is_measuring = |rail: &Rail| rail.pace.is_measuring();
-        self.rails.get(peer, rail).is_some_and(is_measuring) || { self.flows_of(peer) }
-            .any(|flow| self.to_give(flow) > 0)
+        // (Where no flow is busy, none has something to give.)
+        self.rails.get(peer, rail).is_some_and(is_measuring)
+            || self.busy > 0 && { self.flows_of(peer) }.any(|flow| self.to_give(flow) > 0)
     }
 
     /// A flow has sent a burst on its rail.

@@ -113,6 +113,7 @@ impl Net {
                 true => end.with_sealer(Box::new(strangers::Sum)),
                 false => end,
             };
+            end.set_processor(key as u32 - 1);
             meet(&mut end, 2 - key as usize, rails.len());
             end
         });

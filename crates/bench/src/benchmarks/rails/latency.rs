@@ -3,7 +3,6 @@
 
 use std::io;
 
-use bytes::Bytes;
 use hikyaku::{
     backends::Backend,
     mpi::{
@@ -66,17 +65,17 @@ impl End {
 
     fn answer_by_transport(&self, meter: &mut Meter) -> io::Result<()> {
         let (mut transport, peers) = self.transport_to(&[1 - self.number])?;
-        let message = Bytes::from(vec![0xa5; self.size]);
+        let message = vec![0xa5; self.size];
         println!("ready");
         if self.begins() {
-            transport.send_bytes(peers[0], message.clone()).map_err(failed)?;
+            transport.send(peers[0], &message).map_err(failed)?;
         }
         loop {
             if let Incoming::Message(_) = transport.wait_any(Some(LIMIT)).map_err(failed)? {
                 if self.note(meter)? {
                     return Ok(());
                 }
-                transport.send_bytes(peers[0], message.clone()).map_err(failed)?;
+                transport.send(peers[0], &message).map_err(failed)?;
             }
         }
     }

@@ -72,3 +72,52 @@ fn one_message_after_the_other_is_predicted() {
     assert!(net.past_the_queue >= 190, "{}", net.past_the_queue);
     assert!(by(&net, 1) - second >= 100 * 48 && by(&net, 0) == first);
 }
+
+/// The first answers of a session may have waited, and then each end believes that another rail is the quicker one. Small
+/// messages show the second end which one the first takes; acknowledgements ride on them then.
+#[test]
+fn both_directions_of_small_messages_take_the_same_rail() {
+    for (first, second) in [(0, 1), (1, 0), (2, 0), (1, 2)] {
+        let mut net = Net::new(&settings(), &[WAY; 3]);
+        net.open();
+        net.twins = true;
+        let choose = |net: &mut Net, end: usize, rail| net.ends[end].peers[0].set_primary_rail(rail);
+        choose(&mut net, 0, first);
+        choose(&mut net, 1, second);
+        let mut counts = [1, 0];
+        for turn in 0..60 {
+            let from = turn % 2;
+            net.send_copied(from, counts[from], 8);
+            counts[from] += 1;
+            assert!(net.run(10, |net| net.got[1 - from].messages.len() as u32 == counts[from]));
+        }
+        assert_eq!([0, 1].map(|end| net.ends[end].primary_rail(PEER)), [first; 2]);
+        // (Each side numbers its own rails; here both have the same ones.)
+        let sent = net.ends.each_ref().map(|end| end.stats().packets_sent);
+        net.send_copied(0, counts[0], 8);
+        assert!(net.run(10, |net| net.got[1].messages.len() as u32 == counts[0] + 1));
+        net.send_copied(1, counts[1], 8);
+        assert!(net.run(10, |net| net.got[0].messages.len() as u32 == counts[1] + 1));
+        let more = net.ends.each_ref().map(|end| end.stats().packets_sent);
+        assert_eq!(more, sent.map(|sent| sent + 1), "an acknowledgement alone");
+    }
+}
+
+/// Their rails have enough to carry.
+#[test]
+fn a_pair_that_swaps_large_messages_keeps_its_rails() {
+    let mut net = Net::new(&settings(), &[WAY; 2]);
+    net.open();
+    net.ends[0].peers[0].set_primary_rail(0);
+    net.ends[1].peers[0].set_primary_rail(1);
+    for (from, number) in [(0, 1), (1, 0)] {
+        net.send(from, number, 200_000);
+    }
+    assert!(net.run(1_000, |net| net.got[1].messages.len() == 2
+        && net.got[0].messages.len() == 1));
+    for number in 2..40 {
+        net.send_copied(0, number, 8);
+        assert!(net.run(10, |net| net.got[1].messages.len() as u32 == number + 1));
+    }
+    assert_eq!([0, 1].map(|end| net.ends[end].primary_rail(PEER)), [0, 1]);
+}
