@@ -332,7 +332,7 @@ impl Endpoint {
             if has_rails {
                 self.note_reply(peer, base.rail, arrival.source);
                 if base.kind == Kind::Data && !marks.intersects(Flags::FRAGMENT | Flags::PLACEMENT) {
-                    self.follow(peer, &arrival.source);
+                    self.follow(peer, base.rail);
                 }
             }
             if moved && self.flows[flow as usize].expected().after(base.sequence) {

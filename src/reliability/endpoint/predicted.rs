@@ -60,7 +60,7 @@ impl Endpoint {
         let Some(acknowledges) = self.take_predicted(peer, flow, &packet, sink) else {
             return false;
         };
-        self.follow(peer, source);
+        self.follow(peer, packet.rail);
         if acknowledges && self.has_bulk(flow) {
             // There may be room for a piece of what waits on another rail.
             self.mark_ready(self.flows[flow as usize].active);

@@ -174,7 +174,7 @@ pub(super) struct Several {
     pub(super) opens_by: u8,
     /// Since when, ns.
     pub(super) opens_since: u64,
-    /// Small messages that have come by another rail than ours go by, see [`Endpoint::follow`](super::Endpoint::follow).
+    /// Small messages that have come by another rail than ours go by, see [`Endpoint::follow`](super::Endpoint).
     pub(super) apart: u8,
 }
 

@@ -311,7 +311,7 @@ impl Endpoint {
     }
 
     /// Asks the peer whether it hears us on a rail, and does so again until it answers if the rail is not up.
-    fn prove(&mut self, peer: u32, number: u8) {
+    pub(super) fn prove(&mut self, peer: u32, number: u8) {
         self.rails.probes += 1;
         let (count, now) = (self.rails.probes, self.now);
         let Some(rail) = self.rails.get_mut(peer, number) else {
@@ -661,6 +661,7 @@ impl Endpoint {
             };
             rail.begin();
         }
+        several.apart = 0;
         if several.port == 0 && several.rails.iter().all(|rail| rail.path.is_none()) {
             p.end_rails();
             self.rails.forget(peer);

@@ -73,37 +73,73 @@ fn one_message_after_the_other_is_predicted() {
     assert!(by(&net, 1) - second >= 100 * 48 && by(&net, 0) == first);
 }
 
+/// Messages of 8 bytes to and fro.
+fn to_and_fro(net: &mut Net, turns: usize) {
+    for turn in 0..turns {
+        let (from, counts) = (turn % 2, net.got.each_ref().map(|got| got.messages.len() as u32));
+        net.send_copied(from, counts[1 - from], 8);
+        assert!(net.run(100, |net| net.got[1 - from].messages.len() as u32
+            == counts[1 - from] + 1));
+    }
+}
+
+fn primaries(net: &Net) -> [u8; 2] {
+    [0, 1].map(|end| net.ends[end].primary_rail(PEER))
+}
+
 /// The first answers of a session may have waited, and then each end believes that another rail is the quicker one. Small
 /// messages show the second end which one the first takes; acknowledgements ride on them then.
 #[test]
 fn both_directions_of_small_messages_take_the_same_rail() {
     for (first, second) in [(0, 1), (1, 0), (2, 0), (1, 2)] {
-        let mut net = Net::new(&settings(), &[WAY; 3]);
-        net.open();
-        net.twins = true;
-        let choose = |net: &mut Net, end: usize, rail| net.ends[end].peers[0].set_primary_rail(rail);
-        choose(&mut net, 0, first);
-        choose(&mut net, 1, second);
-        let mut counts = [1, 0];
-        for turn in 0..60 {
-            let from = turn % 2;
-            net.send_copied(from, counts[from], 8);
-            counts[from] += 1;
-            assert!(net.run(10, |net| net.got[1 - from].messages.len() as u32 == counts[from]));
+        for waited in [false, true] {
+            let mut net = Net::new(&settings(), &[WAY; 3]);
+            net.open();
+            net.twins = true;
+            net.ends[0].peers[0].set_primary_rail(first);
+            net.ends[1].peers[0].set_primary_rail(second);
+            if waited {
+                // It asks again.
+                net.ends[1].rails.get_mut(0, first).unwrap().round_trip = 10_000_000;
+            }
+            to_and_fro(&mut net, 1_000);
+            assert_eq!(primaries(&net), [first; 2], "{second} before, waited: {waited}");
         }
-        assert_eq!([0, 1].map(|end| net.ends[end].primary_rail(PEER)), [first; 2]);
-        // (Each side numbers its own rails; here both have the same ones.)
-        let sent = net.ends.each_ref().map(|end| end.stats().packets_sent);
-        net.send_copied(0, counts[0], 8);
-        assert!(net.run(10, |net| net.got[1].messages.len() as u32 == counts[0] + 1));
-        net.send_copied(1, counts[1], 8);
-        assert!(net.run(10, |net| net.got[0].messages.len() as u32 == counts[1] + 1));
-        let more = net.ends.each_ref().map(|end| end.stats().packets_sent);
-        assert_eq!(more, sent.map(|sent| sent + 1), "an acknowledgement alone");
     }
 }
 
-/// Their rails have enough to carry.
+/// Each side numbers its own rails, and acknowledges what came by a number in packets of that number: whatever their
+/// paths are.
+#[test]
+fn the_same_rail_is_one_of_the_same_number() {
+    let mut net = Net::new(&settings(), &[WAY]);
+    net.ways.iter_mut().for_each(|ways| *ways = vec![WAY; 3]);
+    for (end, ports) in [(0, [1, 2]), (1, [2, 1])] {
+        for port in ports {
+            let path = Path::new(address(1 - end, port), port);
+            net.ends[end].add_rail(Instant::ZERO, PEER, path).unwrap();
+        }
+    }
+    net.open();
+    for (first, second) in [(1, 1), (2, 1)] {
+        net.ends[0].peers[0].set_primary_rail(first);
+        net.ends[1].peers[0].set_primary_rail(second);
+        to_and_fro(&mut net, 1_000);
+        assert_eq!(primaries(&net), [first; 2]);
+    }
+}
+
+/// The second end knows that the rail of the first one is slower.
+#[test]
+fn no_end_follows_to_a_slower_rail() {
+    let mut net = Net::new(&settings(), &[Way { delay: 200_000, ..WAY }, WAY]);
+    net.open();
+    net.ends[0].peers[0].set_primary_rail(0);
+    to_and_fro(&mut net, 200);
+    assert_eq!(primaries(&net), [0, 1]);
+}
+
+/// The more rails both ends take the better.
 #[test]
 fn a_pair_that_swaps_large_messages_keeps_its_rails() {
     let mut net = Net::new(&settings(), &[WAY; 2]);
@@ -119,5 +155,5 @@ fn a_pair_that_swaps_large_messages_keeps_its_rails() {
         net.send_copied(0, number, 8);
         assert!(net.run(10, |net| net.got[1].messages.len() as u32 == number + 1));
     }
-    assert_eq!([0, 1].map(|end| net.ends[end].primary_rail(PEER)), [0, 1]);
+    assert_eq!(primaries(&net), [0, 1]);
 }
