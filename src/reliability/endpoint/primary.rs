@@ -8,9 +8,10 @@ const SLOW: u64 = 4;
 const APART: u8 = 16;
 
 impl Endpoint {
-    /// Small messages go by the rail with the shortest round trip; those of different peers by different ones where several
-    /// are about as short. One that is not much shorter is not worth a change, unless a rail is new. Of those, none that is
-    /// known to be slow with large messages: these begin there. A rail that owes an answer may be dead, and comes last.
+    /// Small messages go by the rail with the shortest round trip; those of different peers by different ones where
+    /// several are about as short. One that is not much shorter is not worth a change, unless a rail is new. Of those,
+    /// none that is known to be slow with large messages: these begin there. A rail that owes an answer may be dead, and
+    /// comes last.
     pub(super) fn choose_primary(&mut self, peer: u32, is_news: bool) {
         let Some(best) = self.quickest(peer) else { return };
         let primary = self.peers[peer as usize].primary_rail();
@@ -36,7 +37,8 @@ impl Endpoint {
         self.rails.get(peer, rail).is_none_or(Rail::owes)
     }
 
-    /// The round trip of a rail is about as short as that of the `best`, and it is not known to be slow with large messages.
+    /// The round trip of a rail is about as short as that of the `best`, and it is not known to be slow with large
+    /// messages.
     fn is_as_good(&self, peer: u32, rail: u8, best: u8) -> bool {
         let is_as_short = |rail: u8| self.trip(peer, best) > self.trip(peer, rail) / 4 * 3;
         let cost = |rail: u8| self.rails.get(peer, rail).map_or(0, |rail| rail.pace.measured());
@@ -45,10 +47,10 @@ impl Endpoint {
         is_as_short(rail) && cost(rail) / SLOW <= least
     }
 
-    /// A small message has come on the peer's rail of that number. If our small messages go by the rail of another number,
-    /// no acknowledgement rides on a message, since each is for packets of its own number: so the end with the higher
-    /// processor number follows the other one. A pair in which this end sends large messages stays as it is: the more rails
-    /// both ends take the better.
+    /// A small message has come on the peer's rail of that number. If our small messages go by the rail of another
+    /// number, no acknowledgement rides on a message, since each is for packets of its own number: so the end with the
+    /// higher processor number follows the other one. A pair in which this end sends large messages stays as it is: the
+    /// more rails both ends take the better.
     #[inline]
     pub(super) fn follow(&mut self, peer: u32, rail: u8) {
         let p = &self.peers[peer as usize];

@@ -4,9 +4,9 @@
 //! probe that came by it: the probe carries the session's token and a number that cannot be guessed, and the answer
 //! goes back to where the probe came from. A stranger has no token, so its probes are dropped and no answer of it counts.
 //!
-//! Messages wait in the flow of the *primary* rail, the one with the shortest round trip. The flows of the other rails
-//! draw the next pieces of large messages from there, as far as their windows have room: so each rail carries as much
-//! as its own acknowledgements let through.
+//! Messages wait in the flow of the *primary* rail (`primary.rs`), one whose round trip is about the shortest. The flows
+//! of the other rails draw the next pieces of large messages from there, as far as their windows have room: so each
+//! rail carries as much as its own acknowledgements let through.
 //!
 //! A rail on which nothing is acknowledged any more is *down* as soon as a probe of another rail has been answered and
 //! its own has not. Its flows are settled by way of another rail (`settle.rs`), and what had not arrived is queued there.

@@ -126,6 +126,11 @@ fn the_same_rail_is_one_of_the_same_number() {
         net.ends[1].peers[0].set_primary_rail(second);
         to_and_fro(&mut net, 1_000);
         assert_eq!(primaries(&net), [first; 2]);
+        let packets = |net: &Net| net.ends.iter().map(|end| end.stats().packets_sent).sum::<u64>();
+        let before = packets(&net);
+        to_and_fro(&mut net, 200);
+        let alone = packets(&net) - before - 200;
+        assert!(alone <= 4, "{alone} acknowledgements did not ride on a message");
     }
 }
 
