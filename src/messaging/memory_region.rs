@@ -19,7 +19,12 @@ pub trait MemoryRegion: Send {
     /// writes.
     fn place(&mut self, offset: u64, bytes: Span<'_>);
 
-    /// The memory, if it is one run that may be written in place, and this need not be dropped.
+    /// The memory, if it is one run that may be written in place.
+    fn whole(&mut self) -> Option<&mut [u8]> {
+        self.run()
+    }
+
+    /// The same, if this need not be dropped either.
     fn run(&mut self) -> Option<&mut [u8]> {
         None
     }
@@ -33,6 +38,10 @@ impl MemoryRegion for Vec<u8> {
     fn place(&mut self, offset: u64, bytes: Span<'_>) {
         let at = offset as usize;
         bytes.copy_to(&mut self[at..at + bytes.len()]);
+    }
+
+    fn whole(&mut self) -> Option<&mut [u8]> {
+        Some(self)
     }
 }
 
@@ -163,6 +172,11 @@ impl MemoryRegions {
         (slot.id == id && slot.memory.is_some()).then_some(slot)
     }
 
+    /// Returns whether there is this region.
+    pub(super) fn has(&mut self, id: RegionId) -> bool {
+        self.slot(id).is_some()
+    }
+
     /// Ends a region: nothing is written to it any more.
     pub(super) fn deregister(&mut self, id: RegionId) -> Option<Box<dyn MemoryRegion>> {
         let slot = self.slot(id)?;
@@ -190,6 +204,45 @@ impl MemoryRegions {
 
     pub(super) fn has_landed(&self) -> usize {
         self.landed.len()
+    }
+
+    /// Has `put` write `len` bytes at an offset of a region of [`Access::Once`] that is one run, as far as a placement of
+    /// the peer's would be taken there. Returns what that did; without it, nothing has landed.
+    pub(super) fn fill(
+        &mut self,
+        peer: PeerId,
+        id: RegionId,
+        (offset, len): (u64, u64),
+        put: impl FnOnce(&mut [u8]) -> bool,
+    ) -> bool {
+        let Some(slot) = self.slot(id) else { return false };
+        let (
+            Access::Once {
+                peer: granted,
+                len: all,
+            },
+            Some(memory),
+        ) = (slot.access, &mut slot.memory)
+        else {
+            return false;
+        };
+        let end = offset.checked_add(len).filter(|&end| end <= all.min(slot.allowed));
+        let (Some(end), Some(whole)) = (end, memory.whole()) else {
+            return false;
+        };
+        let covered = &mut slot.covered;
+        let is_taken = granted == peer
+            && len > 0
+            && !covered.overlaps(offset, end)
+            && (covered.scattered() < MAX_SCATTERED || covered.follows(offset));
+        if !is_taken || !put(&mut whole[offset as usize..end as usize]) {
+            return false;
+        }
+        covered.cover(offset, end);
+        if covered.landed() == all {
+            self.landed.push_back(id);
+        }
+        true
     }
 
     /// Writes a placement to its region. A placement for a region that has ended is late, and dropped. One beyond the
@@ -345,6 +398,43 @@ mod tests {
             Verdict::Impossible
         );
         assert_eq!(regions.poll_landed(), None);
+    }
+
+    /// What the system is to write is checked as what is placed.
+    #[test]
+    fn a_range_is_filled_once_and_only_where_it_may() {
+        let mut regions = MemoryRegions::default();
+        let peer = PeerId(3);
+        let access = Access::Once { peer, len: 100 };
+        let id = regions.register(access, Box::new(vec![0; 100])).unwrap();
+        regions.allow(id, 60);
+        let mut fill = |peer, offset, len, value: Option<u8>| {
+            regions.fill(peer, id, (offset, len), |bytes| {
+                bytes.fill(value.unwrap_or_default());
+                value.is_some()
+            })
+        };
+        assert!(!fill(PeerId(4), 0, 10, Some(9)));
+        assert!(!fill(peer, 50, 11, Some(9)));
+        assert!(!fill(peer, u64::MAX, 2, Some(9)));
+        assert!(!fill(peer, 0, 0, Some(9)));
+        // What was not written may come again.
+        assert!(!fill(peer, 10, 10, None));
+        assert!(fill(peer, 10, 10, Some(1)));
+        assert!(!fill(peer, 19, 10, Some(9)));
+        regions.allow(id, 100);
+        let rest = Span::new(&[2; 80]);
+        assert_eq!(regions.deliver(peer, at(id, 20), id.key, rest), Verdict::Taken);
+        assert_eq!(regions.progress(id), 90);
+        assert!(regions.fill(peer, id, (0, 10), |bytes| {
+            bytes.fill(3);
+            true
+        }));
+        assert_eq!(regions.poll_landed(), Some(id));
+        let mut memory = regions.deregister(id).unwrap();
+        let whole = memory.whole().unwrap();
+        assert_eq!((whole[0], whole[10], whole[20], whole[99]), (3, 1, 2, 2));
+        assert!(!regions.fill(peer, id, (0, 10), |_| true));
     }
 
     #[test]

@@ -55,6 +55,7 @@ use crate::{
     reliability::{
         Burst, Event, Inline, Layer, Limits, LostMessages, Outgoing, Path, Payload, PeerId, Route, SendToken, Target,
     },
+    ring::CrossMemory,
     span::Span,
     time::Instant,
     wire::Seq,
@@ -330,6 +331,48 @@ impl Messenger {
             offset,
         };
         self.layer.place(now, peer, channel, &target, data)
+    }
+
+    /// What copies straight between the memory of a peer and that of this process, if it can.
+    pub(crate) fn cross(&mut self, peer: PeerId) -> Option<&mut dyn CrossMemory> {
+        self.layer.memory_mut()?.cross(peer)
+    }
+
+    /// Returns whether something for a peer in memory waits to be transmitted.
+    fn has_queued(&self, peer: PeerId) -> bool {
+        self.layer.memory().is_some_and(|memory| memory.has_queued(peer))
+    }
+
+    /// Memory of this process that a peer may write to is used otherwise from now on.
+    fn withdraw(&mut self, peer: PeerId) {
+        if let Some(memory) = self.layer.memory_mut() {
+            memory.withdraw(peer);
+        }
+    }
+
+    /// Copies the peer's bytes from `address` on to a range of a region. Returns whether it did.
+    fn pull(&mut self, peer: PeerId, id: RegionId, range: (u64, u64), (address, permission): (u64, u32)) -> bool {
+        let Self { layer, inbox, .. } = self;
+        let Some(cross) = layer.memory_mut().and_then(|memory| memory.cross(peer)) else {
+            return false;
+        };
+        inbox
+            .regions
+            .fill(peer, id, range, |into| cross.read(permission, address, into))
+    }
+
+    /// The peer says that it has written a range of a region. `false`: it may not. (The region may have ended.)
+    fn note_written(&mut self, peer: PeerId, id: RegionId, range: (u64, u64)) -> bool {
+        let regions = &mut self.inbox.regions;
+        !regions.has(id) || regions.fill(peer, id, range, |_| true)
+    }
+
+    /// No peer may read or write memory of this process any more.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn withdraw_all(&mut self) {
+        if let Some(memory) = self.layer.memory_mut() {
+            memory.withdraw_all();
+        }
     }
 
     /// Gives back the credit of a message that was kept.

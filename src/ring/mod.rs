@@ -13,6 +13,7 @@
 //! ([`Producer::wakes`]) must wake it by other means.
 
 mod cell;
+mod cross_memory;
 #[cfg(feature = "std")]
 mod exchange;
 mod fence;
@@ -22,13 +23,14 @@ mod places;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 
+use alloc::boxed::Box;
 use core::fmt;
 
+pub use self::cross_memory::CrossMemory;
 #[cfg(feature = "std")]
 pub use self::exchange::Exchange;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::lines::Place;
-#[cfg(feature = "mpi")]
 pub(crate) use self::lines::TWO;
 pub use self::lines::{Consumer, Front, LONG, Producer, ROOM, ring};
 #[cfg(all(feature = "shm", target_os = "linux"))]
@@ -62,4 +64,10 @@ pub struct Side {
 pub trait Meet: fmt::Debug + Send {
     /// Gives `own` side its ends of the two rings between it and the `other` side, once; `None`: there are none.
     fn meet(&mut self, own: Side, other: Side) -> Option<(Producer, Consumer)>;
+
+    /// What copies straight between the memories of the two sides, which have met; `None`: nothing does.
+    fn cross(&mut self, other: Side) -> Option<Box<dyn CrossMemory>> {
+        let _ = other;
+        None
+    }
 }

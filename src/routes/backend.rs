@@ -100,7 +100,7 @@ fn open(name: u64, sockets: &mut Sockets, streams: &Arc<Streams>) -> io::Result<
     let door = Door::open(name, sockets, streams)?;
     sockets.hang_bell(name)?;
     // Where this works, it is expected to work later.
-    Pair::create(streams)?;
+    Pair::create(streams, 0)?;
     Ok(door)
 }
 
@@ -231,7 +231,8 @@ impl Routed {
         if let Some(gate) = self.near.gate(address) {
             self.links.set_gate(index, gate);
         }
-        self.near.add_rings(other.process, pair.short, is_preferred);
+        self.near
+            .add_rings(other.process, (pair.short, pair.attached), is_preferred);
         event!(DEBUG, process = other.process, "memory in common");
         Ok(index)
     }

@@ -100,10 +100,10 @@ impl Door {
             Err(_) => return Ok(Err(NotMet::Refused(None))),
         }
         let socket = UnixStream::from(socket);
-        if Credentials::of(&socket)?.check().is_err() {
+        let Ok(other) = Credentials::of(&socket)?.check() else {
             return Ok(Err(NotMet::Refused(Some(Obstacle::User))));
-        }
-        let (pair, memory) = Pair::create(&self.streams)?;
+        };
+        let (pair, memory) = Pair::create(&self.streams, other.process)?;
         let mut hello = handshake::message();
         Version::ours(LAYOUT).put(&mut hello);
         hello[NAME..NAME + 8].copy_from_slice(&self.name.to_le_bytes());
@@ -145,10 +145,11 @@ impl Door {
     /// Takes the memory of a caller whose hello is there.
     fn let_in(&self, caller: UnixStream) -> Option<Caller> {
         let (hello, descriptors) = handshake::receive(&caller).ok()?;
+        let process = Credentials::of(&caller).map_or(0, |caller| caller.process);
         let number = |at: usize| hello[at..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         let pair = match &descriptors[..] {
             _ if Version::read(&hello)? != Version::ours(LAYOUT) => Err(Obstacle::Release),
-            [memory] => Pair::take(memory, &self.streams).map_err(|_| Obstacle::Memory),
+            [memory] => Pair::take(memory, &self.streams, process).map_err(|_| Obstacle::Memory),
             _ => Err(Obstacle::Memory),
         };
         Some(Caller {

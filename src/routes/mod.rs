@@ -14,6 +14,7 @@
 //! Two processes of a job share memory if their identities say so, which both compare, so that both use the same way. A
 //! process finds out whether it can have memory at all before it publishes its own.
 
+mod attached;
 mod backend;
 mod door;
 mod identity;

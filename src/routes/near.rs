@@ -6,10 +6,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use super::attached::Attached;
 use crate::{
     reliability::Gate,
-    ring::{Consumer, Meet, Producer, Side},
+    ring::{Consumer, CrossMemory, Meet, Producer, Side},
 };
+
+/// The rings of a memory in common with a process, and what copies from that one's own memory to ours and back.
+type Ends = ((Producer, Consumer), Attached);
 
 /// The session for which there are rings: those of the memory are used once.
 const SESSION: u32 = 1;
@@ -18,7 +22,9 @@ const SESSION: u32 = 1;
 struct Table {
     gates: HashMap<SocketAddr, Gate>,
     /// By the number of the process.
-    rings: BTreeMap<u32, (Producer, Consumer)>,
+    rings: BTreeMap<u32, Ends>,
+    /// The rest of those whose rings have been given.
+    met: BTreeMap<u32, Attached>,
 }
 
 /// All clones are the same.
@@ -39,7 +45,7 @@ impl Near {
 
     /// Keeps the rings of a memory in common with a process until a session begins. If there are those of another memory,
     /// the rings that are `preferred` stay: both processes must take the same.
-    pub(super) fn add_rings(&self, process: u32, rings: (Producer, Consumer), preferred: bool) {
+    pub(super) fn add_rings(&self, process: u32, rings: Ends, preferred: bool) {
         match self.table().rings.entry(process) {
             Entry::Vacant(entry) => drop(entry.insert(rings)),
             Entry::Occupied(mut entry) if preferred => drop(entry.insert(rings)),
@@ -52,6 +58,7 @@ impl Near {
         let mut table = self.table();
         table.gates.remove(&address);
         table.rings.remove(&process);
+        table.met.remove(&process);
     }
 
     pub(super) fn gate(&self, address: SocketAddr) -> Option<Gate> {
@@ -64,6 +71,14 @@ impl Meet for Near {
         if own.session != SESSION || other.session != SESSION {
             return None;
         }
-        self.table().rings.remove(&other.processor)
+        let mut table = self.table();
+        let (rings, attached) = table.rings.remove(&other.processor)?;
+        table.met.insert(other.processor, attached);
+        Some(rings)
+    }
+
+    fn cross(&mut self, other: Side) -> Option<Box<dyn CrossMemory>> {
+        let attached = self.table().met.remove(&other.processor)?;
+        Some(Box::new(attached))
     }
 }

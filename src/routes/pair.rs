@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0         control of the rings, a page: for each direction, the positions of its four rings of packets,
-//!           and how far its ring of short messages is written and read
+//!           and how far its ring of short messages is written and read; at 2048, for each side what copies between
+//!           the processes by way of the system need (`attached.rs`)
 //! 4096      two rings of short messages, 64 lines each
 //! 12288     two rings of packets of 2 KB, two of 64 KB, two of 512 KB, two of 2 MB
 //! ...       bytes of short messages that are longer than a line: for each direction 16 KB, 256 KB, and 2 MB for streams
@@ -26,7 +27,10 @@ use std::{
     sync::Arc,
 };
 
-use super::streams::{Lender, Streams};
+use super::{
+    attached::{self, Attached},
+    streams::{Lender, Streams},
+};
 use crate::{
     backends::Data,
     ring,
@@ -34,7 +38,7 @@ use crate::{
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 7;
+pub(super) const LAYOUT: u32 = 8;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;
@@ -45,6 +49,8 @@ const LEVELS: usize = 4;
 const LARGE: usize = 2;
 /// A page: where control ends, and a multiple of what the other parts begin at.
 const PAGE: usize = 4096;
+/// In it, what copies by way of the system need.
+const ATTACHED: usize = PAGE / 2;
 const PACKETS: usize = PAGE + 2 * LINES as usize * LINE;
 const CHUNKS: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2] + SIZES[3]);
 const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
@@ -52,7 +58,8 @@ const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
 pub(super) const LONGEST: usize = (32 << 10) + 128;
 
 const _: () = assert!(2 * taken(LONGEST) <= SIZES[LARGE]);
-const _: () = assert!(2 * (LEVELS * CONTROL + ring::Place::PROGRESS) <= PAGE);
+const _: () = assert!(2 * (LEVELS * CONTROL + ring::Place::PROGRESS) <= ATTACHED);
+const _: () = assert!(ATTACHED + 2 * attached::LEN <= PAGE);
 
 /// The kind of a record that is a packet, and of one that says that the ring of another level comes next.
 const PACKET: u32 = 0;
@@ -106,13 +113,15 @@ pub(super) struct Pair {
     pub(super) inward: Inward,
     /// The rings of short messages.
     pub(super) short: (ring::Producer, ring::Consumer),
+    /// The memory of the other process.
+    pub(super) attached: Attached,
 }
 
 impl Pair {
-    /// Makes a memory, with the descriptor for the other side.
-    pub(super) fn create(streams: &Arc<Streams>) -> io::Result<(Self, OwnedFd)> {
+    /// Makes a memory in common with the process of this number, with the descriptor for it.
+    pub(super) fn create(streams: &Arc<Streams>, process: u32) -> io::Result<(Self, OwnedFd)> {
         let (memory, fd) = Segment::create("hikyaku", LEN, Access::Write)?;
-        Ok((Self::new(memory, Role::Maker, streams)?, fd))
+        Ok((Self::new(memory, Role::Maker, streams, process)?, fd))
     }
 
     /// This side has made the memory.
@@ -120,13 +129,14 @@ impl Pair {
         self.outward.role == Role::Maker
     }
 
-    /// Takes the memory that the other side has made.
-    pub(super) fn take(fd: &OwnedFd, streams: &Arc<Streams>) -> io::Result<Self> {
+    /// Takes the memory that the process of this number has made.
+    pub(super) fn take(fd: &OwnedFd, streams: &Arc<Streams>, process: u32) -> io::Result<Self> {
         use std::os::fd::AsFd;
-        Self::new(Segment::map(fd.as_fd(), LEN, Access::Write)?, Role::Guest, streams)
+        let memory = Segment::map(fd.as_fd(), LEN, Access::Write)?;
+        Self::new(memory, Role::Guest, streams, process)
     }
 
-    fn new(memory: Segment, role: Role, streams: &Arc<Streams>) -> io::Result<Self> {
+    fn new(memory: Segment, role: Role, streams: &Arc<Streams>, process: u32) -> io::Result<Self> {
         memory.leave_out_of_dumps_and_children()?;
         let memory = Arc::new(memory);
         let other = match role {
@@ -142,6 +152,7 @@ impl Pair {
                 lines(&memory, other, Arc::clone(&memory)).consumer(),
             )
         };
+        let side = |role: Role| ATTACHED + role as usize * attached::LEN;
         let producer = |level| Producer::new(Arc::clone(&memory), place(role, level));
         let consumer = |level| Consumer::new(Arc::clone(&memory), place(other, level));
         Ok(Self {
@@ -160,6 +171,7 @@ impl Pair {
                 memory: Arc::clone(&memory),
             },
             short,
+            attached: Attached::new(memory, (side(role), side(other)), process),
         })
     }
 }

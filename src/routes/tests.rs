@@ -23,8 +23,8 @@ const LATE: Duration = Duration::from_secs(20);
 
 /// Both sides of a memory.
 fn both() -> (Pair, Pair) {
-    let (maker, fd) = Pair::create(&Arc::default()).unwrap();
-    (maker, Pair::take(&fd, &Arc::default()).unwrap())
+    let (maker, fd) = Pair::create(&Arc::default(), 0).unwrap();
+    (maker, Pair::take(&fd, &Arc::default(), 0).unwrap())
 }
 
 /// A process shares the large rings of its host with the others, and has one at least.
@@ -110,8 +110,8 @@ fn a_full_ring_refuses_packets() {
 }
 
 fn refuses_after(streams: Streams, packets: Range<usize>) {
-    let (mut maker, fd) = Pair::create(&Arc::new(streams)).unwrap();
-    let mut guest = Pair::take(&fd, &Arc::default()).unwrap();
+    let (mut maker, fd) = Pair::create(&Arc::new(streams), 0).unwrap();
+    let mut guest = Pair::take(&fd, &Arc::default(), 0).unwrap();
     let data = vec![3; LONGEST];
     let mut sent = 0;
     while maker.outward.push(&[IoSlice::new(&data)], data.len()).unwrap().is_sent {
@@ -133,10 +133,10 @@ fn a_process_that_scribbles_does_no_harm() {
     let mut corrupt = 0;
     for seed in 0..300 {
         let mut rng = Prng::new(seed);
-        let (mut maker, fd) = Pair::create(&Arc::default()).unwrap();
+        let (mut maker, fd) = Pair::create(&Arc::default(), 0).unwrap();
         let len = rustix::fs::fstat(&fd).unwrap().st_size as usize;
         let memory = Segment::map(fd.as_fd(), len, Access::Write).unwrap();
-        let mut guest = Pair::take(&fd, &Arc::default()).unwrap();
+        let mut guest = Pair::take(&fd, &Arc::default(), 0).unwrap();
         let (mut into, mut room) = ([0; LONGEST], vec![0; LONG]);
         for _ in 0..200 {
             let data = pattern(&mut rng, 700);

@@ -38,7 +38,7 @@ pub(crate) use self::trust::NOBODY;
 #[cfg(test)]
 pub(crate) use self::trust::as_nobody;
 #[cfg(all(test, feature = "shm"))]
-pub(crate) use self::trust::without_shared_memory;
+pub(crate) use self::trust::{without_call, without_shared_memory};
 pub(crate) use self::{
     ring::{CONTROL, Consumer, Corrupt, Found, Place, Producer},
     segment::{Access, Segment},

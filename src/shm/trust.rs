@@ -100,6 +100,12 @@ pub(crate) fn as_nobody<T: Send>(act: impl FnOnce() -> T + Send) -> Option<T> {
 /// Runs `act` in a thread of its own, which may make no memory that others can map: `memfd_create` is forbidden.
 #[cfg(all(test, feature = "shm"))]
 pub(crate) fn without_shared_memory<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    without_call(libc::SYS_memfd_create, act)
+}
+
+/// Runs `act` in a thread of its own, to which this system call is forbidden.
+#[cfg(all(test, feature = "shm"))]
+pub(crate) fn without_call<T: Send>(call: libc::c_long, act: impl FnOnce() -> T + Send) -> T {
     let statement = |code: u32, value: u32, no: u8| libc::sock_filter {
         code: code as u16,
         jt: 0,
@@ -109,11 +115,7 @@ pub(crate) fn without_shared_memory<T: Send>(act: impl FnOnce() -> T + Send) -> 
     let mut filter = [
         // The number of the system call.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        statement(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            libc::SYS_memfd_create as u32,
-            1,
-        ),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 1),
         statement(
             libc::BPF_RET | libc::BPF_K,
             libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,

@@ -266,7 +266,7 @@ impl Simulated {
             }
             if let Some(failure) = failure {
                 // Ends what `done` may have begun.
-                node.core.abandon(&node.messenger);
+                node.core.abandon(&mut node.messenger);
                 return Err(failure);
             }
             node.core.forget_touched();
@@ -309,7 +309,7 @@ impl Fabric for Simulated {
         let now = node.now();
         f(&mut node.core, &mut node.messenger, now);
         if failed {
-            node.core.abandon(&node.messenger);
+            node.core.abandon(&mut node.messenger);
         } else if node.core.wants_transmit(&node.messenger) {
             scheduler.transmit(self.index);
         }

@@ -47,7 +47,6 @@ pub(super) struct Scheduler {
     pub(super) wires: Wires,
     /// Circuits, where packets need them.
     pub(super) circuits: Option<Circuits>,
-    #[expect(clippy::vec_box, reason = "each lies with what else its process has")]
     pub(super) nodes: Vec<Box<Node>>,
     pub(super) cpu: Cpu,
     pub(super) trouble: Trouble,
@@ -203,7 +202,7 @@ impl Scheduler {
                 node.condition = None;
                 let left = std::mem::take(&mut node.left);
                 left.into_iter().for_each(|packet| self.wires.drop_packet(packet));
-                node.core.abandon(&node.messenger);
+                node.core.abandon(&mut node.messenger);
                 self.trouble.stats.crashes += 1;
                 self.with_circuits(|circuits, around, now| circuits.forget(around, process, now));
                 self.digest = mix(self.digest ^ self.now ^ u64::from(process) << 40);
@@ -474,7 +473,7 @@ impl Scheduler {
         self.failure.get_or_insert(why);
         self.trouble.flush();
         for node in &mut self.nodes {
-            node.core.abandon(&node.messenger);
+            node.core.abandon(&mut node.messenger);
         }
     }
 

@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+mod crossing;
 mod eager;
 mod stopped;
 mod support;

@@ -110,6 +110,29 @@ fn some_of_the_ranks() {
     }
 }
 
+/// Processes copy from and to each other's memory where they may, and none does if it is told not to.
+#[test]
+fn the_kernel_copies_large_messages() {
+    for (limit, copies) in [("64K", true), ("off", false)] {
+        let counters = std::env::temp_dir().join(format!("hikyaku-crossed-{}-{limit}", std::process::id()));
+        let output = job(&["-n", "2", "--env", "HIKYAKU_ROUTES=memory"])
+            .args(["--env", &format!("HIKYAKU_STATS={}", counters.display())])
+            .args(["--env", &format!("HIKYAKU_CMA_LIMIT={limit}")])
+            .arg(example("ping_pong"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        let counted = fs::read_to_string(&counters).unwrap();
+        fs::remove_file(&counters).unwrap();
+        assert_eq!(
+            counted.matches("\"crossed\":0").count(),
+            if copies { 0 } else { 2 },
+            "{counted}"
+        );
+        assert_eq!(counted.matches("\"crossed\":").count(), 2, "{counted}");
+    }
+}
+
 /// It is what happens if nobody asks for anything.
 #[test]
 fn ranks_of_one_host_talk_through_memory() {

@@ -10,6 +10,11 @@
 //! and then, in network byte order: of a request to send (op 1) the match bits (8 bytes) and the length (8); of a
 //! grant (op 2) region and key (4 each), how far may be sent (8) and how much is wanted in all (8); of an active message
 //! (op 3), whose id says for whom, its bytes; of a withdrawal (op 4) nothing.
+//!
+//! Between processes whose memories the system can copy between, a grant goes on with the address of the region's memory (8)
+//! and the permission to write there (4). Then the sender has a range read by its receiver (op 5): region and key, the
+//! range's offset and length (8 each), the address of its bytes (8) and the permission to read there (4); and is told
+//! (op 7) how many of them were read (8). Or it has written a range (op 6): region and key, offset and length.
 
 use alloc::vec::Vec;
 
@@ -20,23 +25,91 @@ use crate::messaging::RegionId;
 pub(super) enum Control<'a> {
     /// RTS: `id` is the sender's.
     RequestToSend { id: u32, bits: u64, len: u64 },
-    /// CTS: the sender with `id` may send the bytes before `until`; the receiver wants `limit` bytes in all.
-    Grant {
-        id: u32,
-        region: RegionId,
-        until: u64,
-        limit: u64,
-    },
     /// For a handler of the layer above.
     Active { handler: u32, data: &'a [u8] },
-    /// The sender has revoked the message that it requested to send under this `id`.
-    Withdraw { id: u32 },
+    /// What follows the request to send of this `id`.
+    FollowUp { id: u32, what: FollowUp },
+}
+
+/// What sender and receiver tell each other after a request to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FollowUp {
+    /// CTS: the sender may send the bytes before `until`; the receiver wants `limit` bytes in all.
+    Grant(Grant),
+    /// The sender has revoked the message.
+    Withdraw,
+    /// The receiver is to read this range in the memory of the sender.
+    Read { range: Range, from: Exposure },
+    /// The sender has written this range.
+    Written { range: Range },
+    /// The receiver has read so many bytes of the oldest range that it was to read, and cannot read more.
+    WasRead { len: u64 },
+}
+
+/// What a receiver grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grant {
+    pub(super) region: RegionId,
+    pub(super) until: u64,
+    pub(super) limit: u64,
+    /// The memory of the region, if the system copies to it.
+    pub(super) exposure: Option<Exposure>,
+}
+
+/// Memory of a process that the other one may read or write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Exposure {
+    pub(super) address: u64,
+    pub(super) permission: u32,
+}
+
+impl Exposure {
+    fn emit(self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.address.to_be_bytes());
+        into.extend_from_slice(&self.permission.to_be_bytes());
+    }
+
+    fn parse(bytes: &[u8], at: usize) -> Result<Self, Malformed> {
+        let permission = bytes.get(at + 8..).and_then(<[u8]>::first_chunk).ok_or(Malformed)?;
+        Ok(Self {
+            address: word(bytes, at)?,
+            permission: u32::from_be_bytes(*permission),
+        })
+    }
+}
+
+/// Bytes of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) region: RegionId,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+impl Range {
+    fn emit(&self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.region.region.to_be_bytes());
+        into.extend_from_slice(&self.region.key.to_be_bytes());
+        into.extend_from_slice(&self.offset.to_be_bytes());
+        into.extend_from_slice(&self.len.to_be_bytes());
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        Ok(Self {
+            region: region(bytes)?,
+            offset: word(bytes, 8)?,
+            len: word(bytes, 16)?,
+        })
+    }
 }
 
 const REQUEST_TO_SEND: u8 = 1;
 const GRANT: u8 = 2;
 const ACTIVE: u8 = 3;
 const WITHDRAW: u8 = 4;
+const READ: u8 = 5;
+const WRITTEN: u8 = 6;
+const WAS_READ: u8 = 7;
 
 /// The bytes are no message of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,27 +120,18 @@ impl<'a> Control<'a> {
         into.clear();
         let (op, id) = match *self {
             Self::RequestToSend { id, .. } => (REQUEST_TO_SEND, id),
-            Self::Grant { id, .. } => (GRANT, id),
             Self::Active { handler, .. } => (ACTIVE, handler),
-            Self::Withdraw { id } => (WITHDRAW, id),
+            Self::FollowUp { id, what } => (what.op(), id),
         };
         into.extend_from_slice(&[op, 0, 0, 0]);
         into.extend_from_slice(&id.to_be_bytes());
-        match *self {
+        match self {
             Self::RequestToSend { bits, len, .. } => {
                 into.extend_from_slice(&bits.to_be_bytes());
                 into.extend_from_slice(&len.to_be_bytes());
             }
-            Self::Grant {
-                region, until, limit, ..
-            } => {
-                into.extend_from_slice(&region.region.to_be_bytes());
-                into.extend_from_slice(&region.key.to_be_bytes());
-                into.extend_from_slice(&until.to_be_bytes());
-                into.extend_from_slice(&limit.to_be_bytes());
-            }
             Self::Active { data, .. } => into.extend_from_slice(data),
-            Self::Withdraw { .. } => {}
+            Self::FollowUp { what, .. } => what.emit(into),
         }
     }
 
@@ -83,26 +147,86 @@ impl<'a> Control<'a> {
                 bits: word(rest, 0)?,
                 len: word(rest, 8)?,
             }),
-            GRANT if rest.len() == 24 => {
-                let both = word(rest, 0)?;
-                Ok(Self::Grant {
-                    id,
-                    region: RegionId {
-                        region: (both >> 32) as u32,
-                        key: both as u32,
-                    },
-                    until: word(rest, 8)?,
-                    limit: word(rest, 16)?,
-                })
-            }
             ACTIVE => Ok(Self::Active {
                 handler: id,
                 data: rest,
             }),
-            WITHDRAW if rest.is_empty() => Ok(Self::Withdraw { id }),
+            _ => Ok(Self::FollowUp {
+                id,
+                what: FollowUp::parse(op, rest)?,
+            }),
+        }
+    }
+}
+
+impl FollowUp {
+    fn op(&self) -> u8 {
+        match self {
+            Self::Grant(_) => GRANT,
+            Self::Withdraw => WITHDRAW,
+            Self::Read { .. } => READ,
+            Self::Written { .. } => WRITTEN,
+            Self::WasRead { .. } => WAS_READ,
+        }
+    }
+
+    fn emit(&self, into: &mut Vec<u8>) {
+        match self {
+            Self::Grant(Grant {
+                region,
+                until,
+                limit,
+                exposure,
+            }) => {
+                into.extend_from_slice(&region.region.to_be_bytes());
+                into.extend_from_slice(&region.key.to_be_bytes());
+                into.extend_from_slice(&until.to_be_bytes());
+                into.extend_from_slice(&limit.to_be_bytes());
+                if let Some(exposure) = exposure {
+                    exposure.emit(into);
+                }
+            }
+            Self::Withdraw => {}
+            Self::Read { range, from } => {
+                range.emit(into);
+                from.emit(into);
+            }
+            Self::Written { range } => range.emit(into),
+            Self::WasRead { len } => into.extend_from_slice(&len.to_be_bytes()),
+        }
+    }
+
+    fn parse(op: u8, rest: &[u8]) -> Result<Self, Malformed> {
+        match op {
+            GRANT if rest.len() == 24 || rest.len() == 36 => Ok(Self::Grant(Grant {
+                region: region(rest)?,
+                until: word(rest, 8)?,
+                limit: word(rest, 16)?,
+                exposure: match rest.len() {
+                    24 => None,
+                    _ => Some(Exposure::parse(rest, 24)?),
+                },
+            })),
+            WITHDRAW if rest.is_empty() => Ok(Self::Withdraw),
+            READ if rest.len() == 36 => Ok(Self::Read {
+                range: Range::parse(rest)?,
+                from: Exposure::parse(rest, 24)?,
+            }),
+            WRITTEN if rest.len() == 24 => Ok(Self::Written {
+                range: Range::parse(rest)?,
+            }),
+            WAS_READ if rest.len() == 8 => Ok(Self::WasRead { len: word(rest, 0)? }),
             _ => Err(Malformed),
         }
     }
+}
+
+fn region(bytes: &[u8]) -> Result<RegionId, Malformed> {
+    let both = word(bytes, 0)?;
+    Ok(RegionId {
+        region: (both >> 32) as u32,
+        key: both as u32,
+    })
 }
 
 fn word(bytes: &[u8], at: usize) -> Result<u64, Malformed> {
@@ -118,7 +242,7 @@ mod tests {
 
     fn any_control() -> impl Strategy<Value = (u8, u32, u64, u64, u64, Vec<u8>)> {
         (
-            1..=4_u8,
+            1..=7_u8,
             any::<u32>(),
             any::<u64>(),
             any::<u64>(),
@@ -130,22 +254,34 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_emitted_is_parsed((op, id, a, b, c, data) in any_control()) {
+            let region = RegionId { region: (a >> 32) as u32, key: a as u32 };
+            let range = Range { region, offset: b, len: c };
+            let exposure = Exposure { address: b ^ c, permission: id };
             let control = match op {
                 1 => Control::RequestToSend { id, bits: a, len: b },
-                2 => Control::Grant {
-                    id,
-                    region: RegionId { region: (a >> 32) as u32, key: a as u32 },
-                    until: b,
-                    limit: c,
-                },
                 3 => Control::Active { handler: id, data: &data },
-                _ => Control::Withdraw { id },
+                _ => Control::FollowUp { id, what: match op {
+                    2 => FollowUp::Grant(Grant {
+                        region,
+                        until: b,
+                        limit: c,
+                        exposure: (id % 2 == 0).then_some(exposure),
+                    }),
+                    4 => FollowUp::Withdraw,
+                    5 => FollowUp::Read { range, from: exposure },
+                    6 => FollowUp::Written { range },
+                    _ => FollowUp::WasRead { len: a },
+                }},
             };
             let mut bytes = Vec::new();
             control.emit(&mut bytes);
             prop_assert_eq!(Control::parse(&bytes), Ok(control));
             if op != 3 {
                 for len in 0..bytes.len() {
+                    // (A grant without the rest is one without exposure.)
+                    if op == 2 && len == 32 {
+                        continue;
+                    }
                     prop_assert_eq!(Control::parse(&bytes[..len]), Err(Malformed));
                 }
             }

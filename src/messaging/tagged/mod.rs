@@ -29,6 +29,7 @@
 mod completion;
 mod content;
 mod control;
+mod crossing;
 mod hash;
 mod outbox;
 mod posted;
@@ -54,12 +55,13 @@ use bytes::Bytes;
 pub use self::{
     completion::{Completion, Envelope, Outcome},
     content::Content,
+    crossing::CMA_LIMIT,
     rendezvous::{BULK, GRANT_BYTES, RAIL_GRANT_BYTES, SERVED, SHARED_GRANT_BYTES},
-    selector::{MARK, MARKED, Selector},
+    selector::{MARK, MARKED, PROTOCOL, Selector},
     stats::TaggedStats,
 };
 use self::{
-    control::Control,
+    control::{Control, FollowUp, Grant},
     outbox::{Outbox, RESERVE},
     posted::{Place, Posted},
     rendezvous::{Incoming, Rendezvous},
@@ -193,10 +195,19 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         self.eager_limit = bytes;
     }
 
+    /// Sets the length beyond which messages between processes of one host are copied by the system, where it can; its
+    /// default is [`CMA_LIMIT`], and `u32::MAX` says that none are.
+    pub fn set_cma_limit(&mut self, bytes: u32) {
+        self.rendezvous.cma_limit = bytes;
+    }
+
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> TaggedStats {
-        self.stats
+        TaggedStats {
+            crossed: self.rendezvous.copies.done,
+            ..self.stats
+        }
     }
 
     /// Receives that wait for their message.
@@ -238,7 +249,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     #[must_use]
     #[inline]
     pub fn is_eager(&mut self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
-        if len > u64::from(self.eager_limit) || Self::asks_first(messenger, peer, len) {
+        if len > u64::from(self.eager_limit) || self.asks_first(messenger, peer, len) {
             return false;
         }
         let room = self.has_room(messenger, peer, len);
@@ -253,7 +264,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     pub fn is_early(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
         let endpoint = messenger.layer();
         len <= u64::from(self.eager_limit)
-            && !Self::asks_first(messenger, peer, len)
+            && !self.asks_first(messenger, peer, len)
             && !endpoint.is_up(peer)
             && !endpoint.is_idle(peer)
             && !self.has_room(messenger, peer, len)
@@ -261,8 +272,18 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
 
     /// Between processes of one host a question costs less than the copies of an eager message that no ring takes.
     #[inline(always)]
-    fn asks_first(messenger: &Messenger, peer: PeerId, len: u64) -> bool {
-        len > Arriving::LONGEST as u64 && messenger.layer().is_in_memory(peer)
+    fn asks_first(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
+        match len > Arriving::LONGEST as u64 {
+            true => messenger.layer().is_in_memory(peer),
+            false => self.crosses(messenger, peer, len),
+        }
+    }
+
+    /// The system copies messages of so many bytes to this peer.
+    #[inline(always)]
+    fn crosses(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
+        let is_long = len > u64::from(self.rendezvous.cma_limit);
+        is_long && messenger.layer().memory().is_some_and(|memory| memory.crosses(peer))
     }
 
     #[inline(always)]
@@ -551,14 +572,14 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         envelope: Envelope,
         request: u64,
     ) {
-        let nothing = Control::Grant {
-            id,
+        let what = FollowUp::Grant(Grant {
             region: RegionId { region: 0, key: 0 },
             until: 0,
             limit: 0,
-        };
+            exposure: None,
+        });
         let Self { outbox, scratch, .. } = self;
-        outbox.send(messenger, now, peer, &nothing, scratch);
+        outbox.send(messenger, now, peer, &Control::FollowUp { id, what }, scratch);
         let outcome = match (messenger.layer().down(peer), envelope.len) {
             (Some(error), _) => Outcome::Failed(error),
             (None, 0) => Outcome::Complete,
@@ -578,9 +599,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             scratch,
             ..
         } = self;
-        rendezvous.grant(messenger, now, |messenger, peer, control| {
-            outbox.send(messenger, now, peer, control, scratch);
-        });
+        rendezvous.grant(messenger, now, &mut outbox.at(now, scratch));
     }
 
     fn keep(&mut self, source: u32, bits: u64, stored: Stored) {
@@ -606,8 +625,11 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         datagram: &[u8],
     ) {
         self.handle_admitted(messenger, now, handler, datagram);
-        while self.handle_short(messenger) {
+        while self.handle_short(messenger, now, handler) {
             self.handle_admitted(messenger, now, handler, &[]);
+        }
+        if !self.rendezvous.copies.is_empty() {
+            self.copy(messenger, now);
         }
         while let Some(id) = messenger.poll_landed() {
             match self.rendezvous.landed(messenger, id) {
@@ -640,7 +662,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
                 self.stats.malformed += 1;
                 continue;
             }
-            if let Some(bits) = message.tag_if_any() {
+            if let Some(bits) = message.tag_if_any().filter(|bits| *bits != PROTOCOL) {
                 self.handle_eager(message, bits);
                 continue;
             }
@@ -653,35 +675,50 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
                         (None, message) => self.keep_request(message, id, envelope),
                     }
                 }
-                Ok(Control::Grant {
-                    id,
-                    region,
-                    until,
-                    limit,
-                }) => {
-                    if self.rendezvous.take_withdrawn(peer, id) {
-                        self.withdraw(messenger, now, peer, id);
-                        continue;
-                    }
-                    let done = self
-                        .rendezvous
-                        .granted(messenger, now, peer, id, region, (until, limit));
-                    self.completions.extend(done);
-                }
-                Ok(Control::Withdraw { id }) => {
-                    let done = self.rendezvous.handle_withdrawn(messenger, peer, id);
-                    self.completions.extend(done);
-                }
+                Ok(Control::FollowUp { id, what }) => self.follow_up(messenger, now, (peer, id), what),
                 Err(_) => self.stats.malformed += 1,
             }
         }
+    }
+
+    /// Sender and receiver of a rendezvous go on.
+    fn follow_up(&mut self, messenger: &mut Messenger, now: Instant, (peer, id): (PeerId, u32), what: FollowUp) {
+        let Self {
+            rendezvous,
+            outbox,
+            scratch,
+            ..
+        } = self;
+        let mut answers = outbox.at(now, scratch);
+        let done = match what {
+            FollowUp::Grant(_) if rendezvous.take_withdrawn(peer, id) => {
+                let what = FollowUp::Withdraw;
+                answers.say(messenger, peer, &Control::FollowUp { id, what });
+                None
+            }
+            FollowUp::Grant(grant) => rendezvous.granted(messenger, now, (peer, id), &grant, &mut answers),
+            FollowUp::Withdraw => rendezvous.handle_withdrawn(messenger, peer, id),
+            FollowUp::Read { range, from } => {
+                let is_taken = rendezvous.read(peer, id, range, from);
+                self.stats.malformed += u64::from(!is_taken);
+                None
+            }
+            FollowUp::Written { range } => {
+                let is_taken = messenger.note_written(peer, range.region, (range.offset, range.len));
+                self.stats.malformed += u64::from(!is_taken);
+                None
+            }
+            FollowUp::WasRead { len } => rendezvous.was_read(messenger, now, (peer, id), len),
+        };
+        self.completions.extend(done);
     }
 
     /// Tells a receiver that a message it waits for is not sent any more.
     #[cold]
     fn withdraw(&mut self, messenger: &mut Messenger, now: Instant, peer: PeerId, id: u32) {
         let Self { outbox, scratch, .. } = self;
-        outbox.send(messenger, now, peer, &Control::Withdraw { id }, scratch);
+        let what = FollowUp::Withdraw;
+        outbox.send(messenger, now, peer, &Control::FollowUp { id, what }, scratch);
     }
 
     /// Continues sends and grants that waited for room or data.
@@ -690,7 +727,26 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         if !self.outbox.is_empty() {
             self.outbox.retry(messenger, now);
         }
-        self.rendezvous.retry(messenger, now);
+        let Self {
+            rendezvous,
+            outbox,
+            scratch,
+            completions,
+            ..
+        } = self;
+        rendezvous.retry(messenger, now, completions, &mut outbox.at(now, scratch));
+    }
+
+    /// Has the system copy what is due.
+    fn copy(&mut self, messenger: &mut Messenger, now: Instant) {
+        let Self {
+            rendezvous,
+            outbox,
+            scratch,
+            completions,
+            ..
+        } = self;
+        rendezvous.copy(messenger, now, completions, &mut outbox.at(now, scratch));
     }
 
     #[inline]

@@ -9,6 +9,10 @@ use alloc::{
 };
 
 use super::control::Control;
+#[cfg(feature = "mpi")]
+use super::selector::PROTOCOL;
+#[cfg(feature = "mpi")]
+use crate::reliability::Arriving;
 use crate::{
     messaging::{Messenger, SendOptions},
     reliability::{MESSAGE_COST, Payload, PeerId},
@@ -17,6 +21,8 @@ use crate::{
 
 /// Credit that is left for grants and answers.
 pub(super) const RESERVE: u64 = 16 << 10;
+/// A peer for which so many answers wait causes no more of them.
+const WAITING: usize = 64;
 
 #[derive(Default)]
 struct Rows {
@@ -39,11 +45,42 @@ fn went(messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8], rese
     if messenger.layer().credit(peer) < cost {
         return false;
     }
+    #[cfg(feature = "mpi")]
+    if data.len() <= Arriving::IN_LINE && messenger.send_short(peer, PROTOCOL, data).is_some() {
+        return true;
+    }
     let sent = messenger.send(now, peer, &SendOptions::default(), Payload::Copy(data));
     !matches!(sent, Err(crate::error::SendError::WouldBlock(_)))
 }
 
+/// Sends answers at one moment.
+pub(super) struct Answers<'a> {
+    outbox: &'a mut Outbox,
+    scratch: &'a mut Vec<u8>,
+    now: Instant,
+}
+
+impl Answers<'_> {
+    /// Tells a peer something.
+    pub(super) fn say(&mut self, messenger: &mut Messenger, peer: PeerId, control: &Control<'_>) {
+        self.outbox.send(messenger, self.now, peer, control, self.scratch);
+    }
+
+    /// Returns whether a peer takes its answers: so many wait for credit of one that does not.
+    pub(super) fn are_taken(&self, peer: PeerId) -> bool {
+        self.outbox.answers(peer) < WAITING
+    }
+}
+
 impl Outbox {
+    pub(super) fn at<'a>(&'a mut self, now: Instant, scratch: &'a mut Vec<u8>) -> Answers<'a> {
+        Answers {
+            outbox: self,
+            scratch,
+            now,
+        }
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.peers.is_empty()

@@ -12,8 +12,10 @@ use hashbrown::HashMap;
 use super::{
     completion::{Completion, Envelope, Outcome},
     content::Content,
-    control::Control,
+    control::{Control, Exposure, FollowUp, Grant},
+    crossing::{CMA_LIMIT, Copies, Crossing},
     hash::Hash,
+    outbox::Answers,
 };
 use crate::{
     error::{PeerError, SendError},
@@ -41,21 +43,23 @@ const MIN_GRANT: u64 = 64 << 10;
 /// A grant that has not moved for this long is not counted against others: its sender has stopped, or lies.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-struct Outgoing {
-    peer: PeerId,
+pub(super) struct Outgoing {
+    pub(super) peer: PeerId,
     bits: u64,
     request: u64,
-    content: Box<dyn Content>,
+    pub(super) content: Box<dyn Content>,
     /// How it will end.
     outcome: Outcome,
-    region: RegionId,
+    pub(super) region: RegionId,
     granted: bool,
     /// May be sent up to here; this much is wanted in all; this much was sent.
-    until: u64,
+    pub(super) until: u64,
     limit: u64,
-    sent: u64,
+    pub(super) sent: u64,
     /// Chunks that are under way.
-    under_way: u32,
+    pub(super) under_way: u32,
+    /// The system copies its bytes.
+    pub(super) crossing: Option<Crossing>,
 }
 
 impl Outgoing {
@@ -81,6 +85,8 @@ pub(super) struct Incoming {
     region: RegionId,
     /// … once something of it is granted; until then this is its memory.
     memory: Option<Box<dyn MemoryRegion>>,
+    /// The address of that memory, if the system may copy to it.
+    address: Option<u64>,
     granted: u64,
     /// This much had landed, and was not more since, or something was granted then.
     landed: u64,
@@ -106,6 +112,7 @@ impl Incoming {
             id,
             region: RegionId { region: 0, key: 0 },
             memory: Some(memory),
+            address: None,
             granted: 0,
             landed: 0,
             moved: Instant::ZERO,
@@ -129,6 +136,22 @@ impl Incoming {
         self.under_way() == 0 || now < self.moved + PATIENCE
     }
 
+    /// Where its sender may write, if the system can copy between the two.
+    fn exposure(&self, messenger: &mut Messenger) -> Option<Exposure> {
+        let address = self.address?;
+        let permission = messenger.cross(self.peer)?.permission();
+        Some(Exposure { address, permission })
+    }
+
+    /// Ends it before all has landed: from here on nothing is written to its memory.
+    fn give_up(&self, messenger: &mut Messenger) {
+        let memory = messenger.deregister(self.region);
+        if self.address.is_some() {
+            messenger.withdraw(self.peer);
+        }
+        drop(memory);
+    }
+
     fn completion(&self, outcome: Outcome) -> Completion {
         Completion {
             request: self.request,
@@ -138,22 +161,41 @@ impl Incoming {
     }
 }
 
-#[derive(Default)]
 pub(super) struct Rendezvous {
     /// The bytes that may still be granted to each peer that is served.
     shares: Vec<(PeerId, u64)>,
     /// By their ids, in the order in which they began.
-    sends: BTreeMap<u32, Outgoing>,
+    pub(super) sends: BTreeMap<u32, Outgoing>,
     /// Those that were revoked before something was granted to them.
     withdrawn: BTreeMap<u32, PeerId>,
     /// The next id, if it is free.
     next: u32,
     /// Which send a placement belongs to.
-    tokens: HashMap<u64, u32, Hash>,
+    pub(super) tokens: HashMap<u64, u32, Hash>,
+    /// Longer messages are copied by the system where it can, others placed.
+    pub(super) cma_limit: u32,
+    /// What the system is to copy.
+    pub(super) copies: Copies,
     /// Sends that could not place anything for want of room.
     stalled: VecDeque<u32>,
     /// The messages on their way to us, oldest first.
     incoming: VecDeque<Incoming>,
+}
+
+impl Default for Rendezvous {
+    fn default() -> Self {
+        Self {
+            shares: Vec::new(),
+            sends: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
+            next: 0,
+            tokens: HashMap::default(),
+            cma_limit: CMA_LIMIT,
+            copies: Copies::default(),
+            stalled: VecDeque::new(),
+            incoming: VecDeque::new(),
+        }
+    }
 }
 
 impl Rendezvous {
@@ -177,6 +219,7 @@ impl Rendezvous {
             limit: 0,
             sent: 0,
             under_way: 0,
+            crossing: None,
         };
         self.sends.insert(id, send);
         id
@@ -187,10 +230,9 @@ impl Rendezvous {
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
-        peer: PeerId,
-        id: u32,
-        region: RegionId,
-        (until, limit): (u64, u64),
+        (peer, id): (PeerId, u32),
+        grant: &Grant,
+        answers: &mut Answers<'_>,
     ) -> Option<Completion> {
         let send = self.sends.get_mut(&id)?;
         if send.peer != peer || send.outcome != Outcome::Complete {
@@ -199,16 +241,29 @@ impl Rendezvous {
         let len = send.content.len();
         if !send.granted {
             send.granted = true;
-            send.region = region;
-            send.limit = limit.min(len);
+            send.region = grant.region;
+            send.limit = grant.limit.min(len);
         }
-        send.until = send.until.max(until.min(send.limit));
-        self.pump(messenger, now, id)
+        send.until = send.until.max(grant.until.min(send.limit));
+        if let Some(exposure) = grant.exposure.filter(|_| messenger.cross(peer).is_some()) {
+            let crossing = send.crossing.get_or_insert_with(|| Crossing::new(exposure));
+            crossing.set_exposure(exposure);
+        }
+        self.pump(messenger, now, id, answers)
     }
 
-    /// Places the bytes that are granted.
-    fn pump(&mut self, messenger: &mut Messenger, now: Instant, id: u32) -> Option<Completion> {
+    /// Places the bytes that are granted, or has the system copy them.
+    pub(super) fn pump(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        id: u32,
+        answers: &mut Answers<'_>,
+    ) -> Option<Completion> {
         let send = self.sends.get_mut(&id)?;
+        if send.crossing.as_ref().is_some_and(|crossing| !crossing.is_over()) {
+            return self.cross(messenger, now, id, answers);
+        }
         while send.sent < send.until {
             let most = (send.until - send.sent).min(CHUNK);
             let chunk = send.content.chunk(send.sent, most);
@@ -230,7 +285,7 @@ impl Rendezvous {
         self.finish(id)
     }
 
-    fn finish(&mut self, id: u32) -> Option<Completion> {
+    pub(super) fn finish(&mut self, id: u32) -> Option<Completion> {
         if !self.sends.get(&id)?.is_done() {
             return None;
         }
@@ -250,14 +305,20 @@ impl Rendezvous {
     /// Nothing is to be granted or placed.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
-        self.incoming.is_empty() && self.stalled.is_empty()
+        self.incoming.is_empty() && self.stalled.is_empty() && self.copies.is_empty()
     }
 
     /// There may be room again.
-    pub(super) fn retry(&mut self, messenger: &mut Messenger, now: Instant) {
+    pub(super) fn retry(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        completions: &mut VecDeque<Completion>,
+        answers: &mut Answers<'_>,
+    ) {
         for _ in 0..self.stalled.len() {
             if let Some(id) = self.stalled.pop_front() {
-                self.pump(messenger, now, id);
+                completions.extend(self.pump(messenger, now, id, answers));
             }
         }
     }
@@ -275,12 +336,7 @@ impl Rendezvous {
     /// want. (A peer sends them one after the other; in pieces they would only get in each other's way.) Peers have equal
     /// shares; where these would be too small, those with the oldest messages have them, and the others their turn later.
     /// A message that does not move is passed over until it does.
-    pub(super) fn grant(
-        &mut self,
-        messenger: &mut Messenger,
-        now: Instant,
-        mut send: impl FnMut(&mut Messenger, PeerId, &Control<'_>),
-    ) {
+    pub(super) fn grant(&mut self, messenger: &mut Messenger, now: Instant, answers: &mut Answers<'_>) {
         if self.incoming.is_empty() {
             return;
         }
@@ -342,7 +398,10 @@ impl Rendezvous {
                 // When others have ended there are.
                 continue;
             }
-            if let Some(memory) = incoming.memory.take() {
+            if let Some(mut memory) = incoming.memory.take() {
+                if incoming.limit > u64::from(self.cma_limit) {
+                    incoming.address = memory.whole().map(|whole| whole.as_mut_ptr() as u64);
+                }
                 let access = Access::Once {
                     peer: incoming.peer,
                     len: incoming.limit,
@@ -358,13 +417,14 @@ impl Rendezvous {
             incoming.granted += more;
             incoming.moved = now;
             messenger.allow(incoming.region, incoming.granted);
-            let grant = Control::Grant {
-                id: incoming.id,
+            let what = FollowUp::Grant(Grant {
                 region: incoming.region,
                 until: incoming.granted,
                 limit: incoming.limit,
-            };
-            send(messenger, incoming.peer, &grant);
+                exposure: incoming.exposure(messenger),
+            });
+            let id = incoming.id;
+            answers.say(messenger, incoming.peer, &Control::FollowUp { id, what });
         }
         // If it does not move until then, another may have its turn.
         if let Some(oldest) = oldest.filter(|_| waits) {
@@ -394,6 +454,7 @@ impl Rendezvous {
         completions: &mut VecDeque<Completion>,
     ) {
         let outcome = Outcome::Failed(error);
+        messenger.withdraw(peer);
         let of_peer = |(&id, send): (&u32, &Outgoing)| (send.peer == peer).then_some(id);
         let ended: Vec<u32> = self.sends.iter().filter_map(of_peer).collect();
         for id in &ended {
@@ -406,6 +467,7 @@ impl Rendezvous {
             self.stalled.retain(|id| sends.contains_key(id));
         }
         self.withdrawn.retain(|_, other| *other != peer);
+        self.copies.forget(peer);
         self.end_incoming(messenger, |incoming| incoming.peer == peer, outcome, completions);
     }
 
@@ -443,7 +505,7 @@ impl Rendezvous {
         let same = |incoming: &Incoming| incoming.peer == peer && incoming.id == id;
         let at = self.incoming.iter().position(same)?;
         let incoming = self.incoming.remove(at)?;
-        messenger.deregister(incoming.region);
+        incoming.give_up(messenger);
         Some(incoming.completion(Outcome::Revoked))
     }
 
@@ -487,7 +549,7 @@ impl Rendezvous {
         self.incoming.retain(|incoming| {
             let ends = which(incoming);
             if ends {
-                messenger.deregister(incoming.region);
+                incoming.give_up(messenger);
                 completions.push_back(incoming.completion(outcome));
             }
             !ends

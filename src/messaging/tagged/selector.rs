@@ -5,6 +5,9 @@ pub const MARKED: u64 = 1 << 34;
 /// These bits of such a message say something about it, and do not count for matching. Receives have zeros there.
 pub const MARK: u64 = 0xfff << 20;
 
+/// Match bits of messages of the protocol itself, where these go by a ring. No others may have them.
+pub const PROTOCOL: u64 = u64::MAX;
+
 /// The match bits that count.
 #[inline(always)]
 pub(super) fn matched(bits: u64) -> u64 {

@@ -3,14 +3,16 @@
 #[cfg(feature = "mpi")]
 use alloc::vec::Vec;
 
-use super::{Completion, MemoryRegion, Messenger, Tagged, matched, place};
+use super::{
+    ActiveMessages, Completion, Envelope, MemoryRegion, Messenger, PROTOCOL, Tagged, control::Control, matched, place,
+};
 #[cfg(feature = "mpi")]
-use super::{Envelope, Handle, Receive, Selector};
-use crate::reliability::Which;
+use super::{Handle, Receive, Selector};
 #[cfg(feature = "mpi")]
+use crate::{reliability::PeerId, wire::Seq};
 use crate::{
-    reliability::{Arriving, PeerId},
-    wire::Seq,
+    reliability::{Arriving, Which},
+    time::Instant,
 };
 
 /// So many eager limits may a message have that goes by a ring: two copies take less time there than to ask first.
@@ -42,7 +44,10 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     #[inline(never)]
     fn send_long(&mut self, messenger: &mut Messenger, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
         let len = data.len() as u64;
-        if len > RING_LIMITS * u64::from(self.eager_limit) || !self.has_room(messenger, peer, len) {
+        if len > RING_LIMITS * u64::from(self.eager_limit)
+            || self.crosses(messenger, peer, len)
+            || !self.has_room(messenger, peer, len)
+        {
             return None;
         }
         let transmits = messenger.send_short(peer, bits, data)?;
@@ -211,18 +216,62 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     /// Takes all short messages for which receives wait. Returns whether messages can be received from the messenger's
     /// inbox: these come first.
     #[inline]
-    pub(super) fn handle_short(&mut self, messenger: &mut Messenger) -> bool {
+    pub(super) fn handle_short<A: ActiveMessages>(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        handler: &mut A,
+    ) -> bool {
         if messenger.inbox.messages() > 0 {
             // (One that is in place has to be received first, from there.)
             return !messenger.is_in_place();
         }
         while messenger.find_short() {
-            let Some(completion) = self.place_short(messenger) else {
+            if let Some(completion) = self.place_short(messenger) {
+                self.completions.push_back(completion);
+            } else if !self.handle_short_control(messenger, now, handler) {
                 return messenger.deliver_short();
-            };
-            self.completions.push_back(completion);
+            }
         }
         false
+    }
+
+    /// Handles the next short message, if it is one of the protocol that leaves nothing to be kept.
+    fn handle_short_control<A: ActiveMessages>(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        handler: &mut A,
+    ) -> bool {
+        let mut bytes = [0; Arriving::IN_LINE];
+        let Some((arriving, number)) = messenger.next_short(Which::Whole) else {
+            return false;
+        };
+        let (peer, source, len) = (arriving.peer, arriving.source, arriving.front.len());
+        let is_plain = arriving.session == 1 && self.lost.is_empty();
+        if arriving.front.bits != PROTOCOL || !is_plain || len > bytes.len() || !arriving.front.copy_to(&mut bytes) {
+            return false;
+        }
+        let control = Control::parse(&bytes[..len]);
+        let receive = match control {
+            Ok(Control::RequestToSend { bits, .. }) => match self.posted.take(source, matched(bits)) {
+                None => return false,
+                receive => receive,
+            },
+            _ => None,
+        };
+        let (of, cost) = arriving.take(number);
+        messenger.accept_short(of, cost);
+        match (control, receive) {
+            (Ok(Control::RequestToSend { id, bits, len }), Some(receive)) => {
+                let envelope = Envelope { source, bits, len };
+                self.accept(messenger, now, peer, id, envelope, receive);
+            }
+            (Ok(Control::FollowUp { id, what }), _) => self.follow_up(messenger, now, (peer, id), what),
+            (Ok(Control::Active { handler: id, data }), _) => handler.handle(peer, source, id, data),
+            _ => self.stats.malformed += 1,
+        }
+        true
     }
 
     /// Places the next short message, if a receive waits for it.
@@ -231,7 +280,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             return None;
         }
         let (arriving, number) = messenger.next_short(Which::Whole)?;
-        if arriving.session > 1 {
+        if arriving.session > 1 || arriving.front.bits == PROTOCOL {
             return None;
         }
         let (source, bits, len) = (arriving.source, arriving.front.bits, arriving.front.len());

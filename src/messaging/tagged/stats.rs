@@ -10,6 +10,8 @@ pub struct TaggedStats {
     pub rendezvous: u64,
     /// Those of them that were small enough to be sent eagerly, but the peer had too little credit left.
     pub converted: u64,
+    /// Ranges of them that the system copied, at this side's request, between the memory of a peer and that of this process.
+    pub crossed: u64,
     /// Messages that came before their receive.
     pub unexpected: u64,
     /// Bytes of unexpected messages that are kept now.
@@ -25,6 +27,7 @@ crate::table::display_as_table!(TaggedStats {
     eager,
     rendezvous,
     converted,
+    crossed,
     unexpected,
     unexpected_bytes,
     unexpected_peak,

@@ -478,7 +478,10 @@ fn a_peer_that_places_beyond_its_grant_or_twice_is_given_up() {
         pair.carry(1);
         let liar = &mut pair.sides[0].messenger;
         let grant = liar.receive().map(|message| match Control::parse(&message) {
-            Ok(Control::Grant { region, until, .. }) => (region, until),
+            Ok(Control::FollowUp {
+                what: FollowUp::Grant(Grant { region, until, .. }),
+                ..
+            }) => (region, until),
             other => panic!("{other:?}"),
         });
         let (region, until) = grant.unwrap();
@@ -512,9 +515,15 @@ fn a_million_sends_are_told_from_each_other() {
         .map(|n| tagged.rendezvous.begin_send(PEER, 1, Box::new(Bytes::new()), n))
         .collect();
     assert_eq!(ids.len() as u64, SENDS);
-    let nowhere = RegionId { region: 0, key: 0 };
+    let nothing = Grant {
+        region: RegionId { region: 0, key: 0 },
+        until: 0,
+        limit: 0,
+        exposure: None,
+    };
     for (n, id) in ids.into_iter().enumerate() {
-        let done = tagged.rendezvous.granted(messenger, now, PEER, id, nowhere, (0, 0));
+        let answers = &mut tagged.outbox.at(now, &mut tagged.scratch);
+        let done = tagged.rendezvous.granted(messenger, now, (PEER, id), &nothing, answers);
         assert_eq!(done.map(|done| done.request), Some(n as u64));
     }
 }
@@ -803,7 +812,8 @@ fn a_grant_that_is_not_used_keeps_nothing_from_others_for_long() {
         let mut grants = Vec::new();
         for ms in 0..1_000 {
             if withdrawn_after == Some(ms) {
-                say(&mut pair, &Control::Withdraw { id: 3 });
+                let what = FollowUp::Withdraw;
+                say(&mut pair, &Control::FollowUp { id: 3, what });
             }
             pair.carry(0);
             pair.work(1);
@@ -811,7 +821,10 @@ fn a_grant_that_is_not_used_keeps_nothing_from_others_for_long() {
             let liar = &mut pair.sides[0].messenger;
             while let Some(message) = liar.receive() {
                 match Control::parse(&message) {
-                    Ok(Control::Grant { id, .. }) => grants.push((id, ms)),
+                    Ok(Control::FollowUp {
+                        id,
+                        what: FollowUp::Grant(_),
+                    }) => grants.push((id, ms)),
                     other => panic!("{other:?}"),
                 }
             }

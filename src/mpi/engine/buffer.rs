@@ -372,12 +372,20 @@ impl MemoryRegion for Buffer {
     }
 
     #[inline(always)]
-    fn run(&mut self) -> Option<&mut [u8]> {
+    fn whole(&mut self) -> Option<&mut [u8]> {
         match &self.parts {
-            Parts::One(Part::Run(run)) if run.owner.is_none() && run.len > 0 => {
+            Parts::One(Part::Run(run)) if run.len > 0 => {
                 // SAFETY: by `new`'s contract these are data of the elements, initialised memory that no other code uses.
                 Some(unsafe { slice::from_raw_parts_mut(run.start, run.len as usize) })
             }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn run(&mut self) -> Option<&mut [u8]> {
+        match &self.parts {
+            Parts::One(Part::Run(run)) if run.owner.is_none() => self.whole(),
             _ => None,
         }
     }

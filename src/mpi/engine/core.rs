@@ -779,7 +779,8 @@ impl Core {
 
     /// The network has failed, and neither it nor this messenger is used any more: forgets all requests, so that
     /// nothing refers to memory of the caller from here on.
-    pub(super) fn abandon(&mut self, messenger: &Messenger) {
+    pub(super) fn abandon(&mut self, messenger: &mut Messenger) {
+        messenger.withdraw_all();
         self.tagged = Tagged::new(messenger, self.tagged.eager_limit());
         self.advancing.clear();
         self.channel_news.clear();

@@ -105,7 +105,7 @@ pub(crate) use self::{
 use self::{native::Native, profile::Profile};
 use super::{Rank, collectives::Policy, group::Group};
 use crate::{
-    messaging::tagged::TaggedStats,
+    messaging::tagged::{CMA_LIMIT, TaggedStats},
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
     stats::Stats,
@@ -120,6 +120,10 @@ pub struct Options {
     /// longer ones the request and the grant cost about as much as copying twice. To processes of the same host, which
     /// are reached through memory, no more than 64 KiB are sent eagerly.
     pub eager_limit: u32,
+    /// Longer messages to processes of the same host are copied by the kernel, from one process straight to the other
+    /// (cross-memory attach), if it does that for them; sender and receiver copy a half each. Default 64 KiB;
+    /// `u32::MAX`: none are. The receiver's limit holds, and the sender's for messages of up to 64 KiB.
+    pub cma_limit: u32,
     /// How to wait.
     pub wait: WaitPolicy,
     /// A helper thread makes progress when no other thread does, so that other processes get their answers while the
@@ -150,6 +154,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             eager_limit: 128 << 10,
+            cma_limit: CMA_LIMIT,
             wait: WaitPolicy::default(),
             helper: Some(Duration::from_millis(10)),
             policy: Policy::default(),
@@ -210,6 +215,7 @@ impl Engine {
         let in_memory = native::takes_short(&driver);
         let short = in_memory && options.profiler.is_none() && !options.check;
         let mut core = Process::new(driver.messenger(), Peers::all(peers), options.eager_limit);
+        core.tagged.set_cma_limit(options.cma_limit);
         core.set_connection_plan(ConnectionPlan::ahead(options.connect_ahead));
         let native = Arc::new(Native::new(driver, core, options.wait));
         // Without the thread, the program must make an MPI call now and then for others to make progress.
@@ -310,6 +316,11 @@ impl Engine {
     pub fn set_eager_limit(&self, bytes: u32) {
         let bytes = bytes.min(Options::MAX_EAGER_LIMIT);
         self.fabric.access(&mut |core, _, _| core.tagged.set_eager_limit(bytes));
+    }
+
+    /// Sets [`Options::cma_limit`] for messages that are sent or received from now on.
+    pub fn set_cma_limit(&self, bytes: u32) {
+        self.fabric.access(&mut |core, _, _| core.tagged.set_cma_limit(bytes));
     }
 
     /// Makes progress without waiting.

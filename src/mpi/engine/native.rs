@@ -324,7 +324,7 @@ impl Inner {
         done.map_err(|error| {
             // The driver is never used again: requests are forgotten, and their memory belongs to the caller again.
             self.short = false;
-            self.core.abandon(self.driver.messenger());
+            self.core.abandon(self.driver.messenger_mut());
             self.failure
                 .get_or_insert_with(|| FabricError(error.to_string()))
                 .clone()
@@ -386,7 +386,7 @@ impl Fabric for Native {
         f(core, messenger, now);
         if inner.failure.is_some() {
             let Inner { driver, core, .. } = &mut *inner;
-            core.abandon(driver.messenger());
+            core.abandon(driver.messenger_mut());
         } else {
             inner.transmit();
         }
@@ -514,7 +514,7 @@ pub(super) fn takes_short(driver: &Driver) -> bool {
 }
 
 /// All counters of messages, by name.
-fn counters(stats: TaggedStats) -> [(&'static str, u64); 7] {
+fn counters(stats: TaggedStats) -> [(&'static str, u64); 8] {
     macro_rules! counters {
         ($($field:ident,)*) => {{
             let TaggedStats { $($field,)* } = stats;
@@ -525,6 +525,7 @@ fn counters(stats: TaggedStats) -> [(&'static str, u64); 7] {
         eager,
         rendezvous,
         converted,
+        crossed,
         unexpected,
         unexpected_bytes,
         unexpected_peak,

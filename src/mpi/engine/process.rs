@@ -140,7 +140,7 @@ impl Process {
 
     /// The network has failed, and neither it nor this messenger is used any more: forgets all requests, so that
     /// nothing refers to memory of the caller from here on.
-    pub(crate) fn abandon(&mut self, messenger: &Messenger) {
+    pub(crate) fn abandon(&mut self, messenger: &mut Messenger) {
         self.requests.abandon(messenger);
         self.collectives.clear();
         self.channels.clear();

@@ -67,6 +67,27 @@ impl Setting for EagerLimit {
     }
 }
 
+/// The longest message that the kernel does not copy.
+struct CmaLimit(u32);
+
+impl Setting for CmaLimit {
+    const EXPECTED: &'static str = "bytes, perhaps with K or M (times 1,024): 64K, or off";
+
+    fn parse(text: &str) -> Option<Self> {
+        match text.eq_ignore_ascii_case("off") {
+            true => Some(Self(u32::MAX)),
+            false => <u32 as Setting>::parse(text).map(Self),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self.0 {
+            u32::MAX => "off".into(),
+            bytes => bytes.show(),
+        }
+    }
+}
+
 impl Setting for Levels {
     const EXPECTED: &'static str = "auto, off, leaders or shares";
 
@@ -107,6 +128,9 @@ impl Options {
         }
         if let Some(EagerLimit(limit)) = environment.setting("HIKYAKU_EAGER_LIMIT")? {
             self.eager_limit = limit;
+        }
+        if let Some(CmaLimit(limit)) = environment.setting("HIKYAKU_CMA_LIMIT")? {
+            self.cma_limit = limit;
         }
         if let Some(check) = environment.setting("HIKYAKU_CHECK")? {
             self.check = check;
@@ -154,6 +178,7 @@ impl Options {
         let mut fields = Vec::from([
             ("HIKYAKU_WAIT", self.wait.show()),
             ("HIKYAKU_EAGER_LIMIT", self.eager_limit.show()),
+            ("HIKYAKU_CMA_LIMIT", CmaLimit(self.cma_limit).show()),
             ("HIKYAKU_CHECK", self.check.show()),
             ("HIKYAKU_CONNECT_AHEAD", self.connect_ahead.show()),
             ("HIKYAKU_ROUTES", self.routes.show()),

@@ -42,7 +42,7 @@ use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
-    ring::Producer,
+    ring::{CrossMemory, Producer},
     stats::{PeerStats, Stats},
     time::Instant,
     wire::{Flags, Head, Kind, Packet, Seq, Token},
@@ -109,6 +109,8 @@ struct Peer {
     placed: u32,
     /// The ring for short messages to it.
     outward: Option<Producer>,
+    /// What copies straight between its memory and ours.
+    cross: Option<Box<dyn CrossMemory>>,
     /// Whether the medium has room for it.
     gate: Option<Gate>,
 }
@@ -135,6 +137,7 @@ impl Peer {
             answered: 0,
             placed: 0,
             outward: None,
+            cross: None,
             gate: None,
         }
     }

@@ -8,12 +8,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{MemoryLayer, rings::Inward};
-#[cfg(feature = "mpi")]
-use crate::ring::TWO;
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
-    ring::{Front, LONG, Meet, Producer, Side},
+    ring::{CrossMemory, Front, LONG, Meet, Producer, Side, TWO},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Fragment, Kind, Packet, Seq, Token},
 };
@@ -59,7 +57,6 @@ pub(crate) struct Arriving<'a> {
 
 impl Arriving<'_> {
     /// Most bytes that are read with the rest; longer ones lie beside it.
-    #[cfg(feature = "mpi")]
     pub(crate) const IN_LINE: usize = TWO;
     /// The longest one that a ring takes, bytes.
     pub(crate) const LONGEST: usize = LONG;
@@ -136,12 +133,48 @@ impl MemoryLayer {
             session: p.theirs.index,
             epoch: p.theirs.secret,
         };
-        p.outward = self.rings.open(PeerId(peer), own, other);
+        (p.outward, p.cross) = self.rings.open(PeerId(peer), own, other);
+    }
+
+    /// What copies straight between the memory of a peer and that of this process, if it can.
+    pub(crate) fn cross(&mut self, peer: PeerId) -> Option<&mut dyn CrossMemory> {
+        let cross = self.peers.get_mut(peer.index())?.cross.as_deref_mut()?;
+        cross.open().then_some(cross)
+    }
+
+    /// Returns whether it is known that something copies straight between the memory of a peer and that of this process.
+    pub(crate) fn crosses(&self, peer: PeerId) -> bool {
+        let cross = self.peers.get(peer.index()).and_then(|p| p.cross.as_deref());
+        cross.is_some_and(CrossMemory::is_open)
+    }
+
+    /// Returns whether packets to a peer wait to be transmitted.
+    pub(crate) fn has_queued(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.index()).is_some_and(|p| !p.queue.is_empty())
+    }
+
+    /// The memory of this process that a peer may write to is used otherwise from now on.
+    pub(crate) fn withdraw(&mut self, peer: PeerId) {
+        let peer = self.peers.get_mut(peer.index());
+        if let Some(cross) = peer.and_then(|p| p.cross.as_deref_mut()) {
+            cross.withdraw();
+        }
+    }
+
+    /// The same for all peers.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn withdraw_all(&mut self) {
+        for p in &mut self.peers {
+            if let Some(cross) = p.cross.as_deref_mut() {
+                cross.withdraw();
+            }
+        }
     }
 
     /// The session with a peer is over.
     pub(super) fn close_rings(&mut self, peer: u32) {
-        self.peers[peer as usize].outward = None;
+        let p = &mut self.peers[peer as usize];
+        (p.outward, p.cross) = (None, None);
         self.rings.close(PeerId(peer));
     }
 

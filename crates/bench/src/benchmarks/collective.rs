@@ -147,6 +147,7 @@ pub(crate) fn work(turns: &Turns, task: Task, size: usize, name: &str) -> Work {
         count,
         algorithm: (name != AUTO).then(|| name.to_owned()),
         eager_limit: None,
+        cma_limit: None,
     }
 }
 

@@ -111,6 +111,7 @@ fn once(turns: &Turns, np: u32, size: usize, ahead: bool) -> Result<(f64, Conten
         count: 1,
         algorithm: None,
         eager_limit: None,
+        cma_limit: None,
     };
     let time = job.mean(&work)?;
     Ok((time, job.contention()))

@@ -113,6 +113,7 @@ fn work(turns: &Turns, task: Task, size: usize, window: usize) -> Work {
         count,
         algorithm: None,
         eager_limit: None,
+        cma_limit: None,
     }
 }
 

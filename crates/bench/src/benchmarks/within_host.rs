@@ -125,6 +125,7 @@ impl Benchmark {
             count,
             algorithm: None,
             eager_limit: None,
+            cma_limit: None,
         }
     }
 }

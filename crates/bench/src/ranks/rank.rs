@@ -135,7 +135,7 @@ impl Lonely {
         if self.place.backend == MEMORY && met.memory + 1 != offers.len() {
             return Err(io::Error::other("a rank cannot be reached through memory"));
         }
-        let eager_limit = options.eager_limit;
+        let limits = (options.eager_limit, options.cma_limit);
         let engine: Arc<Engine> = self.unconnected.connect(&addresses, options).map_err(failed)?;
         Ok(Rank {
             world: Communicator::world(&engine),
@@ -147,7 +147,7 @@ impl Lonely {
             requests: Vec::new(),
             window: None,
             threads: self.place.threads,
-            eager_limit,
+            limits,
         })
     }
 }
@@ -167,7 +167,8 @@ pub(crate) struct Rank {
     /// The memory that others write to and read from.
     window: Option<Window>,
     threads: bool,
-    eager_limit: u32,
+    /// Up to which sizes messages are sent without asking, and not copied by the kernel.
+    limits: (u32, u32),
 }
 
 impl Rank {
@@ -235,7 +236,8 @@ impl Rank {
 
     fn prepare(&mut self, work: &Work) -> io::Result<()> {
         let engine = self.world.engine();
-        engine.set_eager_limit(work.eager_limit.unwrap_or(self.eager_limit));
+        engine.set_eager_limit(work.eager_limit.unwrap_or(self.limits.0));
+        engine.set_cma_limit(work.cma_limit.unwrap_or(self.limits.1));
         let (size, ranks, rank) = (work.size, self.ranks(), self.world.rank() as usize);
         let room = match work.task {
             Task::Alltoall => size * ranks,

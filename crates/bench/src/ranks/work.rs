@@ -110,4 +110,6 @@ pub(crate) struct Work {
     pub algorithm: Option<String>,
     /// Largest message that is sent without asking; nothing: as set.
     pub eager_limit: Option<u32>,
+    /// Largest message that the kernel does not copy; nothing: as set.
+    pub cma_limit: Option<u32>,
 }

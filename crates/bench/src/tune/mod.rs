@@ -137,13 +137,16 @@ pub fn run(options: &TuneArgs) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for &size in &sizes {
         let works = [("eager", Options::MAX_EAGER_LIMIT), ("rendezvous", 0)]
-            .map(|(name, limit)| (name.to_owned(), work(turns, size, limit)));
+            .map(|(name, limit)| (name.to_owned(), work(turns, size, Some(limit), None)));
         let (series, outcome) = job.interleave(&works, &mut progress);
         outcome?;
         rows.extend(row(&series));
     }
     drop(progress);
-    let eager_limit = crossing(&rows);
+    let eager_limit = crossing(
+        rows.iter().map(|row| (row.size, row.ratio)),
+        Options::MAX_EAGER_LIMIT as usize,
+    );
     let (alpha, beta) = line(rows.iter().map(|row| (row.size, row.micros(eager_limit))));
     let (gamma, environment) = (reduction(job.rounds), job.environment.clone());
     let mut text = table(&job, &rows).render();
@@ -190,14 +193,14 @@ fn row(both: &[Series]) -> Option<Row> {
     })
 }
 
-/// Up to which size messages should be sent eagerly: the one with which least is lost over all sizes, on a logarithmic
-/// scale. So one size that was measured wrong does not decide.
-fn crossing(rows: &[Row]) -> usize {
+/// Up to which size one of two ways should be taken, by the ratios of its time to that of the other: the size with which
+/// least is lost over all, on a logarithmic scale. So one size that was measured wrong does not decide.
+fn crossing(ratios: impl Iterator<Item = (usize, f64)>, most: usize) -> usize {
     let (mut best, mut least, mut sum) = (0, 0.0, 0.0);
-    for row in rows {
-        sum += row.ratio.ln();
-        if sum < least && row.size <= Options::MAX_EAGER_LIMIT as usize {
-            (best, least) = (row.size, sum);
+    for (size, ratio) in ratios {
+        sum += ratio.ln();
+        if sum < least && size <= most {
+            (best, least) = (size, sum);
         }
     }
     best
@@ -231,7 +234,11 @@ fn settings(found: &Found) -> BTreeMap<&'static str, String> {
         ("HIKYAKU_MODEL_BETA", nanos(found.beta)),
         ("HIKYAKU_MODEL_GAMMA", nanos(found.gamma)),
     ]);
-    if let Some(Within { alpha, beta }) = found.within {
+    if let Some(Within { alpha, beta, cma_limit }) = found.within {
+        all.insert(
+            "HIKYAKU_CMA_LIMIT",
+            cma_limit.map_or_else(|| "off".to_owned(), |bytes| bytes.to_string()),
+        );
         all.insert("HIKYAKU_MODEL_WITHIN_ALPHA", micros(alpha));
         all.insert("HIKYAKU_MODEL_WITHIN_BETA", nanos(beta));
     }
@@ -271,7 +278,12 @@ fn explanation(found: &Found) -> String {
         found.gamma * 1e9,
         model.gamma * 1e9,
     );
-    if let Some(Within { alpha, beta }) = found.within {
+    if let Some(Within { alpha, beta, cma_limit }) = found.within {
+        let copied = cma_limit.map_or_else(|| "none".to_owned(), size::text);
+        text.push_str(&format!(
+            "# messages that the kernel copies within a host: longer than {copied} (default {})\n",
+            size::text(now.cma_limit as usize),
+        ));
         text.push_str(&format!(
             "# within a host: {:.2} µs until the others see what a rank writes (default {:.2}), {:.3} ns per byte \
              (default {:.3})\n",
@@ -304,22 +316,19 @@ fn figure(rows: &[Row], environment: &Environment) -> Figure {
 mod tests {
     use super::*;
 
-    fn rows(ratios: &[f64]) -> Vec<Row> {
-        let row = |(index, &ratio): (usize, &f64)| Row {
-            size: 1024 << index,
-            eager_us: ratio * 10.0,
-            rendezvous_us: 10.0,
-            ratio,
-        };
-        ratios.iter().enumerate().map(row).collect()
+    /// Where messages of 1 KB, 2 KB and so on have these ratios.
+    fn crossing_of(ratios: &[f64], most: usize) -> usize {
+        let sizes = (0..).map(|index| 1024 << index);
+        crossing(sizes.zip(ratios.iter().copied()), most)
     }
 
     #[test]
     fn the_crossing_is_where_least_is_lost() {
-        assert_eq!(crossing(&rows(&[0.5, 0.6, 0.9, 1.2, 1.5])), 4096);
+        assert_eq!(crossing_of(&[0.5, 0.6, 0.9, 1.2, 1.5], usize::MAX), 4096);
         // One outlier on either side changes nothing.
-        assert_eq!(crossing(&rows(&[0.5, 1.1, 0.7, 1.2, 0.95, 1.5])), 4096);
-        assert_eq!(crossing(&rows(&[1.5, 1.2])), 0);
-        assert_eq!(crossing(&rows(&[0.5, 0.6])), 2048);
+        assert_eq!(crossing_of(&[0.5, 1.1, 0.7, 1.2, 0.95, 1.5], usize::MAX), 4096);
+        assert_eq!(crossing_of(&[1.5, 1.2], usize::MAX), 0);
+        assert_eq!(crossing_of(&[0.5, 0.6], usize::MAX), 2048);
+        assert_eq!(crossing_of(&[0.5, 0.6, 0.9], 2048), 2048);
     }
 }

@@ -11,8 +11,9 @@ use crate::{
 /// Bytes that a round moves each way, if the number of ping-pongs is not given.
 const ROUND: usize = 2 << 20;
 
-/// Ping-pongs of `size` bytes that are sent at once up to `eager_limit` bytes.
-pub(super) fn work(turns: &Turns, size: usize, eager_limit: u32) -> Work {
+/// Ping-pongs of `size` bytes that are sent at once up to `eager_limit` bytes, and copied by the kernel beyond
+/// `cma_limit`.
+pub(super) fn work(turns: &Turns, size: usize, eager_limit: Option<u32>, cma_limit: Option<u32>) -> Work {
     let count = turns
         .iterations
         .map_or_else(|| (ROUND / size).clamp(5, 200), |count| count as usize);
@@ -24,7 +25,8 @@ pub(super) fn work(turns: &Turns, size: usize, eager_limit: u32) -> Work {
         warmup: (count / 10).max(2),
         count,
         algorithm: None,
-        eager_limit: Some(eager_limit),
+        eager_limit,
+        cma_limit,
     }
 }
 

@@ -47,9 +47,12 @@ pub(super) fn fitted(turns: &Turns, sizes: &[usize], eager_limit: usize) -> Resu
     )?;
     let mut progress = Progress::new(turns.output.progress, sizes.len() * job.rounds);
     // All sizes take turns, so that a change of the machine's speed changes all of them.
-    let works = sizes
-        .iter()
-        .map(|&size| ("one by one".to_owned(), work(turns, size, eager_limit as u32)));
+    let works = sizes.iter().map(|&size| {
+        (
+            "one by one".to_owned(),
+            work(turns, size, Some(eager_limit as u32), None),
+        )
+    });
     let (series, outcome) = job.interleave(&works.collect::<Vec<_>>(), &mut progress);
     outcome?;
     let times: Vec<(usize, f64)> = series

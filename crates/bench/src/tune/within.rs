@@ -1,7 +1,7 @@
 //! What ranks of one host do to each other through memory: the costs by which collectives choose whether they have two
 //! levels.
 
-use super::line::line;
+use super::{crossing, line::line, ping_pong};
 use crate::{
     benchmarks::collective::{self, AUTO},
     failure::Failure,
@@ -16,6 +16,9 @@ use crate::{
 /// Bytes that are broadcast: from those whose time is that of the first look, to those that are copied in pieces.
 const SIZES: [usize; 4] = [8, 8 << 10, 128 << 10, 1 << 20];
 
+/// Bytes of messages that are sent both ways.
+const COPIED: [usize; 7] = [8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20];
+
 /// The level within a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Within {
@@ -23,6 +26,9 @@ pub(super) struct Within {
     pub(super) alpha: f64,
     /// Seconds per byte that a rank writes.
     pub(super) beta: f64,
+    /// Up to this size, a message takes less time by way of memory in common than by a copy of the kernel's. `None`: all
+    /// do.
+    pub(super) cma_limit: Option<usize>,
 }
 
 /// Measures broadcasts between two ranks that reach each other through memory: the model has alpha + bytes x beta for them.
@@ -54,5 +60,23 @@ pub(super) fn measured(turns: &Turns) -> Result<Option<Within>, Failure> {
         Some((series.work.size, micros))
     });
     let (alpha, beta) = line(times);
-    Ok(Some(Within { alpha, beta }))
+    let cma_limit = cma_limit(&turns, &mut job)?;
+    Ok(Some(Within { alpha, beta, cma_limit }))
+}
+
+/// Measures messages that go by way of memory in common, and that the kernel copies.
+fn cma_limit(turns: &Turns, job: &mut Job) -> Result<Option<usize>, Failure> {
+    let mut progress = Progress::new(turns.output.progress, COPIED.len() * 2 * job.rounds);
+    let mut ratios = Vec::new();
+    for size in COPIED {
+        let works = [("in memory", u32::MAX), ("by the kernel", 0)]
+            .map(|(name, limit)| (name.to_owned(), ping_pong::work(turns, size, None, Some(limit))));
+        let (series, outcome) = job.interleave(&works, &mut progress);
+        outcome?;
+        if let [memory, kernel] = &series[..] {
+            ratios.extend(memory.ratio(kernel).map(|ratio| (size, ratio)));
+        }
+    }
+    let limit = crossing(ratios.iter().copied(), usize::MAX);
+    Ok(COPIED.last().is_none_or(|last| limit < *last).then_some(limit))
 }

@@ -1,0 +1,72 @@
+//! Large messages that the kernel copies from one rank straight to another.
+#![expect(unsafe_code, reason = "MPI's engine takes pointers")]
+
+use hikyaku::mpi::engine::{Communicator, Mode, Options};
+
+use crate::support::{byte, job_on, options, pattern};
+
+const TAG: i32 = 1;
+
+/// Sends messages of these lengths there and back, several at a time. Returns how many ranges this rank has had copied.
+fn exchange(world: &Communicator, lengths: &[usize]) -> u64 {
+    let other = world.rank() ^ 1;
+    let count = |len: usize| len as u64;
+    for turn in 0..3_usize {
+        let sent: Vec<Vec<u8>> = lengths
+            .iter()
+            .enumerate()
+            .map(|(index, len)| pattern(*len, index + turn + world.rank() as usize))
+            .collect();
+        let mut received: Vec<Vec<u8>> = lengths.iter().map(|len| vec![0; *len]).collect();
+        let mut requests = Vec::new();
+        for (into, from) in received.iter_mut().zip(&sent) {
+            // SAFETY: both live until all requests have been waited for.
+            requests
+                .push(unsafe { world.ireceive(into.as_mut_ptr(), count(into.len()), &byte(), other, TAG) }.unwrap());
+            // SAFETY: as above.
+            let send = unsafe { world.isend(Mode::Standard, from.as_ptr(), count(from.len()), &byte(), other, TAG) };
+            requests.push(send.unwrap());
+        }
+        for request in requests {
+            request.wait().unwrap();
+        }
+        for (index, into) in received.iter().enumerate() {
+            assert!(
+                *into == pattern(lengths[index], index + turn + other as usize),
+                "{turn}, {index}"
+            );
+        }
+    }
+    world.engine().stats().crossed
+}
+
+fn crossed(limit: u32, lengths: &'static [usize]) -> Vec<u64> {
+    let options = Options {
+        cma_limit: limit,
+        ..options()
+    };
+    job_on("udp", 2, &options, |world| exchange(&world, lengths))
+}
+
+#[test]
+fn the_kernel_copies_large_messages() {
+    let crossed = crossed(
+        Options::default().cma_limit,
+        &[5_000_000, 100, 65_537, 1 << 20, 64 << 10, 300_001],
+    );
+    // Of each of the four messages, and in each direction, one rank reads a range and the other one writes a range.
+    assert!(crossed.iter().all(|&ranges| ranges >= 3 * 4 * 2), "{crossed:?}");
+}
+
+#[test]
+fn it_copies_none_where_it_is_not_to() {
+    assert_eq!(crossed(u32::MAX, &[5_000_000, 100, 65_537]), [0, 0]);
+}
+
+/// When the limit is low, messages that would go by a ring ask first, once the way is known.
+#[test]
+fn the_limit_may_be_below_that_of_rings() {
+    let crossed = crossed(16 << 10, &[100_000, 20_000, 16 << 10, 40_000]);
+    // (The first turn finds the way.)
+    assert!(crossed.iter().all(|&ranges| ranges > 3 * 2), "{crossed:?}");
+}
