@@ -53,9 +53,9 @@ use crate::{
     error::{AddPeerError, AddRailError, SendError},
     prefetch::Locate,
     reliability::{
-        Burst, Event, Inline, Layer, Limits, LostMessages, Outgoing, Path, Payload, PeerId, Route, SendToken, Target,
+        Burst, CrossMemory, Event, Inline, Layer, Limits, LostMessages, Outgoing, Path, Payload, PeerId, Route,
+        SendToken, Target,
     },
-    ring::CrossMemory,
     span::Span,
     time::Instant,
     wire::Seq,

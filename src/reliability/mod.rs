@@ -38,7 +38,7 @@ pub(crate) use memory::Obstacle;
 #[cfg(feature = "mpi")]
 pub(crate) use memory::Run;
 pub(crate) use memory::{Arriving, Which};
-pub use memory::{Gate, MemoryLayer};
+pub use memory::{CrossMemory, Gate, MemoryLayer};
 pub use path::{MAX_RAILS, Path};
 pub use sealing::{Forged, Sealer, Transmission};
 

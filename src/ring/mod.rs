@@ -13,7 +13,6 @@
 //! ([`Producer::wakes`]) must wake it by other means.
 
 mod cell;
-mod cross_memory;
 #[cfg(feature = "std")]
 mod exchange;
 mod fence;
@@ -23,10 +22,8 @@ mod places;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 
-use alloc::boxed::Box;
 use core::fmt;
 
-pub use self::cross_memory::CrossMemory;
 #[cfg(feature = "std")]
 pub use self::exchange::Exchange;
 #[cfg(all(feature = "shm", target_os = "linux"))]
@@ -64,10 +61,4 @@ pub struct Side {
 pub trait Meet: fmt::Debug + Send {
     /// Gives `own` side its ends of the two rings between it and the `other` side, once; `None`: there are none.
     fn meet(&mut self, own: Side, other: Side) -> Option<(Producer, Consumer)>;
-
-    /// What copies straight between the memories of the two sides, which have met; `None`: nothing does.
-    fn cross(&mut self, other: Side) -> Option<Box<dyn CrossMemory>> {
-        let _ = other;
-        None
-    }
 }

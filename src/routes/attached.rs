@@ -31,7 +31,7 @@ use std::{
     thread,
 };
 
-use crate::{events::event, progress::random, ring::CrossMemory, shm::Segment};
+use crate::{events::event, progress::random, reliability::CrossMemory, shm::Segment};
 
 /// Bytes of a side.
 pub(super) const LEN: usize = 192;

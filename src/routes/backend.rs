@@ -157,8 +157,10 @@ impl Routed {
         let near = self.near.clone();
         move |endpoint, config| {
             let memory = MemoryLayer::new(config, limits(), random())?.with_rings(near.clone());
-            let gates = near.clone();
-            let memory = memory.with_gates(move |address| gates.gate(address));
+            let (gates, crosses) = (near.clone(), near.clone());
+            let memory = memory
+                .with_gates(move |address| gates.gate(address))
+                .with_cross_memory(move |process| crosses.cross(process));
             let near = near.clone();
             Ok(Beside::new(endpoint, memory, move |address, _| {
                 near.gate(address).is_some()

@@ -8,8 +8,8 @@ use std::{
 
 use super::attached::Attached;
 use crate::{
-    reliability::Gate,
-    ring::{Consumer, CrossMemory, Meet, Producer, Side},
+    reliability::{CrossMemory, Gate},
+    ring::{Consumer, Meet, Producer, Side},
 };
 
 /// The rings of a memory in common with a process, and what copies from that one's own memory to ours and back.
@@ -61,6 +61,12 @@ impl Near {
         table.met.remove(&process);
     }
 
+    /// What copies straight between the memory of a process, whose rings have been given, and that of this one.
+    pub(super) fn cross(&self, process: u32) -> Option<Box<dyn CrossMemory>> {
+        let attached = self.table().met.remove(&process)?;
+        Some(Box::new(attached))
+    }
+
     pub(super) fn gate(&self, address: SocketAddr) -> Option<Gate> {
         self.table().gates.get(&address).cloned()
     }
@@ -75,10 +81,5 @@ impl Meet for Near {
         let (rings, attached) = table.rings.remove(&other.processor)?;
         table.met.insert(other.processor, attached);
         Some(rings)
-    }
-
-    fn cross(&mut self, other: Side) -> Option<Box<dyn CrossMemory>> {
-        let attached = self.table().met.remove(&other.processor)?;
-        Some(Box::new(attached))
     }
 }

@@ -7,40 +7,23 @@
 
 use alloc::collections::VecDeque;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
-use super::{
-    completion::Completion,
-    control::{Control, Exposure, FollowUp, Range},
-    outbox::Answers,
-    rendezvous::{BULK, Rendezvous},
-};
-use crate::{error::SendError, messaging::Messenger, reliability::PeerId, time::Instant};
+use super::control::{Exposure, Range};
+use crate::reliability::PeerId;
 
 /// Longer messages are copied by the system: two copies by way of a ring take less time than to ask and to call it.
 pub const CMA_LIMIT: u32 = 64 << 10;
-/// Bytes that a process copies in a turn.
-const STEP: usize = 512 << 10;
-/// Fewer bytes are read by the receiver alone: a second call of the system takes longer than half of the copy.
-const SHARED: usize = 16 << 10;
-/// Halves begin at pages, so that none is looked up twice.
-const PAGE: usize = 4 << 10;
-/// Turns after which the second half is copied whatever else waits to be transmitted to the receiver.
-const TURNS: u64 = 16;
-
-/// Ranges of a peer that wait to be read, at most. Those of honest peers are fewer: each has half of [`SHARED`] bytes at
-/// least, or is the end of what was granted.
-pub(super) const READS: usize = 1_024;
 
 /// A send whose bytes the system copies.
 pub(super) struct Crossing {
-    exposure: Exposure,
+    pub(super) exposure: Exposure,
     /// Ranges that this side copies, and what is left of them.
-    own: VecDeque<(Range, Bytes)>,
+    pub(super) own: VecDeque<(Range, Bytes)>,
     /// Ranges that the receiver reads, oldest first.
-    theirs: VecDeque<(Range, Bytes)>,
+    pub(super) theirs: VecDeque<(Range, Bytes)>,
     /// The system does not, or the receiver does not want it any more: what is left is placed.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 impl Crossing {
@@ -64,24 +47,24 @@ impl Crossing {
 }
 
 /// A range that this side is to read.
-struct Reading {
-    peer: PeerId,
+pub(super) struct Reading {
+    pub(super) peer: PeerId,
     /// Of the send.
-    id: u32,
+    pub(super) id: u32,
     /// What is left of it, and where that lies.
-    range: Range,
-    from: Exposure,
+    pub(super) range: Range,
+    pub(super) from: Exposure,
     /// So many bytes were read.
-    done: u64,
+    pub(super) done: u64,
 }
 
 /// What this side copies in its next turns, oldest first.
 #[derive(Default)]
 pub(super) struct Copies {
-    reads: VecDeque<Reading>,
+    pub(super) reads: VecDeque<Reading>,
     /// Sends, with the turn in which they began.
-    sends: VecDeque<(u32, u64)>,
-    turn: u64,
+    pub(super) sends: VecDeque<(u32, u64)>,
+    pub(super) turn: u64,
     /// Ranges that were copied.
     pub(super) done: u64,
 }
@@ -97,226 +80,7 @@ impl Copies {
         self.reads.retain(|reading| reading.peer != peer);
     }
 
-    fn add_send(&mut self, id: u32) {
+    pub(super) fn add_send(&mut self, id: u32) {
         self.sends.push_back((id, self.turn));
     }
 }
-
-impl Rendezvous {
-    /// Has what is granted copied, unless this side is still busy with what was granted before.
-    pub(super) fn cross(
-        &mut self,
-        messenger: &mut Messenger,
-        now: Instant,
-        id: u32,
-        answers: &mut Answers<'_>,
-    ) -> Option<Completion> {
-        let send = self.sends.get_mut(&id)?;
-        let crossing = send.crossing.as_mut()?;
-        if !crossing.own.is_empty() {
-            return None;
-        }
-        if send.sent == send.until {
-            return self.finish(id);
-        }
-        let left = send.until - send.sent;
-        let mut theirs = send.content.chunk(send.sent, left);
-        let len = theirs.len() as u64;
-        // (Bytes that do not lie together are not worth a call each.)
-        let is_whole = len == left || theirs.len() >= SHARED;
-        let permission = match messenger.cross(send.peer) {
-            Some(cross) if is_whole => cross.permission(),
-            _ => {
-                crossing.is_over = true;
-                return self.pump(messenger, now, id, answers);
-            }
-        };
-        let mut range = Range {
-            region: send.region,
-            offset: send.sent,
-            len,
-        };
-        send.sent += len;
-        if theirs.len() >= SHARED {
-            let own = theirs.split_off(theirs.len() / 2 / PAGE * PAGE);
-            range.len = theirs.len() as u64;
-            let (offset, len) = (range.offset + range.len, own.len() as u64);
-            crossing.own.push_back((Range { offset, len, ..range }, own));
-            send.under_way += 1;
-        }
-        send.under_way += 1;
-        let from = Exposure {
-            address: theirs.as_ptr() as u64,
-            permission,
-        };
-        crossing.theirs.push_back((range, theirs));
-        let what = FollowUp::Read { range, from };
-        answers.say(messenger, send.peer, &Control::FollowUp { id, what });
-        self.copies.add_send(id);
-        messenger.wake_at(now);
-        None
-    }
-
-    /// A peer wants a range read. `false`: it wants too many.
-    pub(super) fn read(&mut self, peer: PeerId, id: u32, range: Range, from: Exposure) -> bool {
-        let others = self.copies.reads.iter().filter(|reading| reading.peer == peer);
-        let has_room = others.count() < READS;
-        if has_room {
-            self.copies.reads.push_back(Reading {
-                peer,
-                id,
-                range,
-                from,
-                done: 0,
-            });
-        }
-        has_room
-    }
-
-    /// Copies what is due in this turn.
-    pub(super) fn copy(
-        &mut self,
-        messenger: &mut Messenger,
-        now: Instant,
-        completions: &mut VecDeque<Completion>,
-        answers: &mut Answers<'_>,
-    ) {
-        let (mut left, mut at) = (STEP, 0);
-        while let Some(reading) = self.copies.reads.get_mut(at).filter(|_| left > 0) {
-            if !answers.are_taken(reading.peer) {
-                at += 1;
-                continue;
-            }
-            let Range { region, offset, len } = reading.range;
-            let Exposure { address, permission } = reading.from;
-            let step = len.min(left as u64);
-            let is_read = messenger.pull(reading.peer, region, (offset, step), (address, permission));
-            left -= step as usize;
-            if is_read {
-                reading.done += step;
-                reading.range.offset += step;
-                reading.range.len -= step;
-                reading.from.address = address.wrapping_add(step);
-            }
-            if is_read && step < len {
-                break;
-            }
-            self.copies.done += u64::from(is_read);
-            let Reading { peer, id, done, .. } = *reading;
-            self.copies.reads.remove(at);
-            let what = FollowUp::WasRead { len: done };
-            answers.say(messenger, peer, &Control::FollowUp { id, what });
-        }
-        let mut left = STEP;
-        for _ in 0..self.copies.sends.len() {
-            let Some((id, begun)) = self.copies.sends.pop_front() else {
-                break;
-            };
-            let Some(send) = self.sends.get(&id) else { continue };
-            let is_told = !messenger.has_queued(send.peer) || self.copies.turn - begun >= TURNS;
-            if left == 0 || !is_told {
-                self.copies.sends.push_back((id, begun));
-            } else if self.write(messenger, now, id, &mut left, answers) {
-                completions.extend(self.pump(messenger, now, id, answers));
-            } else if left == 0 {
-                self.copies.sends.push_front((id, begun));
-                break;
-            } else {
-                // There is no room for what has to be placed.
-                self.copies.sends.push_back((id, begun));
-            }
-        }
-        self.copies.turn += 1;
-        if !self.copies.is_empty() {
-            messenger.wake_at(now);
-        }
-    }
-
-    /// Writes what is this side's, at most `left` bytes. Returns whether that was all.
-    fn write(
-        &mut self,
-        messenger: &mut Messenger,
-        now: Instant,
-        id: u32,
-        left: &mut usize,
-        answers: &mut Answers<'_>,
-    ) -> bool {
-        let Some(send) = self.sends.get_mut(&id) else {
-            return true;
-        };
-        let Some(crossing) = &mut send.crossing else {
-            return true;
-        };
-        while let Some((range, bytes)) = crossing.own.front_mut() {
-            let offset = range.offset + range.len - bytes.len() as u64;
-            if !crossing.is_over {
-                let Exposure { address, permission } = crossing.exposure;
-                let step = bytes.len().min(*left);
-                let cross = messenger.cross(send.peer);
-                if cross.is_some_and(|cross| cross.write(permission, address.wrapping_add(offset), &bytes[..step])) {
-                    *left -= step;
-                    bytes.advance(step);
-                } else {
-                    crossing.is_over = true;
-                }
-            }
-            let is_written = bytes.is_empty();
-            if !is_written && !crossing.is_over {
-                return false;
-            }
-            let (begin, left_over) = (range.offset, bytes.len() as u64);
-            let written = Range {
-                len: range.len - left_over,
-                ..*range
-            };
-            // (It is said once, also where the rest has to wait.)
-            (range.offset, range.len) = (begin + written.len, left_over);
-            let end = range.offset;
-            if written.len > 0 {
-                let what = FollowUp::Written { range: written };
-                answers.say(messenger, send.peer, &Control::FollowUp { id, what });
-            }
-            if is_written {
-                send.under_way -= 1;
-                self.copies.done += 1;
-            } else {
-                match messenger.place(now, send.peer, BULK, send.region, end, bytes.clone()) {
-                    Err(SendError::WouldBlock(_)) => return false,
-                    Ok(token) => drop(self.tokens.insert(token.0, id)),
-                    // An event reports the end of the peer.
-                    Err(_) => {}
-                }
-            }
-            crossing.own.pop_front();
-        }
-        true
-    }
-
-    /// The receiver has read so many bytes of the oldest range that it was to read.
-    pub(super) fn was_read(
-        &mut self,
-        messenger: &mut Messenger,
-        now: Instant,
-        (peer, id): (PeerId, u32),
-        len: u64,
-    ) -> Option<Completion> {
-        let send = self.sends.get_mut(&id).filter(|send| send.peer == peer)?;
-        let crossing = send.crossing.as_mut()?;
-        let (mut range, mut bytes) = crossing.theirs.pop_front()?;
-        if len >= range.len {
-            send.under_way -= 1;
-            return self.finish(id);
-        }
-        crossing.is_over = true;
-        range.offset += len;
-        range.len -= len;
-        bytes.advance(len as usize);
-        crossing.own.push_back((range, bytes));
-        self.copies.add_send(id);
-        messenger.wake_at(now);
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -29,6 +29,7 @@
 mod completion;
 mod content;
 mod control;
+mod copying;
 mod crossing;
 mod hash;
 mod outbox;

@@ -9,6 +9,7 @@
 //! counts its sessions with this peer, the secret is its epoch.
 
 mod apart;
+mod cross_memory;
 mod gate;
 mod queue;
 mod rings;
@@ -24,10 +25,11 @@ use core::{fmt, net::SocketAddr};
 
 use bytes::Bytes;
 
-pub use self::gate::Gate;
+use self::cross_memory::Crosses;
 #[cfg(feature = "mpi")]
 pub(crate) use self::short::Run;
 pub(crate) use self::short::{Arriving, Which};
+pub use self::{cross_memory::CrossMemory, gate::Gate};
 use self::{
     gate::Blocked,
     queue::{Queue, Queued},
@@ -42,7 +44,7 @@ use crate::{
     config::{Config, ConfigError},
     error::{AddPeerError, DropReason, PeerError, SendError},
     id::{PeerId, SendToken},
-    ring::{CrossMemory, Producer},
+    ring::Producer,
     stats::{PeerStats, Stats},
     time::Instant,
     wire::{Flags, Head, Kind, Packet, Seq, Token},
@@ -181,6 +183,8 @@ pub struct MemoryLayer {
     blocked: Blocked,
     /// The gate of a peer at this address.
     gates: Option<Gates>,
+    /// What copies straight between the memory of a process and that of this one.
+    crosses: Option<Crosses>,
     /// Peers from which packets are [put off](Peer::put_off).
     waiting: VecDeque<u32>,
     sources: Sources,
@@ -225,6 +229,7 @@ impl MemoryLayer {
             ready: VecDeque::new(),
             blocked: Blocked::default(),
             gates: None,
+            crosses: None,
             waiting: VecDeque::new(),
             sources: Sources::default(),
             in_burst: None,

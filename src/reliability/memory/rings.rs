@@ -4,7 +4,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use crate::{
     id::PeerId,
-    ring::{Consumer, CrossMemory, Meet, Producer, Side},
+    ring::{Consumer, Meet, Producer, Side},
     time::Instant,
 };
 
@@ -38,21 +38,9 @@ impl Rings {
         self.meet = Some(Box::new(meet));
     }
 
-    /// Gets the rings of a session with a peer, if there are any. Returns the one that goes out, and what copies between
-    /// the memories of the two sides.
-    pub(super) fn open(
-        &mut self,
-        peer: PeerId,
-        own: Side,
-        other: Side,
-    ) -> (Option<Producer>, Option<Box<dyn CrossMemory>>) {
-        let Some(meet) = &mut self.meet else {
-            return (None, None);
-        };
-        let Some((outward, ring)) = meet.meet(own, other) else {
-            return (None, None);
-        };
-        let cross = meet.cross(other);
+    /// Gets the rings of a session with a peer, if there are any, and returns the one that goes out.
+    pub(super) fn open(&mut self, peer: PeerId, own: Side, other: Side) -> Option<Producer> {
+        let (outward, ring) = self.meet.as_mut()?.meet(own, other)?;
         self.inward.push(Inward {
             peer,
             source: other.processor,
@@ -60,7 +48,7 @@ impl Rings {
             ring,
             accepted: 0,
         });
-        (Some(outward), cross)
+        Some(outward)
     }
 
     /// Gives the ring of a peer up.

@@ -4,14 +4,14 @@
 //! fits into a record, in its line or beside it, goes there; when the ring is full, or the message is longer, it becomes a packet. Numbers of messages
 //! keep the order of both ways, and both take the same credit.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
 
-use super::{MemoryLayer, rings::Inward};
+use super::{CrossMemory, MemoryLayer, rings::Inward};
 use crate::{
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
-    ring::{CrossMemory, Front, LONG, Meet, Producer, Side, TWO},
+    ring::{Front, LONG, Meet, Producer, Side, TWO},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Fragment, Kind, Packet, Seq, Token},
 };
@@ -120,6 +120,14 @@ impl MemoryLayer {
         self
     }
 
+    /// `crosses` gives what copies straight between the memory of a process and that of this one, by its number, when a
+    /// session with it has got its [rings](Self::with_rings).
+    #[must_use]
+    pub fn with_cross_memory(mut self, crosses: impl Fn(u32) -> Option<Box<dyn CrossMemory>> + Send + 'static) -> Self {
+        self.crosses = Some(Box::new(crosses));
+        self
+    }
+
     /// A session with a peer is up.
     pub(super) fn open_rings(&mut self, peer: u32) {
         let p = &mut self.peers[peer as usize];
@@ -133,7 +141,9 @@ impl MemoryLayer {
             session: p.theirs.index,
             epoch: p.theirs.secret,
         };
-        (p.outward, p.cross) = self.rings.open(PeerId(peer), own, other);
+        p.outward = self.rings.open(PeerId(peer), own, other);
+        let crosses = self.crosses.as_ref().filter(|_| p.outward.is_some());
+        p.cross = crosses.and_then(|cross| cross(other.processor));
     }
 
     /// What copies straight between the memory of a peer and that of this process, if it can.

@@ -1,5 +1,6 @@
 //! `hikyaku tune`: settings of MPI that suit this machine.
 
+mod crossing;
 #[cfg(feature = "sim")]
 mod host;
 mod line;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use self::simulated::Simulated;
 use self::within::Within;
 use self::{
+    crossing::crossing,
     line::line,
     ping_pong::{one_way, work},
 };
@@ -193,19 +195,6 @@ fn row(both: &[Series]) -> Option<Row> {
     })
 }
 
-/// Up to which size one of two ways should be taken, by the ratios of its time to that of the other: the size with which
-/// least is lost over all, on a logarithmic scale. So one size that was measured wrong does not decide.
-fn crossing(ratios: impl Iterator<Item = (usize, f64)>, most: usize) -> usize {
-    let (mut best, mut least, mut sum) = (0, 0.0, 0.0);
-    for (size, ratio) in ratios {
-        sum += ratio.ln();
-        if sum < least && size <= most {
-            (best, least) = (size, sum);
-        }
-    }
-    best
-}
-
 /// Seconds per byte that is summed.
 fn reduction(rounds: usize) -> f64 {
     let (float, sum) = (Datatype::predefined(Kind::F32), Operation::predefined(Predefined::Sum));
@@ -309,26 +298,5 @@ fn figure(rows: &[Row], environment: &Environment) -> Figure {
             line("eager", |row| row.eager_us),
             line("rendezvous", |row| row.rendezvous_us),
         ],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Where messages of 1 KB, 2 KB and so on have these ratios.
-    fn crossing_of(ratios: &[f64], most: usize) -> usize {
-        let sizes = (0..).map(|index| 1024 << index);
-        crossing(sizes.zip(ratios.iter().copied()), most)
-    }
-
-    #[test]
-    fn the_crossing_is_where_least_is_lost() {
-        assert_eq!(crossing_of(&[0.5, 0.6, 0.9, 1.2, 1.5], usize::MAX), 4096);
-        // One outlier on either side changes nothing.
-        assert_eq!(crossing_of(&[0.5, 1.1, 0.7, 1.2, 0.95, 1.5], usize::MAX), 4096);
-        assert_eq!(crossing_of(&[1.5, 1.2], usize::MAX), 0);
-        assert_eq!(crossing_of(&[0.5, 0.6], usize::MAX), 2048);
-        assert_eq!(crossing_of(&[0.5, 0.6, 0.9], 2048), 2048);
     }
 }

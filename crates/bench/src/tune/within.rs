@@ -1,7 +1,7 @@
 //! What ranks of one host do to each other through memory: the costs by which collectives choose whether they have two
 //! levels.
 
-use super::{crossing, line::line, ping_pong};
+use super::{crossing::crossing, line::line, ping_pong};
 use crate::{
     benchmarks::collective::{self, AUTO},
     failure::Failure,

@@ -16,8 +16,8 @@ use crate::{
         MemoryRegion,
         tagged::{Completion, Content, Outcome, Posting, Selector, Tagged},
     },
-    reliability::{Burst, Event, Limits, MemoryLayer},
-    ring::{Consumer, CrossMemory, Exchange, Meet, Producer, Side},
+    reliability::{Burst, CrossMemory, Event, Limits, MemoryLayer},
+    ring::Exchange,
     span::Span,
 };
 
@@ -88,26 +88,6 @@ impl CrossMemory for StandIn {
 
     fn withdraw(&mut self) {
         self.common.lock().unwrap().permissions[self.side] += 1;
-    }
-}
-
-#[derive(Debug)]
-struct Meeting {
-    exchange: Exchange,
-    common: Arc<Mutex<Common>>,
-}
-
-impl Meet for Meeting {
-    fn meet(&mut self, own: Side, other: Side) -> Option<(Producer, Consumer)> {
-        self.exchange.meet(own, other)
-    }
-
-    fn cross(&mut self, other: Side) -> Option<Box<dyn CrossMemory>> {
-        Some(Box::new(StandIn {
-            common: Arc::clone(&self.common),
-            side: 1 - other.processor as usize,
-            is_closed: false,
-        }))
     }
 }
 
@@ -189,12 +169,19 @@ impl Pair {
     fn new() -> Self {
         let (exchange, common) = (Exchange::default(), Arc::<Mutex<Common>>::default());
         let halves = [0, 1].map(|side: usize| {
-            let meeting = Meeting {
-                exchange: exchange.clone(),
-                common: Arc::clone(&common),
+            let common = Arc::clone(&common);
+            let stand_in = move |other: u32| -> Option<Box<dyn CrossMemory>> {
+                Some(Box::new(StandIn {
+                    common: Arc::clone(&common),
+                    side: 1 - other as usize,
+                    is_closed: false,
+                }))
             };
             let layer = MemoryLayer::new(Config::default(), LIMITS, 7 + side as u64).unwrap();
-            let mut messenger = Messenger::new(Box::new(layer.with_rings(meeting)), &[side as u32]);
+            let mut messenger = Messenger::new(
+                Box::new(layer.with_rings(exchange.clone()).with_cross_memory(stand_in)),
+                &[side as u32],
+            );
             messenger.add_peer(address(1 - side), 1 - side as u32).unwrap();
             Half {
                 tagged: Tagged::new(&messenger, 4_096),

@@ -1,5 +1,6 @@
 //! Copies from the memory of one process straight to that of another.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 /// Copies between the memory of this process and that of a peer, as an operating system does it for processes that may
@@ -29,3 +30,6 @@ pub trait CrossMemory: fmt::Debug + Send {
     /// that it reads from here on.
     fn withdraw(&mut self);
 }
+
+/// Gives what copies between the memory of the process with this number and that of this one.
+pub(super) type Crosses = Box<dyn Fn(u32) -> Option<Box<dyn CrossMemory>> + Send>;
