@@ -44,15 +44,18 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     #[inline(never)]
     fn send_long(&mut self, messenger: &mut Messenger, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
         let len = data.len() as u64;
-        if len > RING_LIMITS * u64::from(self.eager_limit)
-            || self.crosses(messenger, peer, len)
-            || !self.has_room(messenger, peer, len)
-        {
+        if !self.goes_by_ring(messenger, peer, len) || !self.has_room(messenger, peer, len) {
             return None;
         }
         let transmits = messenger.send_short(peer, bits, data)?;
         self.stats.eager += 1;
         Some(transmits)
+    }
+
+    /// Returns whether a message of so many bytes goes by a ring as soon as there is room in it.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn goes_by_ring(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
+        len <= RING_LIMITS * u64::from(self.eager_limit) && !self.crosses(messenger, peer, len)
     }
 
     /// Returns whether [`send_short`](Self::send_short) may be asked: nothing is lost, and no request waits that would be

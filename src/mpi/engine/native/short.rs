@@ -55,8 +55,9 @@ impl Native {
     /// both sides more time. One that does not is waited for once.
     #[cold]
     fn send_when_there_is_room(&self, inner: &mut Inner, process: u32, bits: u64, data: &[u8]) -> bool {
-        let peer = inner.core.peers.get(process);
-        if !peer.is_some_and(|peer| inner.driver.messenger().has_ring(peer)) {
+        let (messenger, len) = (inner.driver.messenger(), data.len() as u64);
+        let goes = |peer| messenger.has_ring(peer) && inner.core.tagged.goes_by_ring(messenger, peer, len);
+        if !inner.core.peers.get(process).is_some_and(goes) {
             return false;
         }
         if inner.stuck == Some(process) {
