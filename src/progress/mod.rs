@@ -559,8 +559,10 @@ impl Driver {
         let mut since = None;
         let mut busy = 0;
         loop {
-            self.begin(now)?;
-            if acks == Acks::Now && done(self) {
+            // (The layer above may have asked to be called at the time of a deadline that was handled.)
+            let is_asked = self.begin(now)? || acks == Acks::Now;
+            if is_asked && done(self) {
+                self.backlog = acks == Acks::Later;
                 return Ok(true);
             }
             // Datagrams may arrive faster than they are taken, and never stop: check the time limit after this many
@@ -708,9 +710,9 @@ impl Driver {
         self.postponed != 0
     }
 
-    /// Begins a pass: transmits. Under steady load it handles due deadlines too, only later.
+    /// Begins a pass: transmits. Under steady load it handles due deadlines too, only later. Returns whether it has.
     #[inline]
-    fn begin(&mut self, now: Instant) -> io::Result<()> {
+    fn begin(&mut self, now: Instant) -> io::Result<bool> {
         self.transmit(now)?;
         if self.messenger.poll_timeout().is_some_and(|at| at < now) {
             self.overdue += 1;
@@ -719,9 +721,10 @@ impl Driver {
                 self.messenger.handle_timeout(now);
                 self.collect_events();
                 self.transmit(now)?;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Does the work that is due when there was nothing to receive. Returns whether there was any.

@@ -70,3 +70,32 @@ fn the_limit_may_be_below_that_of_rings() {
     // (The first turn finds the way.)
     assert!(crossed.iter().all(|&ranges| ranges > 3 * 2), "{crossed:?}");
 }
+
+/// Windows of large messages, so that ranks copy while nothing else comes that would make them go on.
+#[test]
+fn a_stream_of_large_messages_does_not_stop() {
+    const WINDOW: usize = 8;
+    const LEN: usize = 600_000;
+    let ends = job_on("udp", 2, &options(), |world| {
+        let (rank, mut place) = (world.rank(), vec![0; WINDOW * LEN]);
+        let data = pattern(LEN, 3);
+        for _ in 0..200 {
+            let requests: Vec<_> = (0..WINDOW)
+                .map(|index| match rank {
+                    // SAFETY: the data live until all requests have been waited for.
+                    0 => unsafe { world.isend(Mode::Standard, data.as_ptr(), LEN as u64, &byte(), 1, TAG) },
+                    _ => {
+                        let into = place[index * LEN..].as_mut_ptr();
+                        // SAFETY: so do the places, one for each request.
+                        unsafe { world.ireceive(into, LEN as u64, &byte(), 0, TAG) }
+                    }
+                })
+                .collect();
+            for request in requests {
+                request.unwrap().wait().unwrap();
+            }
+        }
+        rank == 0 || place.chunks(LEN).all(|message| message == data)
+    });
+    assert_eq!(ends, [true, true]);
+}

@@ -7,7 +7,7 @@ use bytes::Buf;
 use super::{
     completion::Completion,
     control::{Control, Exposure, FollowUp, Range},
-    crossing::Reading,
+    crossing::{Race, Reading},
     outbox::Answers,
     rendezvous::{BULK, Rendezvous},
 };
@@ -61,10 +61,16 @@ impl Rendezvous {
         };
         send.sent += len;
         if theirs.len() >= SHARED {
-            let own = theirs.split_off(theirs.len() / 2 / PAGE * PAGE);
+            let part = self.copies.shares.part(theirs.len());
+            let own = theirs.split_off(part / PAGE * PAGE);
+            crossing.race = Race::Runs(len);
             range.len = theirs.len() as u64;
-            let (offset, len) = (range.offset + range.len, own.len() as u64);
-            crossing.own.push_back((Range { offset, len, ..range }, own));
+            let rest = Range {
+                offset: range.offset + range.len,
+                len: own.len() as u64,
+                ..range
+            };
+            crossing.own.push_back((rest, own));
             send.under_way += 1;
         }
         send.under_way += 1;
@@ -137,10 +143,12 @@ impl Rendezvous {
             };
             let Some(send) = self.sends.get(&id) else { continue };
             let is_told = !messenger.has_queued(send.peer) || self.copies.turn - begun >= TURNS;
-            if left == 0 || !is_told {
+            if self.decide(id) {
+                completions.extend(self.pump(messenger, now, id, answers));
+            } else if left == 0 || !is_told {
                 self.copies.sends.push_back((id, begun));
             } else if self.write(messenger, now, id, &mut left, answers) {
-                completions.extend(self.pump(messenger, now, id, answers));
+                self.copies.add_send(id);
             } else if left == 0 {
                 self.copies.sends.push_front((id, begun));
                 break;
@@ -153,6 +161,20 @@ impl Rendezvous {
         if !self.copies.is_empty() {
             messenger.wake_at(now);
         }
+    }
+
+    /// This side has written its part of what was granted in the turn before, so the receiver is slower if it has not read
+    /// the other one. Returns whether that was so.
+    fn decide(&mut self, id: u32) -> bool {
+        let crossing = self.sends.get_mut(&id).and_then(|send| send.crossing.as_mut());
+        let Some(crossing) = crossing.filter(|crossing| crossing.own.is_empty()) else {
+            return false;
+        };
+        if let Race::Written(len) = crossing.race {
+            self.copies.shares.note(len, false);
+        }
+        crossing.race = Race::Decided;
+        true
     }
 
     /// Writes what is this side's, at most `left` bytes. Returns whether that was all.
@@ -202,6 +224,9 @@ impl Rendezvous {
             if is_written {
                 send.under_way -= 1;
                 self.copies.done += 1;
+                if let Race::Runs(len) = crossing.race {
+                    crossing.race = Race::Written(len);
+                }
             } else {
                 match messenger.place(now, send.peer, BULK, send.region, end, bytes.clone()) {
                     Err(SendError::WouldBlock(_)) => return false,
@@ -227,6 +252,12 @@ impl Rendezvous {
         let crossing = send.crossing.as_mut()?;
         let (mut range, mut bytes) = crossing.theirs.pop_front()?;
         if len >= range.len {
+            if let Race::Runs(len) | Race::Written(len) = crossing.race
+                && crossing.theirs.is_empty()
+            {
+                crossing.race = Race::Decided;
+                self.copies.shares.note(len, true);
+            }
             send.under_way -= 1;
             return self.finish(id);
         }

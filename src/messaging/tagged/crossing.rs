@@ -22,8 +22,20 @@ pub(super) struct Crossing {
     pub(super) own: VecDeque<(Range, Bytes)>,
     /// Ranges that the receiver reads, oldest first.
     pub(super) theirs: VecDeque<(Range, Bytes)>,
+    /// Which side has copied its part first.
+    pub(super) race: Race,
     /// The system does not, or the receiver does not want it any more: what is left is placed.
     pub(super) is_over: bool,
+}
+
+/// Of the two parts of what was granted last, so many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Race {
+    Runs(u64),
+    /// This side has just written its part; whether the other one was faster is known in the next turn.
+    Written(u64),
+    /// That is known.
+    Decided,
 }
 
 impl Crossing {
@@ -32,6 +44,7 @@ impl Crossing {
             exposure,
             own: VecDeque::new(),
             theirs: VecDeque::new(),
+            race: Race::Decided,
             is_over: false,
         }
     }
@@ -58,9 +71,43 @@ pub(super) struct Reading {
     pub(super) done: u64,
 }
 
+/// How much of a message its receiver reads, in parts of [`WHOLE`](Self::WHOLE), for lengths that differ by factors of 2. It
+/// depends on the machine which of reading and writing takes longer, and on the caches: so that both sides end at the same
+/// time, the one that has ended first gets a little more the next time.
+#[derive(Debug)]
+pub(super) struct Shares([u8; 8]);
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self([Self::WHOLE / 2; 8])
+    }
+}
+
+impl Shares {
+    const WHOLE: u8 = 64;
+
+    fn of(&mut self, len: u64) -> &mut u8 {
+        let class = len.max(1).ilog2().saturating_sub(16) as usize;
+        &mut self.0[class.min(7)]
+    }
+
+    /// How many of these bytes the receiver reads.
+    pub(super) fn part(&mut self, len: usize) -> usize {
+        len / usize::from(Self::WHOLE) * usize::from(*self.of(len as u64))
+    }
+
+    /// Of so many bytes, the receiver has read its part before the sender had written the other one, or not.
+    pub(super) fn note(&mut self, len: u64, is_read_first: bool) {
+        let share = self.of(len);
+        let next = if is_read_first { *share + 1 } else { *share - 1 };
+        *share = next.clamp(Self::WHOLE / 4, Self::WHOLE / 4 * 3);
+    }
+}
+
 /// What this side copies in its next turns, oldest first.
 #[derive(Default)]
 pub(super) struct Copies {
+    pub(super) shares: Shares,
     pub(super) reads: VecDeque<Reading>,
     /// Sends, with the turn in which they began.
     pub(super) sends: VecDeque<(u32, u64)>,
