@@ -15,14 +15,14 @@ use crate::{error::SendError, messaging::Messenger, reliability::PeerId, time::I
 
 /// Bytes that a process copies in a turn.
 const STEP: usize = 512 << 10;
-/// Fewer bytes are read by the receiver alone: a second call of the system takes longer than half of the copy.
+/// Fewer bytes are read by the receiver alone: a second call of the system takes longer than a part of the copy.
 const SHARED: usize = 16 << 10;
-/// Halves begin at pages, so that none is looked up twice.
+/// The second part begins at a page, so that none is looked up twice.
 const PAGE: usize = 4 << 10;
-/// Turns after which the second half is copied whatever else waits to be transmitted to the receiver.
+/// Turns after which the second part is copied whatever else waits to be transmitted to the receiver.
 const TURNS: u64 = 16;
-/// Ranges of a peer that wait to be read, at most. Those of honest peers are fewer: each has half of [`SHARED`] bytes at
-/// least, or is the end of what was granted.
+/// Ranges of a peer that wait to be read, at most. Those of honest peers are fewer: each has a quarter of [`SHARED`] bytes
+/// at least, or is the end of what was granted.
 const READS: usize = 1_024;
 
 impl Rendezvous {

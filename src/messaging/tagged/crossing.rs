@@ -1,9 +1,9 @@
 //! Large messages whose bytes the system copies from one process straight to another.
 //!
 //! A receiver whose memory the system can copy to *exposes* it with its grant. The sender has the receiver read the first
-//! half of what is granted, and writes the second half itself once that is on its way: both copy at once, and each byte is
-//! copied once. Both do it in steps, between which they look at other messages. Bytes that the system does not copy after
-//! all are placed, as over a network.
+//! part of what is granted, and writes the rest itself once that is on its way: both copy at once, and each byte is copied
+//! once. Both do it in steps, between which they look at other messages. Bytes that the system does not copy after all are
+//! placed, as over a network.
 
 use alloc::collections::VecDeque;
 
