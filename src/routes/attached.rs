@@ -19,6 +19,7 @@
 //! stopped between its look at the permission and its call, for so long that it is given up, writes when it goes on.
 
 use std::{
+    cell::Cell,
     fs, io, process,
     sync::{
         Arc, OnceLock,
@@ -64,7 +65,7 @@ pub(super) struct Attached {
     own: usize,
     other: usize,
     process: libc::pid_t,
-    state: State,
+    state: Cell<State>,
     /// The other side has had a permission since the last withdrawal.
     is_exposed: bool,
     /// This process. (A child that it forks does not have the memory.)
@@ -82,7 +83,7 @@ impl Attached {
             own,
             other,
             process: process as libc::pid_t,
-            state: if process == 0 { State::Closed } else { State::Unknown },
+            state: Cell::new(if process == 0 { State::Closed } else { State::Unknown }),
             is_exposed: false,
             of: process::id(),
         }
@@ -94,7 +95,7 @@ impl Attached {
 
     /// Looks whether the process can be read, and is the right one.
     #[cold]
-    fn try_out(&mut self) {
+    fn try_out(&self) {
         let number = self.of_other(NUMBER).load(Acquire);
         if number == 0 {
             // It has not taken the memory yet.
@@ -102,11 +103,11 @@ impl Attached {
         }
         let (mut found, address) = ([0; 8], self.of_other(0).load(Relaxed));
         let read = copy(Direction::Read, self.process, address, &raw mut found[0], 8);
-        self.state = match read {
+        self.state.set(match read {
             Ok(()) if found == number.to_ne_bytes() => State::Open,
             _ => State::Closed,
-        };
-        event!(DEBUG, process = self.process, state = ?self.state, "copies by the system");
+        });
+        event!(DEBUG, process = self.process, state = ?self.state.get(), "copies by the system");
     }
 
     /// Returns whether a permission of the other side holds.
@@ -114,11 +115,11 @@ impl Attached {
         self.of_other(PERMISSION).load(Relaxed) as u32 == permission
     }
 
-    fn note(&mut self, copied: io::Result<()>) -> bool {
+    fn note(&self, copied: io::Result<()>) -> bool {
         if let Err(error) = copied {
             event!(DEBUG, process = self.process, %error, "the system does not copy");
             drop(error);
-            self.state = State::Closed;
+            self.state.set(State::Closed);
             return false;
         }
         true
@@ -149,16 +150,11 @@ impl Attached {
 
 impl CrossMemory for Attached {
     #[inline]
-    fn open(&mut self) -> bool {
-        if self.state == State::Unknown {
+    fn is_open(&self) -> bool {
+        if self.state.get() == State::Unknown {
             self.try_out();
         }
-        self.is_open()
-    }
-
-    #[inline]
-    fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state.get() == State::Open
     }
 
     fn read(&mut self, permission: u32, address: u64, into: &mut [u8]) -> bool {
@@ -273,7 +269,7 @@ mod tests {
     #[test]
     fn bytes_are_copied_as_long_as_that_is_permitted() {
         let [mut here, mut there] = both([process::id(); 2]);
-        assert!(!here.is_open() && here.open() && here.is_open() && there.open());
+        assert!(here.is_open() && there.is_open());
         let permission = there.permission();
         let (theirs, mut into) = ([7; 10_000], [0; 10_000]);
         assert!(here.read(permission, at(&theirs), &mut into));
@@ -295,30 +291,30 @@ mod tests {
     #[test]
     fn where_nothing_can_be_copied_the_way_is_closed() {
         let [mut here, mut there] = both([process::id(); 2]);
-        assert!(here.open());
+        assert!(here.is_open());
         let permission = there.permission();
         assert!(!here.read(permission, 16, &mut [0; 100]));
-        assert!(!here.is_open() && !here.open());
+        assert!(!here.is_open());
         // Another process has the number; one has none here; one does not know of the memory yet; one is forbidden to.
         let mut other = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
-        let [mut here, _there] = both([other.id(), process::id()]);
-        assert!(!here.open());
+        let [here, _there] = both([other.id(), process::id()]);
+        assert!(!here.is_open());
         other.kill().unwrap();
         other.wait().unwrap();
-        let [mut here, _there] = both([0, process::id()]);
-        assert!(!here.open());
+        let [here, _there] = both([0, process::id()]);
+        assert!(!here.is_open());
         let (memory, _) = Segment::create("test", 4096, Access::Write).unwrap();
         let memory = Arc::new(memory);
-        let mut early = Attached::new(Arc::clone(&memory), (0, LEN), process::id());
-        assert!(!early.open());
+        let early = Attached::new(Arc::clone(&memory), (0, LEN), process::id());
+        assert!(!early.is_open());
         let _there = Attached::new(memory, (LEN, 0), process::id());
-        assert!(early.open());
-        let is_open = without_call(libc::SYS_process_vm_readv, || both([process::id(); 2])[0].open());
+        assert!(early.is_open());
+        let is_open = without_call(libc::SYS_process_vm_readv, || both([process::id(); 2])[0].is_open());
         assert!(!is_open);
         let is_written = without_call(libc::SYS_process_vm_writev, || {
             let [mut here, mut there] = both([process::id(); 2]);
             let permission = there.permission();
-            assert!(here.open());
+            assert!(here.is_open());
             here.write(permission, at(&[0; 8]), &[1; 8])
         });
         assert!(!is_written);
@@ -331,7 +327,7 @@ mod tests {
         for round in 0..50 {
             let [mut here, mut there] = both([process::id(); 2]);
             let (permission, address) = (there.permission(), at(&place));
-            assert!(here.open());
+            assert!(here.is_open());
             thread::scope(|scope| {
                 let writer = scope.spawn(move || {
                     let bytes = vec![1; 1 << 20];

@@ -199,7 +199,7 @@ fn tuning_gives_settings_that_can_be_used() {
         assert!(row["eager_us"].is_f64() && row["rendezvous_us"].is_f64() && row["ratio"].is_f64());
     }
     let settings = document["settings"].as_object().expect("settings");
-    let within = if cfg!(feature = "shm") { 2 } else { 0 };
+    let within = if cfg!(feature = "shm") { 3 } else { 0 };
     assert_eq!(settings.len(), 4 + within, "{document}");
     // The reader refuses options that it does not understand.
     let mut with = command("bench barrier --np 2 --iterations 2 --rounds 1 --format json --wait adaptive");

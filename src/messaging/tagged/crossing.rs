@@ -15,6 +15,12 @@ use crate::reliability::PeerId;
 /// Longer messages are copied by the system: two copies by way of a ring take less time than to ask and to call it.
 pub const CMA_LIMIT: u32 = 64 << 10;
 
+/// Returns whether the system is to copy messages of so many bytes: they are longer than `limit`, which is not `u32::MAX`.
+#[inline(always)]
+pub(super) fn is_beyond(limit: u32, len: u64) -> bool {
+    len > u64::from(limit) && limit != u32::MAX
+}
+
 /// A send whose bytes the system copies.
 pub(super) struct Crossing {
     pub(super) exposure: Exposure,
@@ -127,7 +133,10 @@ impl Copies {
         self.reads.retain(|reading| reading.peer != peer);
     }
 
+    /// A send has its turns from the next one on, unless it has them already.
     pub(super) fn add_send(&mut self, id: u32) {
-        self.sends.push_back((id, self.turn));
+        if !self.sends.iter().any(|(other, _)| *other == id) {
+            self.sends.push_back((id, self.turn));
+        }
     }
 }

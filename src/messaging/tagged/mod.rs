@@ -63,6 +63,7 @@ pub use self::{
 };
 use self::{
     control::{Control, FollowUp, Grant},
+    crossing::is_beyond,
     outbox::{Outbox, RESERVE},
     posted::{Place, Posted},
     rendezvous::{Incoming, Rendezvous},
@@ -283,8 +284,8 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     /// The system copies messages of so many bytes to this peer.
     #[inline(always)]
     fn crosses(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
-        let is_long = len > u64::from(self.rendezvous.cma_limit);
-        is_long && messenger.layer().memory().is_some_and(|memory| memory.crosses(peer))
+        is_beyond(self.rendezvous.cma_limit, len)
+            && messenger.layer().memory().is_some_and(|memory| memory.crosses(peer))
     }
 
     #[inline(always)]

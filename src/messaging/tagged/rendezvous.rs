@@ -13,7 +13,7 @@ use super::{
     completion::{Completion, Envelope, Outcome},
     content::Content,
     control::{Control, Exposure, FollowUp, Grant},
-    crossing::{CMA_LIMIT, Copies, Crossing},
+    crossing::{CMA_LIMIT, Copies, Crossing, is_beyond},
     hash::Hash,
     outbox::Answers,
 };
@@ -398,8 +398,9 @@ impl Rendezvous {
                 // When others have ended there are.
                 continue;
             }
+            let is_crossed = is_beyond(self.cma_limit, incoming.limit);
             if let Some(mut memory) = incoming.memory.take() {
-                if incoming.limit > u64::from(self.cma_limit) {
+                if is_crossed {
                     incoming.address = memory.whole().map(|whole| whole.as_mut_ptr() as u64);
                 }
                 let access = Access::Once {

@@ -121,7 +121,7 @@ pub struct Options {
     /// are reached through memory, no more than 64 KiB are sent eagerly.
     pub eager_limit: u32,
     /// Longer messages to processes of the same host are copied by the kernel, from one process straight to the other
-    /// (cross-memory attach), if it does that for them; sender and receiver copy a half each. Default 64 KiB;
+    /// (cross-memory attach), if it does that for them; sender and receiver copy a part each. Default 64 KiB;
     /// `u32::MAX`: none are. The receiver's limit holds, and the sender's for messages of up to 64 KiB.
     pub cma_limit: u32,
     /// How to wait.

@@ -8,10 +8,7 @@ use core::fmt;
 ///
 /// Addresses are those of the process that the bytes belong to. A peer that tells wrong ones harms itself alone.
 pub trait CrossMemory: fmt::Debug + Send {
-    /// Returns whether the peer's memory can be read and written; the first time, it is tried.
-    fn open(&mut self) -> bool;
-
-    /// Returns whether [`open`](Self::open) has found that.
+    /// Returns whether the peer's memory can be read and written. The first time, it is tried.
     fn is_open(&self) -> bool;
 
     /// Copies the peer's bytes from `address` on, which came with a `permission`. `false`: not all of them, or the

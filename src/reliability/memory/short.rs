@@ -149,10 +149,10 @@ impl MemoryLayer {
     /// What copies straight between the memory of a peer and that of this process, if it can.
     pub(crate) fn cross(&mut self, peer: PeerId) -> Option<&mut dyn CrossMemory> {
         let cross = self.peers.get_mut(peer.index())?.cross.as_deref_mut()?;
-        cross.open().then_some(cross)
+        cross.is_open().then_some(cross)
     }
 
-    /// Returns whether it is known that something copies straight between the memory of a peer and that of this process.
+    /// Returns whether something copies straight between the memory of a peer and that of this process.
     pub(crate) fn crosses(&self, peer: PeerId) -> bool {
         let cross = self.peers.get(peer.index()).and_then(|p| p.cross.as_deref());
         cross.is_some_and(CrossMemory::is_open)

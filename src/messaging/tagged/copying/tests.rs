@@ -66,10 +66,6 @@ impl StandIn {
 }
 
 impl CrossMemory for StandIn {
-    fn open(&mut self) -> bool {
-        self.is_open()
-    }
-
     fn is_open(&self) -> bool {
         !self.is_closed
     }
