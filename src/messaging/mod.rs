@@ -475,7 +475,7 @@ impl Messenger {
     }
 
     /// The layer that takes messages wants its turn then, whether some come or not.
-    fn wake_at(&mut self, at: Instant) {
+    pub(crate) fn wake_at(&mut self, at: Instant) {
         self.alarm = Some(self.alarm.map_or(at, |alarm| alarm.min(at)));
     }
 

@@ -180,6 +180,63 @@ fn deadlines_come_under_steady_load() {
     }
 }
 
+/// A backend with a datagram of nobody's at each of the next polls.
+struct Load {
+    inner: Box<dyn Backend>,
+    left: u32,
+    datagram: [u8; 3],
+}
+
+impl Backend for Load {
+    forward_backend!(self => self.inner; capabilities, local_addr, transmit, wait, stats);
+
+    fn name(&self) -> &'static str {
+        "load"
+    }
+    fn receive(&mut self, _: Instant, _: usize) -> io::Result<usize> {
+        let any = self.left > 0;
+        self.left -= u32::from(any);
+        Ok(any.into())
+    }
+    fn received(&mut self, _: usize) -> Received<'_> {
+        Received {
+            source: self.inner.local_addr(),
+            port: 0,
+            stride: self.datagram.len(),
+            data: Data::Own(&mut self.datagram),
+        }
+    }
+}
+
+/// A layer that has asked to be called is called when its time has come, also if that is noticed under load, and nothing
+/// comes after that.
+#[test]
+fn a_layer_that_asks_is_called() {
+    const MOST: Duration = Duration::from_secs(60);
+    for left in 1..=3 * BUSY_PASSES {
+        let mut driver = driver(
+            1,
+            Box::new(Load {
+                inner: loopback(),
+                left,
+                datagram: [0xff; 3],
+            }),
+        );
+        let mut asked = None;
+        let is_called = driver.run(Some(MOST), Acks::Later, |driver| {
+            let (messenger, now) = driver.parts();
+            match asked {
+                None => messenger.wake_at(*asked.insert(now)),
+                // (Its time has come when there is nothing to wait for any more.)
+                Some(asked) if messenger.poll_timeout().is_none() => return now < asked + MOST / 2,
+                Some(_) => {}
+            }
+            false
+        });
+        assert!(is_called.unwrap(), "{left} datagrams");
+    }
+}
+
 /// A message that is not taken at once is still the same later, when its receive buffer has been reused.
 #[test]
 fn messages_outlive_the_buffers_that_they_came_in() {

@@ -234,7 +234,7 @@ impl Routed {
             self.links.set_gate(index, gate);
         }
         self.near
-            .add_rings(other.process, (pair.short, pair.attached), is_preferred);
+            .add_rings(other.process, pair.short, pair.attached, is_preferred);
         event!(DEBUG, process = other.process, "memory in common");
         Ok(index)
     }

@@ -1,7 +1,7 @@
 //! Which peers are reached through memory, for the packet layer, and its rings of short messages.
 
 use std::{
-    collections::{BTreeMap, HashMap, btree_map::Entry},
+    collections::{BTreeMap, HashMap},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -12,19 +12,16 @@ use crate::{
     ring::{Consumer, Meet, Producer, Side},
 };
 
-/// The rings of a memory in common with a process, and what copies from that one's own memory to ours and back.
-type Ends = ((Producer, Consumer), Attached);
-
 /// The session for which there are rings: those of the memory are used once.
 const SESSION: u32 = 1;
 
 #[derive(Debug, Default)]
 struct Table {
     gates: HashMap<SocketAddr, Gate>,
-    /// By the number of the process.
-    rings: BTreeMap<u32, Ends>,
-    /// The rest of those whose rings have been given.
-    met: BTreeMap<u32, Attached>,
+    /// By the number of the process, until a session begins.
+    rings: BTreeMap<u32, (Producer, Consumer)>,
+    /// What copies between the memory of the same processes and that of this one.
+    attached: BTreeMap<u32, Attached>,
 }
 
 /// All clones are the same.
@@ -45,11 +42,11 @@ impl Near {
 
     /// Keeps the rings of a memory in common with a process until a session begins. If there are those of another memory,
     /// the rings that are `preferred` stay: both processes must take the same.
-    pub(super) fn add_rings(&self, process: u32, rings: Ends, preferred: bool) {
-        match self.table().rings.entry(process) {
-            Entry::Vacant(entry) => drop(entry.insert(rings)),
-            Entry::Occupied(mut entry) if preferred => drop(entry.insert(rings)),
-            Entry::Occupied(_) => {}
+    pub(super) fn add_rings(&self, process: u32, rings: (Producer, Consumer), attached: Attached, preferred: bool) {
+        let mut table = self.table();
+        if preferred || !table.rings.contains_key(&process) {
+            table.rings.insert(process, rings);
+            table.attached.insert(process, attached);
         }
     }
 
@@ -58,12 +55,12 @@ impl Near {
         let mut table = self.table();
         table.gates.remove(&address);
         table.rings.remove(&process);
-        table.met.remove(&process);
+        table.attached.remove(&process);
     }
 
     /// What copies straight between the memory of a process, whose rings have been given, and that of this one.
     pub(super) fn cross(&self, process: u32) -> Option<Box<dyn CrossMemory>> {
-        let attached = self.table().met.remove(&process)?;
+        let attached = self.table().attached.remove(&process)?;
         Some(Box::new(attached))
     }
 
@@ -77,9 +74,6 @@ impl Meet for Near {
         if own.session != SESSION || other.session != SESSION {
             return None;
         }
-        let mut table = self.table();
-        let (rings, attached) = table.rings.remove(&other.processor)?;
-        table.met.insert(other.processor, attached);
-        Some(rings)
+        self.table().rings.remove(&other.processor)
     }
 }

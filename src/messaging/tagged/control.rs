@@ -87,6 +87,14 @@ pub(super) struct Range {
 }
 
 impl Range {
+    /// Takes the first `len` bytes off.
+    pub(super) fn take_front(&mut self, len: u64) -> Self {
+        let front = Self { len, ..*self };
+        self.offset += len;
+        self.len -= len;
+        front
+    }
+
     fn emit(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.region.region.to_be_bytes());
         into.extend_from_slice(&self.region.key.to_be_bytes());

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 
 use super::{
     completion::Completion,
@@ -16,12 +16,12 @@ use crate::{error::SendError, messaging::Messenger, reliability::PeerId, time::I
 /// Bytes that a process copies in a turn.
 const STEP: usize = 512 << 10;
 /// Fewer bytes are read by the receiver alone: a second call of the system takes longer than a part of the copy.
-const SHARED: usize = 16 << 10;
+const SPLIT: usize = 16 << 10;
 /// The second part begins at a page, so that none is looked up twice.
 const PAGE: usize = 4 << 10;
 /// Turns after which the second part is copied whatever else waits to be transmitted to the receiver.
 const TURNS: u64 = 16;
-/// Ranges of a peer that wait to be read, at most. Those of honest peers are fewer: each has a quarter of [`SHARED`] bytes
+/// Ranges of a peer that wait to be read, at most. Those of honest peers are fewer: each has a quarter of [`SPLIT`] bytes
 /// at least, or is the end of what was granted.
 const READS: usize = 1_024;
 
@@ -46,7 +46,7 @@ impl Rendezvous {
         let mut theirs = send.content.chunk(send.sent, left);
         let len = theirs.len() as u64;
         // (Bytes that do not lie together are not worth a call each.)
-        let is_whole = len == left || theirs.len() >= SHARED;
+        let is_whole = len == left || theirs.len() >= SPLIT;
         let permission = match messenger.cross(send.peer) {
             Some(cross) if is_whole => cross.permission(),
             _ => {
@@ -54,22 +54,20 @@ impl Rendezvous {
                 return self.pump(messenger, now, id, answers);
             }
         };
-        let mut range = Range {
+        let mut rest = Range {
             region: send.region,
             offset: send.sent,
             len,
         };
         send.sent += len;
-        if theirs.len() >= SHARED {
-            let part = self.copies.shares.part(theirs.len());
-            let own = theirs.split_off(part / PAGE * PAGE);
+        let mut own = Bytes::new();
+        if theirs.len() >= SPLIT {
+            let part = self.copies.balance.part(theirs.len());
+            own = theirs.split_off(part / PAGE * PAGE);
+        }
+        let range = rest.take_front(theirs.len() as u64);
+        if !own.is_empty() {
             crossing.race = Race::Runs(len);
-            range.len = theirs.len() as u64;
-            let rest = Range {
-                offset: range.offset + range.len,
-                len: own.len() as u64,
-                ..range
-            };
             crossing.own.push_back((rest, own));
             send.under_way += 1;
         }
@@ -110,25 +108,37 @@ impl Rendezvous {
         completions: &mut VecDeque<Completion>,
         answers: &mut Answers<'_>,
     ) {
-        let (mut left, mut at) = (STEP, 0);
-        while let Some(reading) = self.copies.reads.get_mut(at).filter(|_| left > 0) {
+        let reads_on = self.copy_reads(messenger, answers);
+        let writes_on = self.copy_sends(messenger, now, completions, answers);
+        self.copies.turn += 1;
+        if reads_on || writes_on {
+            messenger.wake_at(now);
+        }
+    }
+
+    /// Reads what peers want read, at most a [`STEP`]. Returns whether it goes on in the next turn.
+    fn copy_reads(&mut self, messenger: &mut Messenger, answers: &mut Answers<'_>) -> bool {
+        let (mut left, mut at) = (STEP as u64, 0);
+        while let Some(reading) = self.copies.reads.get_mut(at) {
             if !answers.are_taken(reading.peer) {
                 at += 1;
                 continue;
             }
+            if left == 0 {
+                return true;
+            }
             let Range { region, offset, len } = reading.range;
             let Exposure { address, permission } = reading.from;
-            let step = len.min(left as u64);
+            let step = len.min(left);
             let is_read = messenger.pull(reading.peer, region, (offset, step), (address, permission));
-            left -= step as usize;
+            left -= step;
             if is_read {
                 reading.done += step;
-                reading.range.offset += step;
-                reading.range.len -= step;
+                reading.range.take_front(step);
                 reading.from.address = address.wrapping_add(step);
             }
             if is_read && step < len {
-                break;
+                return true;
             }
             self.copies.done += u64::from(is_read);
             let Reading { peer, id, done, .. } = *reading;
@@ -136,7 +146,18 @@ impl Rendezvous {
             let what = FollowUp::WasRead { len: done };
             answers.say(messenger, peer, &Control::FollowUp { id, what });
         }
-        let mut left = STEP;
+        false
+    }
+
+    /// Writes what is this side's of sends, at most a [`STEP`]. Returns whether that goes on in the next turn.
+    fn copy_sends(
+        &mut self,
+        messenger: &mut Messenger,
+        now: Instant,
+        completions: &mut VecDeque<Completion>,
+        answers: &mut Answers<'_>,
+    ) -> bool {
+        let (mut left, mut goes_on) = (STEP, false);
         for _ in 0..self.copies.sends.len() {
             let Some((id, begun)) = self.copies.sends.pop_front() else {
                 break;
@@ -147,20 +168,19 @@ impl Rendezvous {
                 completions.extend(self.pump(messenger, now, id, answers));
             } else if left == 0 || !is_told {
                 self.copies.sends.push_back((id, begun));
+                goes_on = true;
             } else if self.write(messenger, now, id, &mut left, answers) {
                 self.copies.add_send(id);
+                goes_on = true;
             } else if left == 0 {
                 self.copies.sends.push_front((id, begun));
-                break;
+                return true;
             } else {
-                // There is no room for what has to be placed.
+                // There is no room for what has to be placed, until something comes.
                 self.copies.sends.push_back((id, begun));
             }
         }
-        self.copies.turn += 1;
-        if !self.copies.is_empty() {
-            messenger.wake_at(now);
-        }
+        goes_on
     }
 
     /// This side has written its part of what was granted in the turn before, so the receiver is slower if it has not read
@@ -171,7 +191,7 @@ impl Rendezvous {
             return false;
         };
         if let Race::Written(len) = crossing.race {
-            self.copies.shares.note(len, false);
+            self.copies.balance.note(len, false);
         }
         crossing.race = Race::Decided;
         true
@@ -209,14 +229,8 @@ impl Rendezvous {
             if !is_written && !crossing.is_over {
                 return false;
             }
-            let (begin, left_over) = (range.offset, bytes.len() as u64);
-            let written = Range {
-                len: range.len - left_over,
-                ..*range
-            };
             // (It is said once, also where the rest has to wait.)
-            (range.offset, range.len) = (begin + written.len, left_over);
-            let end = range.offset;
+            let written = range.take_front(range.len - bytes.len() as u64);
             if written.len > 0 {
                 let what = FollowUp::Written { range: written };
                 answers.say(messenger, send.peer, &Control::FollowUp { id, what });
@@ -228,7 +242,7 @@ impl Rendezvous {
                     crossing.race = Race::Written(len);
                 }
             } else {
-                match messenger.place(now, send.peer, BULK, send.region, end, bytes.clone()) {
+                match messenger.place(now, send.peer, BULK, send.region, range.offset, bytes.clone()) {
                     Err(SendError::WouldBlock(_)) => return false,
                     Ok(token) => drop(self.tokens.insert(token.0, id)),
                     // An event reports the end of the peer.
@@ -256,14 +270,13 @@ impl Rendezvous {
                 && crossing.theirs.is_empty()
             {
                 crossing.race = Race::Decided;
-                self.copies.shares.note(len, true);
+                self.copies.balance.note(len, true);
             }
             send.under_way -= 1;
             return self.finish(id);
         }
         crossing.is_over = true;
-        range.offset += len;
-        range.len -= len;
+        range.take_front(len);
         bytes.advance(len as usize);
         crossing.own.push_back((range, bytes));
         self.copies.add_send(id);

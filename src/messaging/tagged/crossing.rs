@@ -54,15 +54,6 @@ impl Crossing {
             is_over: false,
         }
     }
-
-    /// The receiver has granted more.
-    pub(super) fn set_exposure(&mut self, exposure: Exposure) {
-        self.exposure = exposure;
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over
-    }
 }
 
 /// A range that this side is to read.
@@ -81,17 +72,18 @@ pub(super) struct Reading {
 /// depends on the machine which of reading and writing takes longer, and on the caches: so that both sides end at the same
 /// time, the one that has ended first gets a little more the next time.
 #[derive(Debug)]
-pub(super) struct Shares([u8; 8]);
+pub(super) struct Balance([u8; 8]);
 
-impl Default for Shares {
+impl Default for Balance {
     fn default() -> Self {
         Self([Self::WHOLE / 2; 8])
     }
 }
 
-impl Shares {
+impl Balance {
     const WHOLE: u8 = 64;
 
+    /// That of messages of about so many bytes.
     fn of(&mut self, len: u64) -> &mut u8 {
         let class = len.max(1).ilog2().saturating_sub(16) as usize;
         &mut self.0[class.min(7)]
@@ -104,16 +96,16 @@ impl Shares {
 
     /// Of so many bytes, the receiver has read its part before the sender had written the other one, or not.
     pub(super) fn note(&mut self, len: u64, is_read_first: bool) {
-        let share = self.of(len);
-        let next = if is_read_first { *share + 1 } else { *share - 1 };
-        *share = next.clamp(Self::WHOLE / 4, Self::WHOLE / 4 * 3);
+        let part = self.of(len);
+        let next = if is_read_first { *part + 1 } else { *part - 1 };
+        *part = next.clamp(Self::WHOLE / 4, Self::WHOLE / 4 * 3);
     }
 }
 
 /// What this side copies in its next turns, oldest first.
 #[derive(Default)]
 pub(super) struct Copies {
-    pub(super) shares: Shares,
+    pub(super) balance: Balance,
     pub(super) reads: VecDeque<Reading>,
     /// Sends, with the turn in which they began.
     pub(super) sends: VecDeque<(u32, u64)>,

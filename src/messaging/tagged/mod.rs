@@ -64,7 +64,7 @@ pub use self::{
 use self::{
     control::{Control, FollowUp, Grant},
     crossing::is_beyond,
-    outbox::{Outbox, RESERVE},
+    outbox::{Answers, Outbox, RESERVE},
     posted::{Place, Posted},
     rendezvous::{Incoming, Rendezvous},
     selector::matched,
@@ -595,13 +595,8 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     }
 
     fn grant(&mut self, messenger: &mut Messenger, now: Instant) {
-        let Self {
-            rendezvous,
-            outbox,
-            scratch,
-            ..
-        } = self;
-        rendezvous.grant(messenger, now, &mut outbox.at(now, scratch));
+        let (rendezvous, _, mut answers) = self.rendezvous_at(now);
+        rendezvous.grant(messenger, now, &mut answers);
     }
 
     fn keep(&mut self, source: u32, bits: u64, stored: Stored) {
@@ -685,13 +680,8 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
 
     /// Sender and receiver of a rendezvous go on.
     fn follow_up(&mut self, messenger: &mut Messenger, now: Instant, (peer, id): (PeerId, u32), what: FollowUp) {
-        let Self {
-            rendezvous,
-            outbox,
-            scratch,
-            ..
-        } = self;
-        let mut answers = outbox.at(now, scratch);
+        let mut is_valid = true;
+        let (rendezvous, _, mut answers) = self.rendezvous_at(now);
         let done = match what {
             FollowUp::Grant(_) if rendezvous.take_withdrawn(peer, id) => {
                 let what = FollowUp::Withdraw;
@@ -701,18 +691,17 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             FollowUp::Grant(grant) => rendezvous.granted(messenger, now, (peer, id), &grant, &mut answers),
             FollowUp::Withdraw => rendezvous.handle_withdrawn(messenger, peer, id),
             FollowUp::Read { range, from } => {
-                let is_taken = rendezvous.read(peer, id, range, from);
-                self.stats.malformed += u64::from(!is_taken);
+                is_valid = rendezvous.read(peer, id, range, from);
                 None
             }
             FollowUp::Written { range } => {
-                let is_taken = messenger.note_written(peer, range.region, (range.offset, range.len));
-                self.stats.malformed += u64::from(!is_taken);
+                is_valid = messenger.note_written(peer, range.region, (range.offset, range.len));
                 None
             }
             FollowUp::WasRead { len } => rendezvous.was_read(messenger, now, (peer, id), len),
         };
         self.completions.extend(done);
+        self.stats.malformed += u64::from(!is_valid);
     }
 
     /// Tells a receiver that a message it waits for is not sent any more.
@@ -729,26 +718,20 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         if !self.outbox.is_empty() {
             self.outbox.retry(messenger, now);
         }
-        let Self {
-            rendezvous,
-            outbox,
-            scratch,
-            completions,
-            ..
-        } = self;
-        rendezvous.retry(messenger, now, completions, &mut outbox.at(now, scratch));
+        let (rendezvous, completions, mut answers) = self.rendezvous_at(now);
+        rendezvous.retry(messenger, now, completions, &mut answers);
     }
 
     /// Has the system copy what is due.
     fn copy(&mut self, messenger: &mut Messenger, now: Instant) {
-        let Self {
-            rendezvous,
-            outbox,
-            scratch,
-            completions,
-            ..
-        } = self;
-        rendezvous.copy(messenger, now, completions, &mut outbox.at(now, scratch));
+        let (rendezvous, completions, mut answers) = self.rendezvous_at(now);
+        rendezvous.copy(messenger, now, completions, &mut answers);
+    }
+
+    /// The rendezvous, where what ends goes, and what it answers at this time.
+    fn rendezvous_at(&mut self, now: Instant) -> (&mut Rendezvous, &mut VecDeque<Completion>, Answers<'_>) {
+        let answers = self.outbox.at(now, &mut self.scratch);
+        (&mut self.rendezvous, &mut self.completions, answers)
     }
 
     #[inline]

@@ -247,7 +247,7 @@ impl Rendezvous {
         send.until = send.until.max(grant.until.min(send.limit));
         if let Some(exposure) = grant.exposure.filter(|_| messenger.cross(peer).is_some()) {
             let crossing = send.crossing.get_or_insert_with(|| Crossing::new(exposure));
-            crossing.set_exposure(exposure);
+            crossing.exposure = exposure;
         }
         self.pump(messenger, now, id, answers)
     }
@@ -261,7 +261,7 @@ impl Rendezvous {
         answers: &mut Answers<'_>,
     ) -> Option<Completion> {
         let send = self.sends.get_mut(&id)?;
-        if send.crossing.as_ref().is_some_and(|crossing| !crossing.is_over()) {
+        if send.crossing.as_ref().is_some_and(|crossing| !crossing.is_over) {
             return self.cross(messenger, now, id, answers);
         }
         while send.sent < send.until {
@@ -398,9 +398,8 @@ impl Rendezvous {
                 // When others have ended there are.
                 continue;
             }
-            let is_crossed = is_beyond(self.cma_limit, incoming.limit);
             if let Some(mut memory) = incoming.memory.take() {
-                if is_crossed {
+                if is_beyond(self.cma_limit, incoming.limit) {
                     incoming.address = memory.whole().map(|whole| whole.as_mut_ptr() as u64);
                 }
                 let access = Access::Once {

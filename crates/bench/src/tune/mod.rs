@@ -1,6 +1,6 @@
 //! `hikyaku tune`: settings of MPI that suit this machine.
 
-mod crossing;
+mod crossover;
 #[cfg(feature = "sim")]
 mod host;
 mod line;
@@ -23,7 +23,7 @@ use serde::Serialize;
 use self::simulated::Simulated;
 use self::within::Within;
 use self::{
-    crossing::crossing,
+    crossover::crossover,
     line::line,
     ping_pong::{one_way, work},
 };
@@ -50,7 +50,8 @@ The lines that begin with `export` make these the settings of MPI programs. With
 packet by packet (without segmentation offload), which is what simulated hosts do; what a packet and a byte cost is \
 fitted to these times by the simulator itself, whose times stand beside those measured. Costs hold for packets of the \
 size measured: `hikyaku sim` has the same option --mtu. What ranks of one host cost each other through memory is \
-measured by broadcasts, whatever the backend.";
+measured by broadcasts, whatever the backend, and from which size on the kernel should copy their messages \
+(HIKYAKU_CMA_LIMIT) by messages of 64 KB to 1 MB.";
 
 /// Options of `tune`.
 #[derive(Clone, Debug, Args)]
@@ -145,7 +146,7 @@ pub fn run(options: &TuneArgs) -> Result<(), Failure> {
         rows.extend(row(&series));
     }
     drop(progress);
-    let eager_limit = crossing(
+    let eager_limit = crossover(
         rows.iter().map(|row| (row.size, row.ratio)),
         Options::MAX_EAGER_LIMIT as usize,
     );

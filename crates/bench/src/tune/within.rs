@@ -1,7 +1,7 @@
 //! What ranks of one host do to each other through memory: the costs by which collectives choose whether they have two
 //! levels.
 
-use super::{crossing::crossing, line::line, ping_pong};
+use super::{crossover::crossover, line::line, ping_pong};
 use crate::{
     benchmarks::collective::{self, AUTO},
     failure::Failure,
@@ -77,6 +77,6 @@ fn cma_limit(turns: &Turns, job: &mut Job) -> Result<Option<usize>, Failure> {
             ratios.extend(memory.ratio(kernel).map(|ratio| (size, ratio)));
         }
     }
-    let limit = crossing(ratios.iter().copied(), usize::MAX);
+    let limit = crossover(ratios.iter().copied(), usize::MAX);
     Ok(COPIED.last().is_none_or(|last| limit < *last).then_some(limit))
 }
