@@ -358,7 +358,7 @@ impl Messenger {
         };
         inbox
             .regions
-            .fill(peer, id, range, |into| cross.read(permission, address, into))
+            .fill(peer, id, range, |into| cross.read(Some(permission), address, into))
     }
 
     /// The peer says that it has written a range of a region. `false`: it may not. (The region may have ended.)

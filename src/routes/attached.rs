@@ -157,11 +157,11 @@ impl CrossMemory for Attached {
         self.state.get() == State::Open
     }
 
-    fn read(&mut self, permission: u32, address: u64, into: &mut [u8]) -> bool {
+    fn read(&mut self, permission: Option<u32>, address: u64, into: &mut [u8]) -> bool {
         let copied = copy(Direction::Read, self.process, address, into.as_mut_ptr(), into.len());
         fence(SeqCst);
         // (If it does not hold, the failure of a copy says nothing of the next one.)
-        self.holds(permission) && self.note(copied)
+        permission.is_none_or(|permission| self.holds(permission)) && self.note(copied)
     }
 
     fn permission(&mut self) -> u32 {
@@ -272,14 +272,14 @@ mod tests {
         assert!(here.is_open() && there.is_open());
         let permission = there.permission();
         let (theirs, mut into) = ([7; 10_000], [0; 10_000]);
-        assert!(here.read(permission, at(&theirs), &mut into));
+        assert!(here.read(Some(permission), at(&theirs), &mut into));
         assert_eq!(into, theirs);
         let place = vec![0_u8; 10_000];
         assert!(here.write(permission, at(&place), &into));
         // SAFETY: the system has written there.
         assert!((0..place.len()).all(|index| unsafe { place.as_ptr().add(index).read_volatile() } == 7));
         there.withdraw();
-        assert!(!here.read(permission, at(&theirs), &mut into));
+        assert!(!here.read(Some(permission), at(&theirs), &mut into));
         assert!(!here.write(permission, at(&place), &[9; 10_000]));
         // SAFETY: as above.
         assert!((0..place.len()).all(|index| unsafe { place.as_ptr().add(index).read_volatile() } == 7));
@@ -293,7 +293,7 @@ mod tests {
         let [mut here, mut there] = both([process::id(); 2]);
         assert!(here.is_open());
         let permission = there.permission();
-        assert!(!here.read(permission, 16, &mut [0; 100]));
+        assert!(!here.read(Some(permission), 16, &mut [0; 100]));
         assert!(!here.is_open());
         // Another process has the number; one has none here; one does not know of the memory yet; one is forbidden to.
         let mut other = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();

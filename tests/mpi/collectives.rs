@@ -13,7 +13,7 @@ fn i64s() -> Datatype {
     Datatype::predefined(Kind::I64)
 }
 
-fn allreduce(comm: &Communicator, own: &[i64], algorithm: Option<Algorithm>) -> Vec<i64> {
+pub(crate) fn allreduce(comm: &Communicator, own: &[i64], algorithm: Option<Algorithm>) -> Vec<i64> {
     let mut all = vec![0_i64; own.len()];
     let datatype = i64s();
     let buffers = Buffers {

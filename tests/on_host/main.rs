@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![expect(unsafe_code, reason = "the engine takes pointers")]
 
+mod crossed;
 mod ends;
 mod mixed;
 mod support;

@@ -70,6 +70,11 @@ fn every_setting_has_a_value_and_an_origin() {
     assert_eq!(setting(&document, "HIKYAKU_ALLREDUCE"), ("auto", "default"));
     assert_eq!(setting(&document, "HIKYAKU_ROUTES"), ("auto", "default"));
     assert_eq!(document["machine"]["ranks_here"], "through memory");
+    let copied = document["machine"]["copied_here"].as_str().expect("who copies");
+    assert!(
+        copied == "by the kernel" || copied.starts_with("by both ranks: "),
+        "{copied}"
+    );
     // Launchers and tests have set nothing.
     assert!(
         all.iter().all(|row| row["part"] != "rank" && row["part"] != "tests"),

@@ -722,6 +722,17 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         rendezvous.retry(messenger, now, completions, &mut answers);
     }
 
+    /// Has the system copy a peer's bytes from `address` on, whatever the [limit](Self::set_cma_limit) for messages is. The
+    /// peer keeps them until it is told that they have been read. Returns whether they were copied.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn read_from(&mut self, messenger: &mut Messenger, peer: PeerId, address: u64, into: &mut [u8]) -> bool {
+        let may = is_beyond(self.rendezvous.cma_limit, u64::MAX);
+        let cross = messenger.cross(peer).filter(|_| may);
+        let is_read = cross.is_some_and(|cross| cross.read(None, address, into));
+        self.rendezvous.copies.done += u64::from(is_read);
+        is_read
+    }
+
     /// Has the system copy what is due.
     fn copy(&mut self, messenger: &mut Messenger, now: Instant) {
         let (rendezvous, completions, mut answers) = self.rendezvous_at(now);

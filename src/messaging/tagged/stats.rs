@@ -10,7 +10,8 @@ pub struct TaggedStats {
     pub rendezvous: u64,
     /// Those of them that were small enough to be sent eagerly, but the peer had too little credit left.
     pub converted: u64,
-    /// Ranges of them that the system copied, at this side's request, between the memory of a peer and that of this process.
+    /// Ranges of them, and blocks of collectives, that the system copied, at this side's request, between the memory of a
+    /// peer and that of this process.
     pub crossed: u64,
     /// Messages that came before their receive.
     pub unexpected: u64,

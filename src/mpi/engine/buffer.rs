@@ -2,7 +2,11 @@
 //! The caller's memory, from which messages are sent and into which they are received.
 
 use alloc::{sync::Arc, vec::Vec};
-use core::{mem::MaybeUninit, ptr::NonNull, slice};
+use core::{
+    mem::MaybeUninit,
+    ptr::{self, NonNull},
+    slice,
+};
 
 use bytes::Bytes;
 
@@ -72,6 +76,13 @@ unsafe impl Send for Typed {}
 unsafe impl Sync for Typed {}
 
 impl Buffer {
+    /// No bytes.
+    pub(crate) const NOTHING: Self = Self::of(Part::Run(Run {
+        start: ptr::dangling_mut(),
+        len: 0,
+        owner: None,
+    }));
+
     /// `count` elements of `datatype` at `base`; `None` if they do not fit into the address space.
     ///
     /// # Safety

@@ -12,8 +12,9 @@ pub trait CrossMemory: fmt::Debug + Send {
     fn is_open(&self) -> bool;
 
     /// Copies the peer's bytes from `address` on, which came with a `permission`. `false`: not all of them, or the
-    /// permission does not hold any more, and they may be others.
-    fn read(&mut self, permission: u32, address: u64, into: &mut [u8]) -> bool;
+    /// permission does not hold any more, and they may be others. No permission is needed for bytes that the peer keeps
+    /// until it is told that they have been read.
+    fn read(&mut self, permission: Option<u32>, address: u64, into: &mut [u8]) -> bool;
 
     /// The permission to read or write memory of this process that a peer gets with an address. It holds until the next
     /// [`withdraw`](Self::withdraw).

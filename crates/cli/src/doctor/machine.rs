@@ -29,7 +29,10 @@ pub(super) fn findings() -> Vec<Finding> {
     });
     rows.extend(governor());
     rows.push(locked());
-    rows.push(memory(memory::attempt().map_err(|error| error.to_string())));
+    let tried = memory::attempt().map_err(|error| error.to_string());
+    let copies = tried.is_ok().then(|| copies(memory::copies()));
+    rows.push(memory(tried));
+    rows.extend(copies);
     rows
 }
 
@@ -44,6 +47,24 @@ fn memory(tried: Result<(), String>) -> Finding {
     };
     Finding::new(AREA, "memory of processes", state, value).advise(
         "it takes memfd_create and Unix sockets (is there a filter of system calls?) and four descriptors (ulimit -n)",
+    )
+}
+
+/// Copies from process to process, as far as they are permitted.
+fn copies(permitted: Result<(), String>) -> Finding {
+    let (state, value) = match permitted {
+        Ok(()) => (
+            State::Ok,
+            "large messages between ranks of this host are copied once".to_owned(),
+        ),
+        Err(why) => (
+            State::Could,
+            format!("large messages between ranks of this host are copied twice: {why}"),
+        ),
+    };
+    Finding::new(AREA, "copies by the kernel", state, value).advise(
+        "the kernel copies from rank to rank with kernel.yama.ptrace_scope=0, or for processes that have CAP_SYS_PTRACE, \
+         where no filter forbids process_vm_readv and process_vm_writev",
     )
 }
 
@@ -127,6 +148,10 @@ mod tests {
                 State::Ok
             );
         }
+        assert_eq!(copies(Ok(())).advice, None);
+        let twice = copies(Err("kernel.yama.ptrace_scope is 1".into()));
+        assert!(twice.value.ends_with("copied twice: kernel.yama.ptrace_scope is 1"));
+        assert!(twice.advice.is_some_and(|advice| advice.contains("CAP_SYS_PTRACE")));
         let missing = memory(Err("no descriptors".into()));
         assert!(missing.value.ends_with("over the network: no descriptors"));
         assert!(missing.advice.is_some_and(|advice| advice.contains("ulimit -n")));

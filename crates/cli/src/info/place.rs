@@ -80,6 +80,9 @@ pub(super) struct Machine {
     remote: Chosen,
     /// How MPI ranks of this host can talk: "through memory", or why not.
     ranks_here: String,
+    /// What copies large messages between them: "by the kernel", or why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copied_here: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     udp: Option<Udp>,
 }
@@ -140,15 +143,18 @@ impl Machine {
             address: interface.address,
             mtu: interface_mtu(interface.address),
         };
+        let (ranks_here, copied_here) = match (memory::attempt(), memory::copies()) {
+            (Ok(()), Ok(())) => ("through memory".to_owned(), Some("by the kernel".to_owned())),
+            (Ok(()), Err(why)) => ("through memory".to_owned(), Some(format!("by both ranks: {why}"))),
+            (Err(why), _) => (format!("over the network: {why}"), None),
+        };
         let machine = Self {
             cpu: cpu_model(),
             kernel: kernel(),
             cores: pin::places().len(),
             interfaces: interfaces.iter().map(with_mtu).collect(),
-            ranks_here: match memory::attempt() {
-                Ok(()) => "through memory".to_owned(),
-                Err(why) => format!("over the network: {why}"),
-            },
+            ranks_here,
+            copied_here,
             udp: local.address.and_then(udp),
             local,
             remote,
@@ -183,6 +189,9 @@ impl Machine {
             rows.push(row(&format!("  not {interface}"), why.clone()));
         }
         rows.push(row("ranks of this host", self.ranks_here.clone()));
+        if let Some(copied) = &self.copied_here {
+            rows.push(row("  large messages", format!("copied {copied}")));
+        }
         if let Some(udp) = &self.udp {
             rows.push(row(
                 "UDP, from: kernel",

@@ -8,6 +8,7 @@ use core::ops::Range;
 
 use super::{
     arguments::{Arguments, pieces},
+    exchange::LONG,
     steps::Steps,
 };
 use crate::{
@@ -200,6 +201,11 @@ impl Steps<'_> {
     fn alltoall(&mut self, arguments: &Arguments<'_>) -> Result<Option<()>, Error> {
         let (rank, size, call) = (self.rank(), self.size(), arguments.call);
         let received = call.output.count(rank);
+        if received * arguments.sizes.1 >= LONG {
+            // Ranks whose blocks are smaller post bytes, which are no table.
+            self.mark = !self.mark;
+            return self.exchange(arguments);
+        }
         let sent = if call.in_place {
             received
         } else {

@@ -1,24 +1,34 @@
-//! Collectives whose blocks have lengths of their own, of which a rank knows only those that it sends or takes itself.
+//! Collectives whose blocks have lengths of their own, of which a rank knows only those that it sends or takes itself; and
+//! those in which each rank has large blocks for all others.
 //!
 //! A rank that sends posts a *stream*: a table of how many bytes there are for each rank, and then these, in the order of
 //! ranks. All read the tables of all streams, so all count the same steps; of the bytes each reads its own.
+//!
+//! *Long* streams, if all ranks send, are taken from where they lie, for which the table has addresses. If a rank could not
+//! read one, they go by the board as others do.
 
 use alloc::{vec, vec::Vec};
-use core::ops::Range;
+use core::{mem, ops::Range};
 
-use super::{arguments::Arguments, medium::SLOT, steps::Steps};
+use super::{arguments::Arguments, crossed::address, medium::SLOT, steps::Steps};
 use crate::{
     messaging::MemoryRegion,
     mpi::{collectives::Collective as Kind, engine::buffer::Buffer, error::Error},
 };
 
-/// Bytes of a number in a table.
+/// Bytes of a number in a table, and of an entry: how many bytes there are, and where they lie.
 const NUMBER: usize = size_of::<u64>();
+const ENTRY: usize = 2 * NUMBER;
+/// In a long stream, blocks have so many bytes on average: then one copy by the system takes less time than the pieces of
+/// two, however many ranks there are, and however far apart they run. (All must come to the same, so it is no setting.)
+pub(super) const LONG: usize = 32 << 10;
 
 /// What this rank sends to each rank, and takes from each; empty where there is nothing, and for itself.
 struct Blocks {
     sent: Vec<Buffer>,
     taken: Vec<Buffer>,
+    /// This rank's block for itself, and where it comes to, if that is elsewhere.
+    own: (Buffer, Buffer),
     /// The bytes of all that is sent, if what is taken comes to the same places.
     packed: Option<Vec<u8>>,
 }
@@ -31,10 +41,8 @@ struct Stream {
     /// Where those for this rank begin, and how many there are.
     at: usize,
     mine: usize,
-}
-
-fn nothing() -> Buffer {
-    Buffer::join(Vec::new())
+    /// Where these lie in the memory of the rank that sends them.
+    address: u64,
 }
 
 /// What two ranges have in common. It begins before neither of them, also if it is empty.
@@ -44,11 +52,11 @@ fn common(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
 }
 
 impl Blocks {
-    /// Copies this rank's block for itself. `None`: a buffer does not fit into the address space.
+    /// `None`: a buffer does not fit into the address space.
     fn new(arguments: &Arguments<'_>, rank: usize, size: usize) -> Option<Self> {
         let call = arguments.call;
         let is_root = call.root() == Some(rank);
-        let empty = || (0..size).map(|_| nothing()).collect::<Vec<_>>();
+        let empty = || vec![Buffer::NOTHING; size];
         let (mut sent, mut taken, mut packed) = (empty(), empty(), None);
         let root = call.root().unwrap_or_default();
         match call.collective() {
@@ -59,7 +67,7 @@ impl Blocks {
                     *block = arguments.output_block(from)?;
                 }
                 if !call.in_place {
-                    taken[rank].copy_from(&arguments.input(0, call.input.single())?, &mut Vec::new());
+                    sent[rank] = arguments.input(0, call.input.single())?;
                 }
             }
             Kind::Scatterv => {
@@ -67,8 +75,7 @@ impl Blocks {
                     *block = arguments.input_block(to)?;
                 }
                 if !call.in_place {
-                    let mut own = arguments.output(0, call.output.single())?;
-                    own.copy_from(&sent[rank], &mut Vec::new());
+                    taken[rank] = arguments.output(0, call.output.single())?;
                 }
             }
             _ => {
@@ -80,17 +87,25 @@ impl Blocks {
                         arguments.input_block(other)?
                     };
                 }
-                if !call.in_place {
-                    taken[rank].copy_from(&sent[rank], &mut Vec::new());
+                if call.in_place {
+                    sent[rank] = Buffer::NOTHING;
                 }
             }
         }
-        (sent[rank], taken[rank]) = (nothing(), nothing());
+        let own = (
+            mem::replace(&mut sent[rank], Buffer::NOTHING),
+            mem::replace(&mut taken[rank], Buffer::NOTHING),
+        );
         if call.in_place && call.root().is_none() {
             let bytes = packed.insert(Vec::new());
             sent.iter().for_each(|block| block.pack(0, block.len(), bytes));
         }
-        Some(Self { sent, taken, packed })
+        Some(Self {
+            sent,
+            taken,
+            own,
+            packed,
+        })
     }
 
     /// Bytes of the stream of this rank.
@@ -99,61 +114,108 @@ impl Blocks {
     }
 
     fn table(&self) -> Vec<u8> {
-        self.sent.iter().flat_map(|block| block.len().to_le_bytes()).collect()
+        let (mut table, mut from) = (Vec::with_capacity(self.sent.len() * ENTRY), 0);
+        for block in &self.sent {
+            let packed = self.packed.as_ref().map(|packed| packed[from..].as_ptr() as u64);
+            from += block.len() as usize;
+            table.extend_from_slice(&block.len().to_le_bytes());
+            table.extend_from_slice(&packed.unwrap_or_else(|| address(block)).to_le_bytes());
+        }
+        table
     }
 }
 
 impl Steps<'_> {
-    /// Gatherv, scatterv, alltoallv and alltoallw.
+    /// Gatherv, scatterv, alltoall, alltoallv and alltoallw.
     pub(super) fn exchange(&mut self, arguments: &Arguments<'_>) -> Result<Option<()>, Error> {
         let (rank, size) = (self.rank(), self.size());
         let Some(mut blocks) = Blocks::new(arguments, rank, size) else {
             return Ok(None);
         };
-        let (kind, root) = (arguments.call.collective(), arguments.call.root());
-        let posts = |rank: usize| match kind {
+        let root = arguments.call.root();
+        let posts = |rank: usize| match arguments.call.collective() {
             Kind::Gatherv => root != Some(rank),
             Kind::Scatterv => root == Some(rank),
             _ => true,
         };
-        let table = size * NUMBER;
-        let own = blocks.len();
-        // The first step has the table, too.
+        let table = size * ENTRY;
+        // Bytes of a stream that are in its first step, with the table.
         let room = self.piece() - table;
-        let first = |len: usize| 0..len.min(room);
-        let len = table + first(own).end;
+        let is_long = |len: usize| root.is_none() && len >= (size - 1) * LONG;
+        let first = |len: usize| if is_long(len) { 0 } else { len.min(room) };
+
+        let own = blocks.len();
+        let len = table + first(own);
         self.begin(posts(rank).then_some(len))?;
         if posts(rank) {
             self.board.write(len, 0, &blocks.table());
-            self.write_stream(&blocks, &first(own), (len, table));
+            self.write_stream(&blocks, &(0..first(own)), (len, table));
             self.post(len);
         }
+        blocks.own.1.copy_from(&blocks.own.0, &mut Vec::new());
         let mut streams = vec![Stream::default(); size];
         for from in self.others().filter(|from| posts(*from)) {
-            streams[from] = self.await_table(from, blocks.taken[from].len() as usize, room)?;
-            self.take(&mut blocks, from, &streams[from], first(streams[from].len), table)?;
+            streams[from] = self.await_table(from, blocks.taken[from].len() as usize, first)?;
+            let part = 0..first(streams[from].len);
+            self.take(&mut blocks, from, &streams[from], part, table)?;
         }
-        if kind == Kind::Alltoallv {
+        if root.is_none() {
             self.board.all_have_posted();
         }
         self.end();
         streams[rank].len = own;
-        let longest = streams.iter().map(|stream| stream.len).max().unwrap_or_default();
+
+        if streams.iter().any(|stream| is_long(stream.len)) && self.take_long(&mut blocks, &streams, is_long)? {
+            let long = streams.iter_mut().filter(|stream| is_long(stream.len));
+            long.for_each(|stream| stream.len = 0);
+        }
+        self.exchange_rest(&mut blocks, &streams, first)?;
+        Ok(Some(()))
+    }
+
+    /// Takes what long streams have for this rank from where it lies. Returns whether all ranks have done so.
+    fn take_long(
+        &mut self,
+        blocks: &mut Blocks,
+        streams: &[Stream],
+        is_long: impl Fn(usize) -> bool,
+    ) -> Result<bool, Error> {
+        let mut all_read = true;
+        for from in self.others() {
+            let Stream { len, mine, address, .. } = streams[from];
+            if is_long(len) && mine > 0 {
+                all_read &= self.fill_from(from, address, &mut blocks.taken[from]);
+            }
+        }
+        self.all_have(all_read)
+    }
+
+    /// What is left of streams behind their `first` bytes goes in pieces.
+    fn exchange_rest(
+        &mut self,
+        blocks: &mut Blocks,
+        streams: &[Stream],
+        first: impl Fn(usize) -> usize,
+    ) -> Result<(), Error> {
         let most = self.piece();
-        for begin in (room..longest).step_by(most) {
-            let part = |len: usize| begin.min(len)..len.min(begin.saturating_add(most));
-            let own = part(own);
+        let left = streams.iter().map(|stream| stream.len - first(stream.len)).max();
+        for begin in (0..left.unwrap_or_default()).step_by(most) {
+            let part = |stream: &Stream| {
+                let begin = stream.len.min(first(stream.len) + begin);
+                begin..stream.len.min(begin.saturating_add(most))
+            };
+            let own = part(&streams[self.rank()]);
             self.begin((!own.is_empty()).then_some(own.len()))?;
             if !own.is_empty() {
-                self.write_stream(&blocks, &own, (own.len(), 0));
+                self.write_stream(blocks, &own, (own.len(), 0));
                 self.post(own.len());
             }
             for from in self.others() {
-                self.take(&mut blocks, from, &streams[from], part(streams[from].len), 0)?;
+                self.take(blocks, from, &streams[from], part(&streams[from]), 0)?;
             }
             self.end();
         }
-        Ok(Some(()))
+        Ok(())
     }
 
     /// Writes a part of this rank's stream; the step has `len` bytes, and the part begins `at` bytes behind the first.
@@ -171,28 +233,31 @@ impl Steps<'_> {
         }
     }
 
-    /// Waits for the table of a stream, in which there must be `mine` bytes for this rank.
-    fn await_table(&mut self, from: usize, mine: usize, room: usize) -> Result<Stream, Error> {
-        let table = self.size() * NUMBER;
+    /// Waits for the table of a stream, in which there must be `mine` bytes for this rank. Of its bytes, the `first` come with
+    /// it.
+    fn await_table(&mut self, from: usize, mine: usize, first: impl Fn(usize) -> usize) -> Result<Stream, Error> {
+        let table = self.size() * ENTRY;
         let len = self.await_any(from)?;
         let mut bytes = vec![0; table];
         if (table..=SLOT).contains(&len) {
             self.read(from, len, 0..table).copy_to(&mut bytes);
         }
-        let numbers = bytes.chunks_exact(NUMBER);
-        let lens: Vec<usize> = numbers
-            .map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes) as usize)
-            .collect();
+        let number = |at: usize| {
+            let bytes = bytes[at..at + NUMBER].try_into();
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        let lens: Vec<usize> = (0..self.size()).map(|rank| number(rank * ENTRY) as usize).collect();
         let sum = |lens: &[usize]| lens.iter().fold(0, |sum: usize, len| sum.saturating_add(*len));
         let stream = Stream {
             len: sum(&lens),
             at: sum(&lens[..self.rank()]),
             mine: lens[self.rank()],
+            address: number(self.rank() * ENTRY + NUMBER),
         };
         if stream.mine != mine {
             return Err(self.truncated(from, stream.mine, mine));
         }
-        if len != table + stream.len.min(room) {
+        if len != table + first(stream.len) {
             return Err(self.differs(from));
         }
         Ok(stream)

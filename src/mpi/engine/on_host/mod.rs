@@ -15,6 +15,7 @@
 //! | `arguments.rs` | which collectives go so, and their buffers |
 //! | `short.rs` | those of few bytes, the quick way |
 //! | `calls.rs`, `exchange.rs`, `reductions.rs`, `shares.rs` | the collectives |
+//! | `crossed.rs` | bytes that the system copies from process to process |
 //! | `hosts.rs`, `levels.rs` | which ranks share a host; collectives of several hosts |
 //! | `state.rs` | what a communicator knows of its memory |
 //! | `run.rs` | when the memory is made, and how |
@@ -23,6 +24,7 @@ mod arguments;
 mod asked;
 mod board;
 mod calls;
+mod crossed;
 mod exchange;
 mod hosts;
 mod levels;

@@ -15,7 +15,6 @@ use crate::{
     },
     span::Span,
 };
-use alloc::vec::Vec;
 use core::{cell::Cell, hint, ops::Range};
 
 /// Looks of a rank that waits before it asks the network, too: a few microseconds.
@@ -64,6 +63,10 @@ impl Steps<'_> {
         self.members
             .and_then(|members| members.get(place).copied())
             .map_or(place as Rank, |rank| rank as Rank)
+    }
+
+    pub(super) fn process_at(&self, place: usize) -> Option<u32> {
+        self.communicator.group().process(self.rank_at(place))
     }
 
     /// Bytes that go in one step.
@@ -176,9 +179,8 @@ impl Steps<'_> {
 
     #[cold]
     fn wake(&self) {
-        let group = self.communicator.group();
         for rank in self.board.take_sleepers() {
-            if let Some(process) = group.process(self.rank_at(rank)) {
+            if let Some(process) = self.process_at(rank) {
                 self.communicator
                     .access((), |core, messenger, now| core.wake(messenger, now, process));
             }
@@ -254,7 +256,7 @@ impl Steps<'_> {
     /// revoked, is learned by a receive that no message ends.
     #[cold]
     fn wait_longer(&mut self, rank: usize, ready: &dyn Fn(&mut Board) -> bool) -> Result<(), Error> {
-        let Some(process) = self.communicator.group().process(self.rank_at(rank)) else {
+        let Some(process) = self.process_at(rank) else {
             return Ok(());
         };
         let selector = Selector {
@@ -276,7 +278,7 @@ impl Steps<'_> {
                 if communicator.is_revoked() {
                     return Ok(Ended::with(Outcome::Revoked));
                 }
-                let nothing = Buffer::join(Vec::new());
+                let nothing = Buffer::NOTHING;
                 core.receive(messenger, now, selector, nothing, None, |_| true)
             });
             ended.set(match begun {
