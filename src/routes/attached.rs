@@ -160,8 +160,11 @@ impl CrossMemory for Attached {
     fn read(&mut self, permission: Option<u32>, address: u64, into: &mut [u8]) -> bool {
         let copied = copy(Direction::Read, self.process, address, into.as_mut_ptr(), into.len());
         fence(SeqCst);
-        // (If it does not hold, the failure of a copy says nothing of the next one.)
-        permission.is_none_or(|permission| self.holds(permission)) && self.note(copied)
+        // (If it does not hold, or need not, the failure of a copy says nothing of the next one.)
+        match permission {
+            Some(permission) => self.holds(permission) && self.note(copied),
+            None => copied.is_ok(),
+        }
     }
 
     fn permission(&mut self) -> u32 {

@@ -1,12 +1,21 @@
 //! Large blocks that ranks read straight from each other's memory.
 
-use hikyaku::mpi::{
-    collectives::{Blocks, Call, Collective},
-    datatype::{Datatype, Kind},
-    engine::{Buffers, Communicator, Region},
+use std::time::Duration;
+
+use hikyaku::{
+    mpi::{
+        collectives::{Blocks, Call, Collective},
+        datatype::{Datatype, Kind},
+        engine::{Buffers, Communicator, Options, Region},
+        error::{Error, ErrorClass},
+    },
+    transport::WaitPolicy,
 };
 
-use super::{collectives::allreduce, support::job};
+use super::{
+    collectives::allreduce,
+    support::{job, job_on, options},
+};
 
 /// Elements of a block: 64 KB.
 const COUNT: usize = 8 << 10;
@@ -24,13 +33,16 @@ fn block(from: usize, to: usize, len: usize) -> impl Iterator<Item = i64> {
     (0..len).map(move |at| element(from, to, at))
 }
 
-/// Each block has so many elements, which lie apart at this rank if it says so.
-fn alltoall(comm: &Communicator, is_strided: bool, in_place: bool) -> Vec<i64> {
+/// Each block has `count` elements, which lie apart at this rank if it says so.
+fn alltoall_of(count: usize, comm: &Communicator, is_strided: bool, in_place: bool) -> Result<Vec<i64>, Error> {
     let (rank, size) = (comm.rank() as usize, comm.size() as usize);
     let stride = 1 + usize::from(is_strided);
-    let datatype = Datatype::resized(0, 8 * stride as i64, &datatype()).unwrap();
+    let datatype = match is_strided {
+        true => Datatype::resized(0, 16, &datatype()).unwrap(),
+        false => datatype(),
+    };
     let spread = |data: Vec<i64>| -> Vec<i64> { data.into_iter().flat_map(|x| vec![x; stride]).collect() };
-    let mut input = spread((0..size).flat_map(|to| block(rank, to, COUNT)).collect());
+    let mut input = spread((0..size).flat_map(|to| block(rank, to, count)).collect());
     let mut output = if in_place { input.clone() } else { vec![-1; input.len()] };
     let buffers = Buffers {
         input: match in_place {
@@ -39,16 +51,24 @@ fn alltoall(comm: &Communicator, is_strided: bool, in_place: bool) -> Vec<i64> {
         },
         output: Region::Plain(output.as_mut_ptr().cast(), &datatype),
     };
-    let call = Call::of(Collective::Alltoall).with_count(COUNT).with_in_place(in_place);
+    let call = Call::of(Collective::Alltoall).with_count(count).with_in_place(in_place);
     // SAFETY: both are borrowed until it has ended.
     let request = unsafe { comm.collective("MPI_Alltoall", &call, &buffers, None, None) };
-    request.unwrap().wait().unwrap();
-    output.into_iter().step_by(stride).collect()
+    request?.wait()?;
+    Ok(output.into_iter().step_by(stride).collect())
+}
+
+fn alltoall(comm: &Communicator, is_strided: bool, in_place: bool) -> Vec<i64> {
+    alltoall_of(COUNT, comm, is_strided, in_place).unwrap()
+}
+
+fn transposed_of(count: usize, comm: &Communicator) -> Vec<i64> {
+    let (rank, size) = (comm.rank() as usize, comm.size() as usize);
+    (0..size).flat_map(|from| block(from, rank, count)).collect()
 }
 
 fn transposed(comm: &Communicator) -> Vec<i64> {
-    let (rank, size) = (comm.rank() as usize, comm.size() as usize);
-    (0..size).flat_map(|from| block(from, rank, COUNT)).collect()
+    transposed_of(COUNT, comm)
 }
 
 /// Blocks that this rank has had the system copy.
@@ -91,8 +111,12 @@ fn each_rank_reads_the_blocks_of_all_others() {
             for in_place in [false, true] {
                 assert_eq!(alltoall(&comm, false, in_place), transposed(&comm), "{in_place}");
             }
-            let read = if can_cross() { 2 * (u64::from(size) - 1) } else { 0 };
+            // (What is packed because it is in place is copied twice anyway.)
+            let read = if can_cross() { u64::from(size) - 1 } else { 0 };
             assert_eq!(crossed(&comm) - before, read);
+            // In several steps of the system.
+            let count = 150_000;
+            assert!(alltoall_of(count, &comm, false, false).unwrap() == transposed_of(count, &comm));
         });
     }
 }
@@ -157,4 +181,40 @@ fn only_long_streams_are_read() {
         let read = u64::from(rank != 0 && can_cross());
         assert_eq!(crossed(&comm) - before, read);
     });
+}
+
+/// Blocks that are just large, of ranks that share a core, go in one step of those that are small. So a rank whose elements
+/// lie in one run must take the same way as one whose elements do not.
+#[test]
+fn all_take_the_same_way_whatever_their_elements_are() {
+    let options = Options {
+        wait: WaitPolicy::Yield {
+            spin: Duration::from_millis(1),
+        },
+        ..options()
+    };
+    for count in [4_095, 4_096, 4_097] {
+        job_on("udp", 2, &options, |comm| {
+            for turn in 0..20 {
+                let is_strided = turn & 1 << comm.rank() != 0;
+                let all = alltoall_of(count, &comm, is_strided, false).unwrap();
+                assert!(all == transposed_of(count, &comm), "{count}, {turn}");
+            }
+        });
+    }
+}
+
+/// A rank whose blocks are small posts no table, and takes none for data.
+#[test]
+fn blocks_of_different_lengths_are_an_error() {
+    for small in [1, 4, 100, 4_000] {
+        job(2, |world| {
+            // (Nothing goes by the memory of a communicator whose ranks have called different collectives.)
+            let comm = world.duplicate().unwrap();
+            warm(&comm);
+            let count = if comm.rank() == 0 { COUNT } else { small };
+            let error = alltoall_of(count, &comm, false, false).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::NotSame, "{small}: {error}");
+        });
+    }
 }

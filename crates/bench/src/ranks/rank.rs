@@ -172,6 +172,11 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
+    /// Copies between its memory and that of others that it has had the kernel make.
+    pub(crate) fn crossed(&self) -> u64 {
+        self.world.engine().stats().crossed
+    }
+
     /// The algorithm that is taken.
     pub(crate) fn algorithm(&self, work: &Work) -> Option<Algorithm> {
         let collective = work.task.collective()?;

@@ -287,6 +287,11 @@ impl Job {
         self.rank.algorithm(work).map(|algorithm| algorithm.to_string())
     }
 
+    /// See [`Rank::crossed`].
+    pub(crate) fn crossed(&self) -> u64 {
+        self.rank.crossed()
+    }
+
     /// The common part of all rows.
     pub(crate) fn row(&self, series: &Series) -> Row {
         Row {

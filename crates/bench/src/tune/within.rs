@@ -77,6 +77,10 @@ fn cma_limit(turns: &Turns, job: &mut Job) -> Result<Option<usize>, Failure> {
             ratios.extend(memory.ratio(kernel).map(|ratio| (size, ratio)));
         }
     }
+    if job.crossed() == 0 {
+        // The kernel copies nothing here: what was compared is one way.
+        return Ok(None);
+    }
     let limit = crossover(ratios.iter().copied(), usize::MAX);
     Ok(COPIED.last().is_none_or(|last| limit < *last).then_some(limit))
 }

@@ -294,6 +294,8 @@ impl Board {
     pub(crate) fn give_up(&self, reason: u64) {
         let broken = self.memory.atomic(BROKEN);
         let _ = broken.compare_exchange(0, reason, Ordering::Relaxed, Ordering::Relaxed);
+        // What this rank writes to its own memory afterwards, no rank has read that finds no reason here after it has read.
+        fence(Ordering::SeqCst);
     }
 
     /// Why no rank goes on, if that is so.

@@ -201,8 +201,8 @@ impl Steps<'_> {
     fn alltoall(&mut self, arguments: &Arguments<'_>) -> Result<Option<()>, Error> {
         let (rank, size, call) = (self.rank(), self.size(), arguments.call);
         let received = call.output.count(rank);
-        if received * arguments.sizes.1 >= LONG {
-            // Ranks whose blocks are smaller post bytes, which are no table.
+        if !call.in_place && received.saturating_mul(arguments.sizes.1) >= LONG {
+            // A rank with smaller blocks posts data, which must not be taken for a table, nor a table for data.
             self.mark = !self.mark;
             return self.exchange(arguments);
         }

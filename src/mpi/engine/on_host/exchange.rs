@@ -1,24 +1,29 @@
 //! Collectives whose blocks have lengths of their own, of which a rank knows only those that it sends or takes itself; and
 //! those in which each rank has large blocks for all others.
 //!
-//! A rank that sends posts a *stream*: a table of how many bytes there are for each rank, and then these, in the order of
-//! ranks. All read the tables of all streams, so all count the same steps; of the bytes each reads its own.
+//! A rank that sends posts a *stream*: a table of how many bytes there are for each rank, and then these, beginning with
+//! those for the rank after it. All read the tables of all streams, so all count the same steps; of the bytes each reads
+//! its own.
 //!
-//! *Long* streams, if all ranks send, are taken from where they lie, for which the table has addresses. If a rank could not
-//! read one, they go by the board as others do.
+//! *Long* streams, if all ranks send, are read where they lie: behind the table are addresses instead of bytes. If a rank
+//! cannot, these streams go by the board as others do.
 
 use alloc::{vec, vec::Vec};
 use core::{mem, ops::Range};
 
-use super::{arguments::Arguments, crossed::address, medium::SLOT, steps::Steps};
+use super::{
+    arguments::Arguments,
+    crossed::{NOWHERE, address},
+    medium::SLOT,
+    steps::Steps,
+};
 use crate::{
     messaging::MemoryRegion,
     mpi::{collectives::Collective as Kind, engine::buffer::Buffer, error::Error},
 };
 
-/// Bytes of a number in a table, and of an entry: how many bytes there are, and where they lie.
+/// Bytes of a number in a table: how many bytes there are for a rank, or where they lie.
 const NUMBER: usize = size_of::<u64>();
-const ENTRY: usize = 2 * NUMBER;
 /// In a long stream, blocks have so many bytes on average: then one copy by the system takes less time than the pieces of
 /// two, however many ranks there are, and however far apart they run. (All must come to the same, so it is no setting.)
 pub(super) const LONG: usize = 32 << 10;
@@ -41,8 +46,27 @@ struct Stream {
     /// Where those for this rank begin, and how many there are.
     at: usize,
     mine: usize,
-    /// Where these lie in the memory of the rank that sends them.
+    /// Of a long one: where these lie in the memory of the rank that sends them.
     address: u64,
+    /// And all ranks know where theirs lie.
+    is_readable: bool,
+}
+
+/// All ranks, in the order in which one has bytes for them in its stream: itself last.
+fn order(rank: usize, size: usize) -> impl Iterator<Item = usize> {
+    (rank + 1..size).chain(0..=rank)
+}
+
+/// The numbers of a table.
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    bytes.chunks_exact(NUMBER).map(number).collect()
+}
+
+fn to_bytes(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    numbers.for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+    bytes
 }
 
 /// What two ranges have in common. It begins before neither of them, also if it is empty.
@@ -98,7 +122,7 @@ impl Blocks {
         );
         if call.in_place && call.root().is_none() {
             let bytes = packed.insert(Vec::new());
-            sent.iter().for_each(|block| block.pack(0, block.len(), bytes));
+            order(rank, size).for_each(|to| sent[to].pack(0, sent[to].len(), bytes));
         }
         Some(Self {
             sent,
@@ -113,15 +137,18 @@ impl Blocks {
         self.sent.iter().map(|block| block.len() as usize).sum()
     }
 
-    fn table(&self) -> Vec<u8> {
-        let (mut table, mut from) = (Vec::with_capacity(self.sent.len() * ENTRY), 0);
-        for block in &self.sent {
-            let packed = self.packed.as_ref().map(|packed| packed[from..].as_ptr() as u64);
-            from += block.len() as usize;
-            table.extend_from_slice(&block.len().to_le_bytes());
-            table.extend_from_slice(&packed.unwrap_or_else(|| address(block)).to_le_bytes());
-        }
-        table
+    fn lens(&self) -> Vec<u8> {
+        to_bytes(self.sent.iter().map(Buffer::len))
+    }
+
+    /// Where the blocks lie that are sent. (Packed ones are copied twice anyway.)
+    fn addresses(&self) -> Vec<u8> {
+        let is_packed = self.packed.is_some();
+        to_bytes(
+            self.sent
+                .iter()
+                .map(|block| if is_packed { NOWHERE } else { address(block) }),
+        )
     }
 }
 
@@ -138,24 +165,27 @@ impl Steps<'_> {
             Kind::Scatterv => root == Some(rank),
             _ => true,
         };
-        let table = size * ENTRY;
-        // Bytes of a stream that are in its first step, with the table.
-        let room = self.piece() - table;
+        let table = size * NUMBER;
         let is_long = |len: usize| root.is_none() && len >= (size - 1) * LONG;
+        // The bytes of a stream that are in its first step, behind the table.
+        let (room, own) = (self.piece() - table, blocks.len());
         let first = |len: usize| if is_long(len) { 0 } else { len.min(room) };
 
-        let own = blocks.len();
-        let len = table + first(own);
+        let len = table + if is_long(own) { table } else { first(own) };
         self.begin(posts(rank).then_some(len))?;
         if posts(rank) {
-            self.board.write(len, 0, &blocks.table());
+            self.board.write(len, 0, &blocks.lens());
+            if is_long(own) {
+                self.board.write(len, table, &blocks.addresses());
+            }
             self.write_stream(&blocks, &(0..first(own)), (len, table));
             self.post(len);
         }
         blocks.own.1.copy_from(&blocks.own.0, &mut Vec::new());
         let mut streams = vec![Stream::default(); size];
         for from in self.others().filter(|from| posts(*from)) {
-            streams[from] = self.await_table(from, blocks.taken[from].len() as usize, first)?;
+            let mine = blocks.taken[from].len() as usize;
+            streams[from] = self.await_table(from, mine, is_long, first)?;
             let part = 0..first(streams[from].len);
             self.take(&mut blocks, from, &streams[from], part, table)?;
         }
@@ -163,9 +193,17 @@ impl Steps<'_> {
             self.board.all_have_posted();
         }
         self.end();
-        streams[rank].len = own;
+        streams[rank] = Stream {
+            len: own,
+            is_readable: is_long(own) && !numbers(&blocks.addresses()).contains(&NOWHERE),
+            ..Stream::default()
+        };
 
-        if streams.iter().any(|stream| is_long(stream.len)) && self.take_long(&mut blocks, &streams, is_long)? {
+        let mut long = streams.iter().filter(|stream| is_long(stream.len)).peekable();
+        if long.peek().is_some()
+            && long.all(|stream| stream.is_readable)
+            && self.take_long(&mut blocks, &streams, is_long)?
+        {
             let long = streams.iter_mut().filter(|stream| is_long(stream.len));
             long.for_each(|stream| stream.len = 0);
         }
@@ -173,21 +211,21 @@ impl Steps<'_> {
         Ok(Some(()))
     }
 
-    /// Takes what long streams have for this rank from where it lies. Returns whether all ranks have done so.
+    /// Reads what long streams have for this rank where it lies. Returns whether all ranks could.
     fn take_long(
         &mut self,
         blocks: &mut Blocks,
         streams: &[Stream],
         is_long: impl Fn(usize) -> bool,
     ) -> Result<bool, Error> {
-        let mut all_read = true;
+        let mut could_read = true;
         for from in self.others() {
             let Stream { len, mine, address, .. } = streams[from];
             if is_long(len) && mine > 0 {
-                all_read &= self.fill_from(from, address, &mut blocks.taken[from]);
+                could_read = could_read && self.fill_from(from, address, &mut blocks.taken[from]);
             }
         }
-        self.all_have(all_read)
+        self.agree_on_read(could_read)
     }
 
     /// What is left of streams behind their `first` bytes goes in pieces.
@@ -224,7 +262,7 @@ impl Steps<'_> {
             return self.board.write(len, at, &packed[part.clone()]);
         }
         let mut begin = 0;
-        for block in &blocks.sent {
+        for block in order(self.rank(), self.size()).map(|to| &blocks.sent[to]) {
             let end = begin + block.len() as usize;
             let inside = common(&(begin..end), part);
             let place = (len, at + inside.start - part.start);
@@ -233,31 +271,44 @@ impl Steps<'_> {
         }
     }
 
-    /// Waits for the table of a stream, in which there must be `mine` bytes for this rank. Of its bytes, the `first` come with
-    /// it.
-    fn await_table(&mut self, from: usize, mine: usize, first: impl Fn(usize) -> usize) -> Result<Stream, Error> {
-        let table = self.size() * ENTRY;
-        let len = self.await_any(from)?;
-        let mut bytes = vec![0; table];
-        if (table..=SLOT).contains(&len) {
-            self.read(from, len, 0..table).copy_to(&mut bytes);
-        }
-        let number = |at: usize| {
-            let bytes = bytes[at..at + NUMBER].try_into();
-            bytes.map_or(0, u64::from_le_bytes)
+    /// Waits for the table of a stream, in which there must be `mine` bytes for this rank. Behind it are the `first` bytes, or
+    /// addresses.
+    fn await_table(
+        &mut self,
+        from: usize,
+        mine: usize,
+        is_long: impl Fn(usize) -> bool,
+        first: impl Fn(usize) -> usize,
+    ) -> Result<Stream, Error> {
+        let (rank, size) = (self.rank(), self.size());
+        let table = size * NUMBER;
+        let posted = self.await_any(from)?;
+        let read = |part: Range<usize>| match (part.end..=SLOT).contains(&posted) {
+            true => numbers(&self.read(from, posted, part).to_vec()),
+            false => vec![0; size],
         };
-        let lens: Vec<usize> = (0..self.size()).map(|rank| number(rank * ENTRY) as usize).collect();
-        let sum = |lens: &[usize]| lens.iter().fold(0, |sum: usize, len| sum.saturating_add(*len));
-        let stream = Stream {
-            len: sum(&lens),
-            at: sum(&lens[..self.rank()]),
-            mine: lens[self.rank()],
-            address: number(self.rank() * ENTRY + NUMBER),
+        let lens = read(0..table);
+        let sum = |ranks: &mut dyn Iterator<Item = usize>| {
+            ranks.fold(0, |sum: usize, to| sum.saturating_add(lens[to] as usize))
+        };
+        let mut stream = Stream {
+            len: sum(&mut order(from, size)),
+            at: sum(&mut order(from, size).take_while(|to| *to != rank)),
+            mine: lens[rank] as usize,
+            ..Stream::default()
         };
         if stream.mine != mine {
             return Err(self.truncated(from, stream.mine, mine));
         }
-        if len != table + first(stream.len) {
+        let behind = if is_long(stream.len) {
+            let addresses = read(table..2 * table);
+            stream.address = addresses[rank];
+            stream.is_readable = !addresses.contains(&NOWHERE);
+            table
+        } else {
+            first(stream.len)
+        };
+        if posted != table + behind {
             return Err(self.differs(from));
         }
         Ok(stream)

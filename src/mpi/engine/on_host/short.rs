@@ -6,7 +6,7 @@
 
 use core::{mem::MaybeUninit, ptr, slice};
 
-use super::{arguments::dense, board::ROOM, state::State, steps::Steps};
+use super::{arguments::dense, board::ROOM, exchange::LONG, state::State, steps::Steps};
 use crate::mpi::{
     collectives::{Blocks, Call, Collective as Kind},
     datatype::Datatype,
@@ -110,7 +110,8 @@ impl<'a> Data<'a> {
                     (bytes == all).then_some(from)?
                 };
                 let block = all / size;
-                Some(Self::Alltoall { from, into, block })
+                // (Larger blocks are streams, also where they go in one step.)
+                (block < LONG).then_some(Self::Alltoall { from, into, block })
             }
             Kind::Allreduce => {
                 let (into, len) = run(&buffers.output, count)?;

@@ -10,7 +10,7 @@ use crate::{
     messaging::tagged::{Outcome, Selector},
     mpi::{
         Rank,
-        engine::{Communicator, buffer::Buffer, core::Ended, request::About},
+        engine::{Communicator, buffer::Buffer, class::Class, core::Ended, request::About},
         error::{Detail, Error, ErrorClass},
     },
     span::Span,
@@ -189,7 +189,9 @@ impl Steps<'_> {
 
     #[cold]
     fn mismatch(&self, rank: usize, posted: Posted, wanted: Posted) -> Error {
-        if posted.len == wanted.len {
+        // (One of the two is the mark of a stream.)
+        let is_other_way = (posted.mark ^ wanted.mark) & Class::COLLECTIVES != 0;
+        if is_other_way || posted.len == wanted.len {
             self.differs(rank)
         } else {
             self.truncated(rank, posted.len, wanted.len)
@@ -298,7 +300,11 @@ impl Steps<'_> {
         if is_ready {
             return Ok(());
         }
-        waited.map_err(|_| self.communicator.broken(self.name))?;
+        if waited.is_err() {
+            let error = self.communicator.broken(self.name);
+            self.give_up(&error);
+            return Err(error);
+        }
         Err(self.why(ended))
     }
 
