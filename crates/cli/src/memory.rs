@@ -1,6 +1,6 @@
 //! Whether processes of this host can talk through memory, and whether the kernel copies between them.
 
-use std::{error::Error, fs};
+use std::error::Error;
 
 /// Tries it: something is sent from one end to another, both in this process.
 ///
@@ -34,7 +34,7 @@ pub(crate) fn attempt() -> Result<(), Box<dyn Error>> {
 /// The reason why not.
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) fn copies() -> Result<(), String> {
-    use std::io::IoSliceMut;
+    use std::{fs, io::IoSliceMut};
 
     use nix::{
         sys::uio::{RemoteIoVec, process_vm_readv},
