@@ -202,8 +202,8 @@ impl Steps<'_> {
         let (rank, size, call) = (self.rank(), self.size(), arguments.call);
         let received = call.output.count(rank);
         if !call.in_place && received.saturating_mul(arguments.sizes.1) >= LONG {
-            // A rank with smaller blocks posts data, which must not be taken for a table, nor a table for data.
-            self.mark = !self.mark;
+            // (A rank with smaller blocks posts data.)
+            self.begin_with_tables();
             return self.exchange(arguments);
         }
         let sent = if call.in_place {

@@ -52,6 +52,33 @@ struct Stream {
     is_readable: bool,
 }
 
+/// How streams are divided into steps. All ranks come to the same, by the lengths.
+#[derive(Clone, Copy)]
+struct Division {
+    /// Bytes of a table, and of the addresses behind it.
+    table: usize,
+    /// Bytes of a stream that have room behind its table.
+    room: usize,
+    /// Streams of so many bytes are long.
+    long: usize,
+}
+
+impl Division {
+    fn is_long(&self, len: usize) -> bool {
+        len >= self.long
+    }
+
+    /// The bytes of a stream that are in its first step.
+    fn first(&self, len: usize) -> usize {
+        if self.is_long(len) { 0 } else { len.min(self.room) }
+    }
+
+    /// Bytes of the first step of a stream.
+    fn first_step(&self, len: usize) -> usize {
+        self.table + if self.is_long(len) { self.table } else { self.first(len) }
+    }
+}
+
 /// All ranks, in the order in which one has bytes for them in its stream: itself last.
 fn order(rank: usize, size: usize) -> impl Iterator<Item = usize> {
     (rank + 1..size).chain(0..=rank)
@@ -137,18 +164,12 @@ impl Blocks {
         self.sent.iter().map(|block| block.len() as usize).sum()
     }
 
-    fn lens(&self) -> Vec<u8> {
-        to_bytes(self.sent.iter().map(Buffer::len))
-    }
-
     /// Where the blocks lie that are sent. (Packed ones are copied twice anyway.)
-    fn addresses(&self) -> Vec<u8> {
-        let is_packed = self.packed.is_some();
-        to_bytes(
-            self.sent
-                .iter()
-                .map(|block| if is_packed { NOWHERE } else { address(block) }),
-        )
+    fn addresses(&self) -> Vec<u64> {
+        match self.packed {
+            Some(_) => vec![NOWHERE; self.sent.len()],
+            None => self.sent.iter().map(address).collect(),
+        }
     }
 }
 
@@ -166,80 +187,80 @@ impl Steps<'_> {
             _ => true,
         };
         let table = size * NUMBER;
-        let is_long = |len: usize| root.is_none() && len >= (size - 1) * LONG;
-        // The bytes of a stream that are in its first step, behind the table.
-        let (room, own) = (self.piece() - table, blocks.len());
-        let first = |len: usize| if is_long(len) { 0 } else { len.min(room) };
-
-        let len = table + if is_long(own) { table } else { first(own) };
-        self.begin(posts(rank).then_some(len))?;
+        let division = Division {
+            table,
+            room: self.piece() - table,
+            // (Those of one root do not go so: ranks would have to wait for each other.)
+            long: if root.is_none() { (size - 1) * LONG } else { usize::MAX },
+        };
+        let mut streams = vec![Stream::default(); size];
+        self.begin(posts(rank).then_some(division.first_step(blocks.len())))?;
         if posts(rank) {
-            self.board.write(len, 0, &blocks.lens());
-            if is_long(own) {
-                self.board.write(len, table, &blocks.addresses());
-            }
-            self.write_stream(&blocks, &(0..first(own)), (len, table));
-            self.post(len);
+            streams[rank] = self.post_table(&blocks, division);
         }
         blocks.own.1.copy_from(&blocks.own.0, &mut Vec::new());
-        let mut streams = vec![Stream::default(); size];
         for from in self.others().filter(|from| posts(*from)) {
             let mine = blocks.taken[from].len() as usize;
-            streams[from] = self.await_table(from, mine, is_long, first)?;
-            let part = 0..first(streams[from].len);
+            streams[from] = self.await_table(from, mine, division)?;
+            let part = 0..division.first(streams[from].len);
             self.take(&mut blocks, from, &streams[from], part, table)?;
         }
         if root.is_none() {
             self.board.all_have_posted();
         }
         self.end();
-        streams[rank] = Stream {
-            len: own,
-            is_readable: is_long(own) && !numbers(&blocks.addresses()).contains(&NOWHERE),
-            ..Stream::default()
-        };
 
-        let mut long = streams.iter().filter(|stream| is_long(stream.len)).peekable();
-        if long.peek().is_some()
-            && long.all(|stream| stream.is_readable)
-            && self.take_long(&mut blocks, &streams, is_long)?
-        {
-            let long = streams.iter_mut().filter(|stream| is_long(stream.len));
+        let is_long = |stream: &Stream| division.is_long(stream.len);
+        let all_readable = streams.iter().all(|stream| stream.is_readable || !is_long(stream));
+        if streams.iter().any(is_long) && all_readable && self.take_long(&mut blocks, &streams, division)? {
+            let long = streams.iter_mut().filter(|stream| division.is_long(stream.len));
             long.for_each(|stream| stream.len = 0);
         }
-        self.exchange_rest(&mut blocks, &streams, first)?;
+        self.take_rest(&mut blocks, &streams, division)?;
         Ok(Some(()))
     }
 
+    /// Posts the first step of this rank's stream.
+    fn post_table(&mut self, blocks: &Blocks, division: Division) -> Stream {
+        let own = blocks.len();
+        let (len, table) = (division.first_step(own), division.table);
+        let mut stream = Stream {
+            len: own,
+            ..Stream::default()
+        };
+        self.board.write(len, 0, &to_bytes(blocks.sent.iter().map(Buffer::len)));
+        if division.is_long(own) {
+            let addresses = blocks.addresses();
+            self.board.write(len, table, &to_bytes(addresses.iter().copied()));
+            stream.is_readable = !addresses.contains(&NOWHERE);
+        }
+        self.write_stream(blocks, &(0..division.first(own)), (len, table));
+        self.post(len);
+        stream
+    }
+
     /// Reads what long streams have for this rank where it lies. Returns whether all ranks could.
-    fn take_long(
-        &mut self,
-        blocks: &mut Blocks,
-        streams: &[Stream],
-        is_long: impl Fn(usize) -> bool,
-    ) -> Result<bool, Error> {
+    fn take_long(&mut self, blocks: &mut Blocks, streams: &[Stream], division: Division) -> Result<bool, Error> {
         let mut could_read = true;
         for from in self.others() {
             let Stream { len, mine, address, .. } = streams[from];
-            if is_long(len) && mine > 0 {
+            if division.is_long(len) && mine > 0 {
                 could_read = could_read && self.fill_from(from, address, &mut blocks.taken[from]);
             }
         }
         self.agree_on_read(could_read)
     }
 
-    /// What is left of streams behind their `first` bytes goes in pieces.
-    fn exchange_rest(
-        &mut self,
-        blocks: &mut Blocks,
-        streams: &[Stream],
-        first: impl Fn(usize) -> usize,
-    ) -> Result<(), Error> {
+    /// Takes what is left of streams behind their first steps, in pieces.
+    fn take_rest(&mut self, blocks: &mut Blocks, streams: &[Stream], division: Division) -> Result<(), Error> {
         let most = self.piece();
-        let left = streams.iter().map(|stream| stream.len - first(stream.len)).max();
+        let left = streams
+            .iter()
+            .map(|stream| stream.len - division.first(stream.len))
+            .max();
         for begin in (0..left.unwrap_or_default()).step_by(most) {
             let part = |stream: &Stream| {
-                let begin = stream.len.min(first(stream.len) + begin);
+                let begin = stream.len.min(division.first(stream.len) + begin);
                 begin..stream.len.min(begin.saturating_add(most))
             };
             let own = part(&streams[self.rank()]);
@@ -271,17 +292,9 @@ impl Steps<'_> {
         }
     }
 
-    /// Waits for the table of a stream, in which there must be `mine` bytes for this rank. Behind it are the `first` bytes, or
-    /// addresses.
-    fn await_table(
-        &mut self,
-        from: usize,
-        mine: usize,
-        is_long: impl Fn(usize) -> bool,
-        first: impl Fn(usize) -> usize,
-    ) -> Result<Stream, Error> {
-        let (rank, size) = (self.rank(), self.size());
-        let table = size * NUMBER;
+    /// Waits for the first step of a stream, in which there must be `mine` bytes for this rank.
+    fn await_table(&mut self, from: usize, mine: usize, division: Division) -> Result<Stream, Error> {
+        let (rank, size, table) = (self.rank(), self.size(), division.table);
         let posted = self.await_any(from)?;
         let read = |part: Range<usize>| match (part.end..=SLOT).contains(&posted) {
             true => numbers(&self.read(from, posted, part).to_vec()),
@@ -300,16 +313,13 @@ impl Steps<'_> {
         if stream.mine != mine {
             return Err(self.truncated(from, stream.mine, mine));
         }
-        let behind = if is_long(stream.len) {
+        if posted != division.first_step(stream.len) {
+            return Err(self.differs(from));
+        }
+        if division.is_long(stream.len) {
             let addresses = read(table..2 * table);
             stream.address = addresses[rank];
             stream.is_readable = !addresses.contains(&NOWHERE);
-            table
-        } else {
-            first(stream.len)
-        };
-        if posted != table + behind {
-            return Err(self.differs(from));
         }
         Ok(stream)
     }

@@ -187,11 +187,17 @@ impl Steps<'_> {
         }
     }
 
+    /// The steps of this collective begin with tables. A rank with other arguments may post data in the same step: so that
+    /// neither is taken for the other, their marks differ.
+    pub(super) fn begin_with_tables(&mut self) {
+        self.mark = !self.mark;
+    }
+
     #[cold]
     fn mismatch(&self, rank: usize, posted: Posted, wanted: Posted) -> Error {
-        // (One of the two is the mark of a stream.)
-        let is_other_way = (posted.mark ^ wanted.mark) & Class::COLLECTIVES != 0;
-        if is_other_way || posted.len == wanted.len {
+        // (A mark has none of the bits of a collective's number, unless it is one of tables.)
+        let is_a_table = |mark: u32| mark & Class::COLLECTIVES != 0;
+        if is_a_table(posted.mark) != is_a_table(wanted.mark) || posted.len == wanted.len {
             self.differs(rank)
         } else {
             self.truncated(rank, posted.len, wanted.len)
