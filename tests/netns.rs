@@ -5,10 +5,17 @@
 mod answers;
 #[path = "support/counter.rs"]
 mod counter;
+#[cfg(feature = "shm")]
+#[expect(unsafe_code, reason = "the engine takes pointers")]
+#[path = "support/drawn.rs"]
+mod drawn;
 #[path = "support/exchange.rs"]
 mod exchange;
 #[path = "netns/jobs.rs"]
 mod jobs;
+#[cfg(feature = "shm")]
+#[path = "netns/levels.rs"]
+mod levels;
 #[path = "support/netns.rs"]
 mod netns;
 #[path = "netns/rails.rs"]
@@ -99,6 +106,8 @@ fn part() {
         "timeout" => play_timeout(),
         "restart" => play_restart(),
         "rails-job" => jobs::play(),
+        #[cfg(feature = "shm")]
+        "levels-job" => levels::play(),
         other => rails::play(other),
     }
 }

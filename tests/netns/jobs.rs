@@ -95,7 +95,7 @@ fn udp_sockets() -> usize {
 // ---- the tests
 
 /// The ranks of a job, `per_host` in each namespace.
-struct Ranks(Vec<Process>);
+pub(super) struct Ranks(Vec<Process>);
 
 impl Ranks {
     fn start(wires: &Wires, per_host: u32, additions: u32, more: &[(&str, &str)]) -> Self {
@@ -103,12 +103,17 @@ impl Ranks {
         Self::start_in(&wires.ends(), &first, per_host, additions, more)
     }
 
-    /// `first`: an address of the first namespace that the other one reaches.
     fn start_in(ends: &[&Namespace], first: &str, per_host: u32, additions: u32, more: &[(&str, &str)]) -> Self {
+        let additions = additions.to_string();
+        let more = [&[("RAILS_ADDITIONS", &*additions)], more].concat();
+        Self::start_as("rails-job", ends, first, per_host, &more)
+    }
+
+    /// `first`: an address of the first namespace that the other ones reach.
+    pub(super) fn start_as(role: &str, ends: &[&Namespace], first: &str, per_host: u32, more: &[(&str, &str)]) -> Self {
         let meeting = format!("{first}:7100");
         let ranks = ends.len() as u32 * per_host;
         let size = ranks.to_string();
-        let additions = additions.to_string();
         let start = |rank: u32| {
             let rank_text = rank.to_string();
             let envs = [
@@ -117,16 +122,15 @@ impl Ranks {
                 ("HIKYAKU_RANK", &rank_text),
                 ("HIKYAKU_SIZE", &size),
                 ("HIKYAKU_STATS", "-"),
-                ("RAILS_ADDITIONS", &additions),
             ];
             let end = ends[(rank / per_host) as usize];
-            end.spawn_role("part", "rails-job", &[&envs, more].concat())
+            end.spawn_role("part", role, &[&envs, more].concat())
         };
         Self((0..ranks).map(start).collect())
     }
 
     /// The outputs of all, once they have ended well, each with its counters.
-    fn finish(self) -> Vec<(String, Value)> {
+    pub(super) fn finish(self) -> Vec<(String, Value)> {
         let ended: Vec<_> = self.0.into_iter().map(|process| process.finish(PART_LIMIT)).collect();
         let is_well = ended
             .iter()
