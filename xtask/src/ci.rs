@@ -24,13 +24,13 @@ const SIM_RUNS: &str = "15";
 /// The same for seeds that follow from the commit.
 const COMMIT_RUNS: &str = "5";
 
-const IGNORED: [Ignored; 2] = [
+const IGNORED: [Ignored; 3] = [
     Ignored {
         file: "netns",
         needs_root: true,
         tools: &["ip", "nft"],
         alone: true,
-        limit_s: 300,
+        limit_s: 420,
     },
     Ignored {
         file: "mpi",
@@ -38,6 +38,14 @@ const IGNORED: [Ignored; 2] = [
         tools: &[],
         alone: true,
         limit_s: 600,
+    },
+    // 256 ranks of one host.
+    Ignored {
+        file: "routes",
+        needs_root: false,
+        tools: &[],
+        alone: true,
+        limit_s: 300,
     },
 ];
 
@@ -49,16 +57,13 @@ pub(crate) fn run(steps: &mut Steps, long: bool) -> Result<(), String> {
     toolchains::miri(steps)?;
     toolchains::loom(steps)?;
     simulate(steps)?;
-    for tests in ["--test tokio", "--doc asynchronous"] {
-        let command = Cmd::parse("cargo test -p hikyaku --features tokio").args(tests.split(' '));
-        steps.run(&format!("tokio: {tests}"), &command.limit_s(300))?;
+    for tests in ["--test tokio --test events --test serde", "--doc asynchronous"] {
+        let command = Cmd::parse("cargo test -p hikyaku --features tokio,events,serde").args(tests.split(' '));
+        steps.run(&format!("further features: {tests}"), &command.limit_s(300))?;
     }
-    let command = Cmd::parse("cargo test -p hikyaku --features events,serde --test events --test serde");
-    steps.run("events and statistics as text", &command.limit_s(300))?;
     for tests in &IGNORED {
         ignored(steps, tests)?;
     }
-    on_one_host(steps)?;
     match attack::obstacle() {
         None => steps.call("attacks, short form", attack::short)?,
         Some(why) => steps.skip("attacks, short form", &why),
@@ -73,33 +78,16 @@ pub(crate) fn run(steps: &mut Steps, long: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Processes of one host: in containers, and many of them. (What they run was built by the tests before.)
-fn on_one_host(steps: &mut Steps) -> Result<(), String> {
-    let obstacle = match shell::is_root() {
-        true => shell::missing(&["ip", "nft"]),
-        false => Some("needs root".to_owned()),
-    };
-    let containers =
-        Cmd::parse("cargo test -p hikyaku --features shm --test netns -- --ignored --test-threads=1 containers");
-    steps.run_unless(obstacle, "containers of one host", &containers.limit_s(120))?;
-    let many = Cmd::parse("cargo test -p hikyaku-mpi --test routes -- --ignored --nocapture");
-    steps.run("256 ranks of one host", &many.limit_s(300))
-}
-
 /// The tests with seeds, with more of them than `cargo test` has: the same ones each time, and those of the commit.
 fn simulate(steps: &mut Steps) -> Result<(), String> {
     for test in ["simulation", "dst"] {
-        let command = Cmd::parse("cargo test -p hikyaku --features sim --test")
-            .args([test])
-            .env("HIKYAKU_SIM_RUNS", SIM_RUNS)
-            .limit_s(600);
+        let command = tests_of(test).env("HIKYAKU_SIM_RUNS", SIM_RUNS).limit_s(600);
         steps.run(&format!("{test}, {SIM_RUNS} seeds"), &command)?;
         let Some(seed) = soak::commit_seed() else {
             steps.skip(&format!("{test}, the commit's seeds"), "no commit here");
             continue;
         };
-        let command = Cmd::parse("cargo test -p hikyaku --features sim --test")
-            .args([test])
+        let command = tests_of(test)
             .env("HIKYAKU_SIM_FROM", &seed.to_string())
             .env("HIKYAKU_SIM_RUNS", COMMIT_RUNS)
             .limit_s(600);
@@ -122,16 +110,19 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
         .try_for_each(|tests| ignored(steps, tests))
 }
 
-/// The parts of `cargo xtask dpdk`, each with the names of its steps and their commands: a part needs no other one. A test
-/// that needs root says so and passes.
+/// What the tests over DPDK build: the same packages and features in each step, so that each is built once.
+const WITH_DPDK: &str = "-p hikyaku -p hikyaku-mpi -p hikyaku-bench -p hikyaku-cli --features \
+                         hikyaku/dpdk,hikyaku-mpi/dpdk,hikyaku-bench/dpdk,hikyaku-cli/dpdk";
+
+/// The parts of `cargo xtask dpdk`, each with the names of its steps and their commands, in which `WITH` stands for
+/// [`WITH_DPDK`]: a part needs no other one. A test that needs root says so and passes.
 const DPDK: [(&str, &[(&str, &str)]); 4] = [
     (
         "bindings",
         &[
             (
                 "clippy",
-                "cargo clippy -p hikyaku-dpdk-sys -p hikyaku -p hikyaku-mpi -p hikyaku-bench -p hikyaku-cli --features \
-                 hikyaku-dpdk-sys/bindings,hikyaku/dpdk,hikyaku-mpi/dpdk,hikyaku-bench/dpdk,hikyaku-cli/dpdk --all-targets -- -D warnings",
+                "cargo clippy -p hikyaku-dpdk-sys --features hikyaku-dpdk-sys/bindings WITH --all-targets -- -D warnings",
             ),
             ("bindings", "cargo test -p hikyaku-dpdk-sys --features bindings"),
             ("bindings, static", "cargo test -p hikyaku-dpdk-sys --features static"),
@@ -142,40 +133,30 @@ const DPDK: [(&str, &[(&str, &str)]); 4] = [
         &[
             (
                 "unit tests",
-                "cargo test -p hikyaku --features dpdk --lib -- backends::dpdk poller --test-threads=1",
+                "cargo test WITH --lib -- backends::dpdk poller --test-threads=1",
             ),
+            PROGRAMS,
             (
-                "tests between processes",
-                "cargo test -p hikyaku --features dpdk --test dpdk -- --test-threads=1 --show-output",
+                "between processes",
+                "cargo test WITH --test dpdk -- --test-threads=1 --show-output",
             ),
         ],
     ),
     (
         "ranks",
         &[
-            (
-                "MPI's programs",
-                "cargo build -p hikyaku-mpi --features dpdk --examples",
-            ),
-            ("launcher", "cargo build -p hikyaku-cli --features dpdk --bins"),
-            (
-                "ranks of MPI",
-                "cargo test -p hikyaku-mpi --features dpdk --test dpdk --test poller -- --test-threads=1",
-            ),
-            (
-                "pollers and their processes",
-                "cargo test -p hikyaku --features dpdk --test poller",
-            ),
+            PROGRAMS,
+            ("ranks and pollers", "cargo test WITH --test poller -- --test-threads=1"),
         ],
     ),
     (
         "benchmarks",
-        &[(
-            "benchmarks",
-            "cargo test -p hikyaku-cli --features dpdk --test bench without_the_kernel",
-        )],
+        &[("benchmarks", "cargo test WITH --test bench without_the_kernel")],
     ),
 ];
+
+/// The command line and MPI's programs, which tests start.
+const PROGRAMS: (&str, &str) = ("programs", "cargo build WITH --bins --examples");
 
 /// Whether `cargo xtask dpdk` has a part of this name.
 pub(crate) fn is_part_of_dpdk(name: &str) -> bool {
@@ -191,7 +172,7 @@ pub(crate) fn dpdk(steps: &mut Steps, part: Option<&str>) -> Result<(), String> 
     let wanted = |name: &str| part.is_none_or(|part| part == name);
     let chosen = DPDK.iter().filter(|(name, _)| wanted(name));
     for (name, command) in chosen.flat_map(|(_, commands)| *commands) {
-        let command = Cmd::parse(command).limit_s(600);
+        let command = Cmd::parse(&command.replace("WITH", WITH_DPDK)).limit_s(600);
         steps.run_unless(obstacle.clone(), &format!("dpdk: {name}"), &command)?;
     }
     Ok(())
@@ -217,16 +198,20 @@ pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
             shell::missing(tools)
         };
         let test = format!("launchers::{name}");
-        let command = Cmd::parse("cargo test -p hikyaku-cli --test run -- --ignored --exact")
-            .args([test])
-            .limit_s(300);
+        let command = tests_of("run").args(["--", "--ignored", "--exact", &test]).limit_s(300);
         steps.run_unless(obstacle, &format!("launchers: {name}"), &command)?;
     }
     // Ranks that die or compute for as long as the usual limits allow.
     let programs = Cmd::parse("cargo build -p hikyaku-cli --bins -p hikyaku-mpi --examples");
     steps.run("launchers: programs", &programs)?;
-    let command = Cmd::parse("cargo test -p hikyaku-mpi --test life -- --ignored").limit_s(300);
+    let command = tests_of("life").args(["--", "--ignored"]).limit_s(300);
     steps.run("launchers: lost ranks", &command)
+}
+
+/// The tests of a file, whichever package has it: of the whole workspace cargo chooses the same features as for
+/// `cargo test --workspace`, which has built them.
+fn tests_of(file: &str) -> Cmd {
+    Cmd::parse("cargo test --workspace --test").args([file])
 }
 
 fn ignored(steps: &mut Steps, tests: &Ignored) -> Result<(), String> {
@@ -236,9 +221,7 @@ fn ignored(steps: &mut Steps, tests: &Ignored) -> Result<(), String> {
     } else {
         shell::missing(tests.tools)
     };
-    let mut command = Cmd::parse("cargo test -p hikyaku --test")
-        .args([file, "--", "--ignored"])
-        .limit_s(tests.limit_s);
+    let mut command = tests_of(file).args(["--", "--ignored"]).limit_s(tests.limit_s);
     if tests.alone {
         command = command.args(["--test-threads=1"]);
     }
