@@ -5,6 +5,7 @@
 
 mod crossing;
 mod eager;
+mod locks_in_memory;
 mod stopped;
 mod support;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! hikyaku run -n 4 --on-failure continue target/release/examples/lost \
-//!     barrier|receive|probe|collective|leave|finalize|several|memory|stopped FILE|compute [MILLISECONDS]
+//!     barrier|receive|probe|collective|leave|finalize|several|memory|lock|locks|stopped FILE|compute [MILLISECONDS]
 //! ```
 //!
 //! The last rank is in trouble, the others tell what becomes of their calls:
@@ -12,6 +12,8 @@
 //! - `leave`: it exits in the middle, as if all were well;
 //! - `finalize`: it ends MPI while the others add numbers, of which none gets a sum;
 //! - `memory`: it takes more and more memory until the system ends it, while the others wait to receive from it;
+//! - `lock`: it holds the lock of a window for which the others wait, until the user kills it;
+//! - `locks`: it locks windows and unlocks them, as the others do, until the user kills it;
 //! - `stopped`: the user stops it (SIGSTOP), and makes FILE and lets it go on (SIGCONT) when the others have given it up, or
 //!   before; then it sends what they wait for;
 //! - `several`: every second rank does nothing, until the user kills them, while the others wait to receive from each;
@@ -27,7 +29,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mpi::{Error, Rank, collective::SystemOperation, topology::SimpleCommunicator, traits::*};
+use mpi::{
+    Error, Rank,
+    collective::SystemOperation,
+    topology::SimpleCommunicator,
+    traits::*,
+    window::{LockKind, Window},
+};
 
 /// So many messages for a rank that computes, more than go unacknowledged.
 const LETTERS: u64 = 1_000;
@@ -160,6 +168,56 @@ fn several(world: &SimpleCommunicator) -> Result<(), Error> {
     Ok(())
 }
 
+/// Adds to a number of the first rank, which no other one changes meanwhile.
+fn count(window: &Window<u64>) -> Result<(), Error> {
+    window.lock(LockKind::Exclusive, 0, |epoch| {
+        let before = epoch.get(0, 0)?;
+        let was = epoch.compare_and_swap(&(before + 1), &before, 0, 0)?;
+        assert_eq!(was, before, "another rank has the lock, too");
+        Ok(())
+    })
+}
+
+/// The last rank is lost with a lock, or at any moment of taking one and giving it back. The others get the lock after it.
+fn locked(world: &SimpleCommunicator, last: Rank, holds: bool) -> Result<(), Error> {
+    let window = Window::<u64>::allocate(world, 1)?;
+    let rank = world.rank();
+    world.barrier()?;
+    if rank == last && holds {
+        return window.lock(LockKind::Exclusive, 0, |_| {
+            for other in 0..last {
+                world.process_at_rank(other).send(&0_u8)?;
+            }
+            println!("rank {rank} pid {}", std::process::id());
+            loop {
+                std::thread::park();
+            }
+        });
+    }
+    if rank == last {
+        for turn in 0.. {
+            count(&window)?;
+            if turn == 100 {
+                println!("rank {rank} pid {}", std::process::id());
+            }
+        }
+    }
+    if holds {
+        world.process_at_rank(last).receive::<u8>()?;
+        count(&window)?;
+    } else {
+        // Until this one knows.
+        while window.lock(LockKind::Shared, last, |_| Ok(())).is_ok() {
+            count(&window)?;
+        }
+    }
+    for _ in 0..100 {
+        count(&window)?;
+    }
+    println!("rank {rank}: it has the lock");
+    are_left(world, last)
+}
+
 /// Takes more and more memory. Messages that nobody receives are under way meanwhile.
 fn take_memory(world: &SimpleCommunicator) {
     const STEP: usize = 1 << 20;
@@ -207,7 +265,7 @@ fn late(world: &SimpleCommunicator, last: Rank, time: Duration) -> Result<(), Er
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let how = arguments.next().unwrap_or_default();
-    let usage = "usage: lost barrier|receive|probe|collective|leave|finalize|several|memory|\
+    let usage = "usage: lost barrier|receive|probe|collective|leave|finalize|several|memory|lock|locks|\
         stopped FILE|compute [MILLISECONDS]";
     let known = [
         "barrier",
@@ -218,6 +276,8 @@ fn main() -> Result<(), Error> {
         "finalize",
         "several",
         "memory",
+        "lock",
+        "locks",
         "stopped",
         "compute",
     ];
@@ -244,6 +304,9 @@ fn main() -> Result<(), Error> {
     begin(&world, last)?;
     if how == "stopped" {
         return stopped(&world, last, Path::new(&argument.expect(usage)));
+    }
+    if how == "lock" || how == "locks" {
+        return locked(&world, last, how == "lock");
     }
     if rank < last {
         return go_on_without(&world, last, &how);

@@ -148,9 +148,14 @@ fn ranks_of_one_host_talk_through_memory() {
 
 /// A job with the example `lost`, whose ranks that are not lost wait for the last one.
 fn lost(options: &[&str]) -> Child {
+    lost_in("receive", options)
+}
+
+/// The same, of that kind.
+fn lost_in(how: &str, options: &[&str]) -> Child {
     job(&[&["-n", "4"], options].concat())
         .arg(example("lost"))
-        .arg("receive")
+        .arg(how)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -194,6 +199,36 @@ fn a_rank_that_is_killed_is_missed() {
     let begun = Instant::now();
     all_miss_the_last(lost(&["--on-failure", "continue"]), 4, "MPI_Recv");
     assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+/// A lock that a rank has taken in memory goes to the others when the rank is killed: while it holds it, and at any moment
+/// of taking it and giving it back. Those notice its end themselves that wait for it, and are told by the launcher.
+#[test]
+fn a_lock_of_a_rank_that_is_killed_goes_to_the_others() {
+    const ALONE: [&str; 5] = ["sh", "-c", "trap '' TERM; exec \"$@\"", "sh", "env"];
+    let told = &["--on-failure", "continue"][..];
+    let kinds = [("lock", told, 1), ("lock", &ALONE[..], 1), ("locks", told, 8)];
+    for (how, options, times) in kinds {
+        for turn in 0..times {
+            let mut job = lost_in(how, options);
+            let (mut output, pid) = victim(&mut job);
+            // At another moment each time.
+            std::thread::yield_now();
+            kill("-KILL", &pid);
+            let mut said = String::new();
+            output.read_to_string(&mut said).unwrap();
+            let errors = job.wait_with_output().unwrap().stderr;
+            let errors = String::from_utf8_lossy(&errors);
+            for rank in 0..3 {
+                let has = format!("rank {rank}: it has the lock");
+                let goes_on = format!("rank {rank}: 3 are left");
+                assert!(
+                    said.contains(&has) && said.contains(&goes_on),
+                    "{how} {options:?} {turn}: {said}{errors}"
+                );
+            }
+        }
+    }
 }
 
 /// A launcher that says nothing of it: the ranks notice it themselves, long before a silent one would be given up. (They

@@ -7,7 +7,7 @@ use loom::{
     model::Builder,
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -56,6 +56,7 @@ macro_rules! models {
             use crate::$world::{
                 bell::Bell,
                 board::{Board, Posted},
+                holders::{Given, Holders, Places, REST},
                 lines,
                 lock::Lock,
                 pins::Pins,
@@ -292,6 +293,73 @@ macro_rules! models {
                 });
             }
 
+            /// Processes that take a lock by themselves see what the others have done under it, and none of them is there
+            /// at the same time.
+            pub fn holders_are_alone() {
+                check(|| {
+                    let shared = Arc::new((AtomicU64::new(0), UnsafeCell::new(0)));
+                    let add = |(word, cell): &(AtomicU64, UnsafeCell<usize>), place| {
+                        while !Holders(word).take(place, true) {
+                            thread::yield_now();
+                        }
+                        // SAFETY: loom checks that no other thread reads or writes meanwhile.
+                        cell.with_mut(|sum| unsafe { *sum += 1 });
+                        assert_eq!(Holders(word).give(place), Given::Back);
+                    };
+                    let theirs = Arc::clone(&shared);
+                    let other = thread::spawn(move || add(&theirs, 1));
+                    add(&shared, 0);
+                    other.join().unwrap();
+                    // SAFETY: as above.
+                    shared.1.with(|sum| assert_eq!(unsafe { *sum }, 2));
+                });
+            }
+
+            /// A lock that one waits for is handed over by its owner: it is told when the one that holds it gives it back,
+            /// though another one takes it whenever it can.
+            pub fn holders_are_waited_for(give: fn(&AtomicU64) -> bool) {
+                check(move || {
+                    let shared = Arc::new((AtomicU64::new(0), UnsafeCell::new(0), Descriptor::default()));
+                    // SAFETY: loom checks that no other thread reads or writes meanwhile.
+                    let add = |cell: &UnsafeCell<usize>| cell.with_mut(|sum| unsafe { *sum += 1 });
+                    assert!(Holders(&shared.0).take(0, true));
+                    let theirs = Arc::clone(&shared);
+                    let holder = thread::spawn(move || {
+                        let (word, cell, letters) = &*theirs;
+                        add(cell);
+                        if give(word) {
+                            letters.write();
+                        }
+                        // Once more, if it is free.
+                        let again = Holders(word).take(0, false);
+                        if again {
+                            add(cell);
+                            if give(word) {
+                                letters.write();
+                            }
+                        }
+                        again
+                    });
+                    let (word, cell, letters) = &*shared;
+                    while !Holders(word).grant(REST, true, Places::first(1)) {
+                        letters.poll();
+                        letters.read();
+                        Holders(word).withdraw(0);
+                    }
+                    add(cell);
+                    assert!(Holders(word).withdraw(REST));
+                    Holders(word).calm();
+                    let again = holder.join().unwrap();
+                    // SAFETY: as above.
+                    cell.with(|sum| assert_eq!(unsafe { *sum }, 2 + usize::from(again)));
+                });
+            }
+
+            /// Gives a lock back. Returns whether the owner must be told.
+            pub fn give(word: &AtomicU64) -> bool {
+                Holders(word).give(0) == Given::Untold
+            }
+
             fn boards() -> [Board; 2] {
                 let memory = Arc::new(Segment::new(Board::bytes(2)));
                 [0, 1].map(|rank| Board::new(Mapped(Arc::clone(&memory)), (rank, 2), false))
@@ -381,6 +449,13 @@ macro_rules! models {
 }
 
 models! { right weak unfenced }
+
+/// Looks whether others wait for a lock, and then gives it back.
+pub fn hasty_give(word: &AtomicU64) -> bool {
+    let waits = word.load(Ordering::SeqCst) >> 63 == 1;
+    word.fetch_and(1 << 63, Ordering::SeqCst);
+    waits
+}
 
 /// How threads that sleep on one descriptor are woken up.
 trait Sleeping: Default + Send + 'static {

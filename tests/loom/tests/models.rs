@@ -62,6 +62,8 @@ pass! {
     loans_come_back = right::loans_come_back;
     a_lock_lets_one_thread_in = right::lock_lets_one_thread_in;
     a_lock_is_waited_for = right::lock_is_waited_for;
+    holders_are_alone = right::holders_are_alone;
+    holders_are_waited_for = || right::holders_are_waited_for(right::give);
     a_board_carries_lines = || right::board_carries_posts(8);
     a_board_carries_slots = || right::board_carries_posts(56);
     a_board_wakes_sleepers = right::board_wakes_sleepers;
@@ -78,6 +80,9 @@ fail! {
     a_bell_without_fences_is_found = unfenced::bell_wakes_who_sleeps, "deadlock";
     a_lock_that_is_not_released_is_found = weak::lock_lets_one_thread_in, "Causality violation";
     a_lock_that_is_waited_for_but_not_acquired_is_found = weak::lock_is_waited_for, "Causality violation";
+    holders_that_do_not_release_are_found = weak::holders_are_alone, "Causality violation";
+    handing_over_without_releasing_is_found = || weak::holders_are_waited_for(weak::give), "Causality violation";
+    who_looks_before_giving_back_is_found = || right::holders_are_waited_for(models::hasty_give), "deadlock";
     lines_of_a_board_that_are_not_released_are_found = || weak::board_carries_posts(8), "Causality violation";
     slots_of_a_board_that_are_not_released_are_found = || weak::board_carries_posts(56), "Causality violation";
     a_board_without_fences_is_found = unfenced::board_wakes_sleepers, "deadlock";

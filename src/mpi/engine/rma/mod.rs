@@ -45,6 +45,7 @@ use self::{
     window::Serving,
 };
 pub(super) use self::{
+    lock::Spot,
     memory::Memory,
     net::{HANDLER, Net},
     operation::{Place, What},
@@ -217,7 +218,9 @@ impl Rma {
                 Epoch::Started(group) => Some(group.processes()),
                 _ => None,
             };
-            exposed.chain(started.into_iter().flatten())
+            exposed
+                .chain(started.into_iter().flatten())
+                .chain(window.lock.awaited())
         });
         let flights = self.flights.iter().map(|flight| flight.process());
         self.queues.keys().copied().chain(windows).chain(flights)

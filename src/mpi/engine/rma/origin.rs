@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::{
     Rma,
+    lock::Spot,
     message::{MAX_DATA, MAX_GET, Request, Runs, Status},
     net::{LIMIT, Net, name_of},
     operation::{Flight, Operation, Place, What},
@@ -27,6 +28,7 @@ use crate::{
     },
     reliability::SendToken,
     span::Span,
+    sync::Holders,
 };
 
 /// Runs of at least this many bytes get placements of their own; shorter ones share a message.
@@ -265,6 +267,27 @@ impl Rma {
             }
             None => {}
         }
+    }
+
+    /// Takes a lock for which the epoch waits, if nobody else holds or wants it, and returns true. Given are its word,
+    /// and the place of this process there.
+    pub(in crate::mpi::engine) fn take_lock(
+        &mut self,
+        net: &Net<'_>,
+        window: u64,
+        process: u32,
+        (spot, place): (&dyn Spot, u32),
+        exclusive: bool,
+    ) -> bool {
+        let window = self.windows.get_mut(&window);
+        let is_taken = match window.map(|window| &mut window.epoch) {
+            Some(Epoch::Locked { locks, .. }) if net.lost(process).is_none() => locks.get_mut(&process),
+            _ => None,
+        };
+        is_taken.is_some_and(|is_taken| {
+            *is_taken = Holders(spot.word()).take(place, exclusive);
+            *is_taken
+        })
     }
 
     /// Requests a lock; `window` is the own window, `name` that of the target.

@@ -117,6 +117,18 @@ impl Rma {
         }
     }
 
+    /// These processes are about to share the word of the window's lock: from now on they take it by themselves. The place
+    /// of each is its number in the list.
+    pub(in crate::mpi::engine) fn admit_to_lock(&mut self, net: &Net<'_>, name: u64, processes: &[u32]) {
+        let Some(window) = self.windows.get_mut(&name) else {
+            return;
+        };
+        window.lock.admit(processes.iter().copied());
+        for process in processes.iter().filter(|process| net.lost(**process).is_some()) {
+            window.lock.forget(*process);
+        }
+    }
+
     /// Places requested data, as far as there is room.
     pub(super) fn serve(&mut self, net: &mut Net<'_>) {
         self.serving.retain_mut(|serving| {

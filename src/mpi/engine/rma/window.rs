@@ -1,10 +1,16 @@
 //! A window at its owner: memory, lock and epochs.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
-use super::{lock::Lock, memory::Memory};
+use super::{
+    lock::{Lock, Spot},
+    memory::Memory,
+};
 use crate::{
     error::PeerError,
     mpi::{error::ErrorClass, group::Group},
@@ -76,6 +82,11 @@ pub(in crate::mpi::engine) struct WindowState {
 }
 
 impl WindowState {
+    /// The word of the lock lies in memory of other processes, too.
+    pub(in crate::mpi::engine) fn share_lock(&mut self, spot: Arc<dyn Spot>) {
+        self.lock.lie_at(spot);
+    }
+
     /// Counts one down for `process`; false if the count is zero.
     pub(in crate::mpi::engine) fn take_one(counts: &mut BTreeMap<u32, u32>, process: u32) -> bool {
         let Some(count) = counts.get_mut(&process) else {

@@ -3,15 +3,18 @@
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::sync::atomic::{self, Ordering};
 
-use super::Window;
-use crate::mpi::{
-    Rank,
-    engine::{
-        Entry, Exit, Status,
-        rma::{Epoch, Failure, WindowState},
+use super::{Peer, Window, memory::Word};
+use crate::{
+    mpi::{
+        Rank,
+        engine::{
+            Entry, Exit, Status,
+            rma::{Epoch, Failure, Net, Spot, WindowState},
+        },
+        error::{Detail, Error, ErrorClass},
+        group::Group,
     },
-    error::{Detail, Error, ErrorClass},
-    group::Group,
+    sync::{Given, Holders},
 };
 
 /// Lock types of a window (MPI 12.5.3).
@@ -172,10 +175,10 @@ impl Window {
         self.told_as(entry, || {
             let peer = self.peer(CALL, rank)?;
             let engine = self.0.communicator.engine();
-            if peer.process == engine.process() {
+            if peer.process == engine.process() && peer.word.is_none() {
                 engine.fabric.stayed();
             }
-            self.ask_locks(CALL, &[(peer.process, peer.name)], kind, false)
+            self.take_locks(CALL, core::slice::from_ref(peer), kind, false)
         })
     }
 
@@ -187,12 +190,11 @@ impl Window {
     pub fn lock_all(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_lock_all";
         self.told(CALL, None, || {
-            let all: Vec<_> = self.0.peers.iter().map(|peer| (peer.process, peer.name)).collect();
-            self.ask_locks(CALL, &all, LockKind::Shared, true)
+            self.take_locks(CALL, &self.0.peers, LockKind::Shared, true)
         })
     }
 
-    fn ask_locks(&self, call: &'static str, wanted: &[(u32, u64)], kind: LockKind, all: bool) -> Result<(), Error> {
+    fn take_locks(&self, call: &'static str, wanted: &[Peer], kind: LockKind, all: bool) -> Result<(), Error> {
         self.with(call, |state, _| {
             let refused = Err(Failure::Refused(ErrorClass::RmaSync));
             if state.epoch.is_free() {
@@ -201,10 +203,10 @@ impl Window {
             }
             match &mut state.epoch {
                 Epoch::Locked { locks, all: before } if *before == all => {
-                    if wanted.iter().any(|(process, _)| locks.contains_key(process)) {
+                    if wanted.iter().any(|peer| locks.contains_key(&peer.process)) {
                         return refused;
                     }
-                    locks.extend(wanted.iter().map(|(process, _)| (*process, false)));
+                    locks.extend(wanted.iter().map(|peer| (peer.process, false)));
                     Ok(())
                 }
                 _ => refused,
@@ -212,10 +214,13 @@ impl Window {
         })?;
         // One after the other, in the order of ranks: two processes that each wait for a lock of the other would wait
         // for ever.
-        for &(process, name) in wanted {
-            self.locked(call, |rma, net| {
-                rma.ask_lock(net, self.0.name, (process, name), kind == LockKind::Exclusive);
-            })?;
+        let mut asks = false;
+        for peer in wanted {
+            if self.takes_lock(call, peer, kind)? {
+                continue;
+            }
+            asks = true;
+            let process = peer.process;
             let has = |state: &WindowState| match &state.epoch {
                 Epoch::Locked { locks, .. } => locks.get(&process).copied(),
                 _ => None,
@@ -233,18 +238,35 @@ impl Window {
             })?;
             if let Some(failure) = failed {
                 // If one lock fails, the others are released.
-                self.give_back(call, |other| wanted.iter().any(|(process, _)| *process == other))?;
+                self.give_back(call, |other| wanted.iter().any(|peer| peer.process == other))?;
                 return Err(self.failed(call, Some(process), failure));
             }
         }
+        if !asks {
+            // A program that only takes free locks serves the others, too.
+            self.0.communicator.engine().fabric.stayed();
+        }
         Ok(())
+    }
+
+    /// Takes a lock, in memory that is shared. If that cannot be, asks the target for it, and gives false.
+    fn takes_lock(&self, call: &'static str, peer: &Peer, kind: LockKind) -> Result<bool, Error> {
+        let (own, process, exclusive) = (self.0.name, peer.process, kind == LockKind::Exclusive);
+        self.locked(call, |rma, net| {
+            let takes = |word: &Word| rma.take_lock(net, own, process, (word, self.0.place), exclusive);
+            let is_taken = peer.word.as_ref().is_some_and(takes);
+            if !is_taken {
+                rma.ask_lock(net, own, (process, peer.name), exclusive);
+            }
+            is_taken
+        })
     }
 
     /// Unlocks the window of `rank`, after all operations to it have ended (`MPI_Win_unlock`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if it is not locked by [`lock`](Self::lock). An operation has failed; then the window is
-    /// unlocked all the same.
+    /// `MPI_ERR_RMA_SYNC` if it is not locked by [`lock`](Self::lock), or not any more: the target has given this process
+    /// up. An operation has failed; then the window is unlocked all the same.
     pub fn unlock(&self, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_unlock";
         self.told(CALL, Some(rank), || {
@@ -260,8 +282,8 @@ impl Window {
     /// Unlocks all windows (`MPI_Win_unlock_all`).
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if they are not locked by [`lock_all`](Self::lock_all). An operation has failed; then the
-    /// windows are unlocked all the same.
+    /// `MPI_ERR_RMA_SYNC` if they are not locked by [`lock_all`](Self::lock_all), or one of them not any more, as with
+    /// [`unlock`](Self::unlock). An operation has failed. Then the windows are unlocked all the same.
     pub fn unlock_all(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_unlock_all";
         self.told(CALL, None, || {
@@ -275,18 +297,19 @@ impl Window {
 
     fn end_locks(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
         let flushed = self.flush_those(call, &wanted);
-        self.give_back(call, &wanted)?;
-        flushed
+        let given = self.give_back(call, &wanted);
+        flushed.and(given)
     }
 
     /// Releases the locks that are `wanted` and held.
     fn give_back(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
+        let mut missing = None;
         self.with(call, |state, net| {
             if let Epoch::Locked { locks, .. } = &mut state.epoch {
                 locks.retain(|&process, granted| {
                     let ends = wanted(process);
-                    if ends && *granted {
-                        net.unlock(process, self.name_of(process));
+                    if ends && *granted && !self.unlock_at(net, process) {
+                        missing = Some(process);
                     }
                     !ends
                 });
@@ -295,7 +318,25 @@ impl Window {
                 }
             }
             Ok(())
-        })
+        })?;
+        let failure = Failure::Refused(ErrorClass::RmaSync);
+        missing.map_or(Ok(()), |process| Err(self.failed(call, Some(process), failure)))
+    }
+
+    /// Releases the lock of a process. False: this one has not had it any more.
+    fn unlock_at(&self, net: &mut Net<'_>, process: u32) -> bool {
+        let Some(peer) = self.peer_of(process) else {
+            return false;
+        };
+        let give = |word: &Word| Holders(word.word()).give(self.0.place);
+        match peer.word.as_ref().map_or(Given::Untold, give) {
+            Given::Back => true,
+            Given::NotHeld => net.lost(process).is_some(),
+            Given::Untold => {
+                net.unlock(process, peer.name);
+                true
+            }
+        }
     }
 
     /// Lets the processes of `group` access this process's window, each from its [`start`](Self::start) on

@@ -1,10 +1,13 @@
 #![expect(unsafe_code, reason = "window memory is reached by addresses")]
 //! Memory of windows that processes of one host share: how it is made, and how it is reached.
 
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
 use core::{ptr, sync::atomic::AtomicU64};
 
-use crate::{mpi::datatype::Datatype, span::Span};
+use crate::{
+    mpi::{datatype::Datatype, engine::rma::Spot},
+    span::Span,
+};
 
 /// Words by which processes of a host find each other. Zeros: a process that shares nothing.
 pub(super) const WORDS: usize = 7;
@@ -15,7 +18,41 @@ pub(super) struct Kept {
     /// Memory of this process alone.
     pub(super) words: Vec<u64>,
     /// Memory in common with others.
-    pub(super) segments: Vec<Mapped>,
+    pub(super) segments: Vec<Arc<Mapped>>,
+}
+
+/// Bytes of the word of a lock, and of what must not lie beside it: a processor fetches cache lines in pairs.
+const LINES: u64 = 128;
+
+/// Bytes of memory that has `len` bytes of windows and then the words of so many locks. None: there is no such memory.
+pub(super) fn with_words(len: u64, locks: u64) -> Option<u64> {
+    len.checked_next_multiple_of(LINES)?
+        .checked_add(locks.checked_mul(LINES)?)
+}
+
+/// The word of a lock.
+#[derive(Clone, Debug)]
+pub(super) struct Word {
+    memory: Arc<Mapped>,
+    at: usize,
+}
+
+impl Word {
+    /// The word of this number behind the windows, which have `len` bytes, in memory that has [room](with_words) for it.
+    pub(super) fn behind(memory: &Arc<Mapped>, len: u64, number: u64) -> Self {
+        let at = with_words(len, number).unwrap_or(u64::MAX);
+        let memory = Arc::clone(memory);
+        Self {
+            memory,
+            at: at as usize,
+        }
+    }
+}
+
+impl Spot for Word {
+    fn word(&self) -> &AtomicU64 {
+        self.memory.atomic(self.at)
+    }
 }
 
 #[cfg(all(feature = "shm", target_os = "linux"))]

@@ -14,7 +14,7 @@ use core::{
 };
 use std::sync::Mutex;
 
-use self::memory::{Kept, Mapped, Offer, WORDS};
+use self::memory::{Kept, Offer, WORDS, Word, with_words};
 pub use self::{
     access::{Operands, Target},
     epoch::LockKind,
@@ -32,11 +32,12 @@ use crate::{
         error::{Detail, Error, ErrorClass},
         group::Group,
     },
+    sync::PLACES,
     time::Instant,
 };
 
 /// Data about the window of a rank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Peer {
     process: u32,
     name: u64,
@@ -44,6 +45,8 @@ struct Peer {
     unit: u32,
     /// Where its memory is in this process, if it is shared.
     mapped: Option<*mut u8>,
+    /// The word of its lock, if this process takes that by itself.
+    word: Option<Word>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,8 @@ struct Own {
     len: u64,
     unit: u32,
     kept: Kept,
+    /// The word of its lock, in memory of others, too.
+    word: Option<Word>,
     /// It may be shared with other processes of this host.
     offer: Option<Offer>,
 }
@@ -76,6 +81,7 @@ impl Own {
             len,
             unit,
             kept: Kept::default(),
+            word: None,
             offer: None,
         }
     }
@@ -93,6 +99,8 @@ struct Inner {
     peers: Vec<Peer>,
     /// All ranks have mapped the memory of all, and change elements there themselves.
     is_common: bool,
+    /// The place of this process in words of locks.
+    place: u32,
     freed: AtomicBool,
     /// Memory that the window has allocated, and that of others.
     memory: Mutex<Kept>,
@@ -115,6 +123,9 @@ unsafe impl Sync for Inner {}
 /// need no part of the target. If all processes of the window share its memory, accumulates and swaps are atomics of the
 /// CPU, for elements of up to 8 bytes that lie at multiples of their size. All others are done by the target. So each
 /// is atomic whoever calls it.
+///
+/// A lock of a window whose memory this process shares is an atomic of the CPU, too, as long as nobody else holds or wants
+/// it in a way that excludes this; otherwise the target is asked for it. It is the same lock.
 ///
 /// Otherwise, the target's part of an operation runs in whichever of its threads makes progress, or in its helper thread.
 #[derive(Clone)]
@@ -159,7 +170,10 @@ impl Window {
             && engine.fabric.is_native();
         let mut offer = is_near.then(|| Offer::open(engine)).flatten();
         let mut kept = Kept::default();
-        if let Some(mapped) = offer.as_mut().and_then(|offer| offer.make(len)) {
+        let made = |offer: &mut Offer| Some(Arc::new(offer.make(with_words(len, 1)?)?));
+        let mut word = None;
+        if let Some(mapped) = offer.as_mut().and_then(made) {
+            word = Some(Word::behind(&mapped, len, 0));
             kept.segments.push(mapped);
         } else {
             offer = None;
@@ -179,6 +193,7 @@ impl Window {
         let exposed = unsafe { Memory::new(base, len) };
         let own = Own {
             kept,
+            word,
             offer,
             ..Own::alone(Flavor::Allocate, exposed, (base, len, unit))
         };
@@ -202,15 +217,15 @@ impl Window {
     }
 
     fn make(call: &'static str, communicator: &Communicator, own: Own) -> Result<Self, Error> {
-        Self::make_with(call, communicator, own, |_, mapped| mapped)
+        Self::make_with(call, communicator, own, |_, _| ())
     }
 
-    /// The same; `place` says where the memory of each rank is in this process, from what is known without it.
+    /// The same; `map` adds what is known of a rank's memory.
     fn make_with(
         call: &'static str,
         communicator: &Communicator,
         own: Own,
-        place: impl Fn(usize, Option<*mut u8>) -> Option<*mut u8>,
+        map: impl Fn(usize, &mut Peer),
     ) -> Result<Self, Error> {
         let span = communicator.enter(|| Entry {
             bytes: own.len,
@@ -220,7 +235,11 @@ impl Window {
         let flavor = own.flavor;
         let made = Self::make_quietly(call, communicator, own).map(|mut inner| {
             for (rank, peer) in inner.peers.iter_mut().enumerate() {
-                peer.mapped = place(rank, peer.mapped);
+                map(rank, peer);
+            }
+            // (If there are more ranks on this host than places, some ask for all locks.)
+            if inner.place >= PLACES {
+                inner.peers.iter_mut().for_each(|peer| peer.word = None);
             }
             // (There is no shared window that a rank has not mapped.)
             inner.is_common |= flavor == Flavor::Shared;
@@ -242,6 +261,7 @@ impl Window {
             len,
             unit,
             kept,
+            word,
             offer,
         } = own;
         communicator.is_one_group(call)?;
@@ -259,10 +279,18 @@ impl Window {
             base,
             peers: Vec::new(),
             is_common: false,
+            place: 0,
             freed: AtomicBool::new(name.is_none()),
             memory: Mutex::new(kept),
             communicator: communicator.clone(),
         };
+        if let Some(word) = &word {
+            inner.share_lock(word);
+        }
+        if flavor == Flavor::Shared {
+            let all: Vec<usize> = (0..communicator.size() as usize).collect();
+            inner.admit_to_lock(&all);
+        }
         let mut own = [0; SHARED];
         own[..4].copy_from_slice(&[inner.name as i64, len as i64, i64::from(unit), name.is_some().into()]);
         if let Some(offer) = &offer {
@@ -287,13 +315,14 @@ impl Window {
                 len: peer[1] as u64,
                 unit: peer[2] as u32,
                 mapped: None,
+                word: None,
             })
             .collect();
         // All ranks see alike whether all offer memory on one host; then they tell each other whether it has come.
         let is_near = |offer: &Offer| all.chunks_exact(SHARED).all(|said| offer.meets(&said[4..]));
         let may_be_common = offer.as_ref().is_some_and(is_near);
         if let Some(offer) = offer {
-            inner.share(offer, &all);
+            inner.share(offer, word, &all);
         }
         if may_be_common {
             let has_all = inner.peers.iter().all(|peer| peer.mapped.is_some());
@@ -467,10 +496,13 @@ impl Window {
         Ok(&self.0.peers[rank as usize])
     }
 
+    fn peer_of(&self, process: u32) -> Option<&Peer> {
+        let rank = self.0.communicator.rank_of(process)?;
+        self.0.peers.get(rank as usize)
+    }
+
     fn name_of(&self, process: u32) -> u64 {
-        let rank = self.0.communicator.rank_of(process);
-        let peer = rank.and_then(|rank| self.0.peers.get(rank as usize));
-        peer.map_or(0, |peer| peer.name)
+        self.peer_of(process).map_or(0, |peer| peer.name)
     }
 
     /// Calls `f` with the lock held.
@@ -523,23 +555,56 @@ impl Window {
 }
 
 impl Inner {
-    /// Maps the memory of the other processes of this host, which do the same. `all`: what the ranks have said.
-    fn share(&mut self, offer: Offer, all: &[i64]) {
-        let own = self.communicator.rank() as usize;
-        let mut near: Vec<usize> = Vec::new();
-        for (rank, said) in all.chunks_exact(SHARED).enumerate() {
-            if rank != own && offer.meets(&said[4..]) {
-                near.push(rank);
+    /// The word of this window's lock lies there. (No process knows the window yet.)
+    fn share_lock(&self, word: &Word) {
+        self.communicator.access((), |core, _, _| {
+            if let Some(state) = core.rma.it().window(self.name) {
+                state.share_lock(Arc::new(word.clone()));
             }
-        }
-        let of = |rank: &usize| (all[rank * SHARED..][4..SHARED].to_vec(), self.peers[*rank].len);
+        });
+    }
+
+    /// The processes of these ranks are about to take the lock of this window by themselves, and this one takes theirs. All
+    /// of them list the same ranks. To be called before one of them gets at the word.
+    fn admit_to_lock(&mut self, ranks: &[usize]) {
+        let own = self.communicator.rank() as usize;
+        self.place = ranks
+            .iter()
+            .position(|rank| *rank == own)
+            .map_or(PLACES, |at| at as u32);
+        let group = self.communicator.group();
+        let processes = ranks.iter().filter_map(|rank| group.process(*rank as Rank));
+        let processes: Vec<u32> = processes.collect();
+        self.communicator.access((), |core, messenger, now| {
+            core.with_rma(messenger, now, |rma, net| {
+                rma.admit_to_lock(net, self.name, &processes);
+            });
+        });
+    }
+
+    /// Maps the memory of the other processes of this host, which do the same. `all`: what the ranks have said.
+    fn share(&mut self, offer: Offer, word: Option<Word>, all: &[i64]) {
+        let own = self.communicator.rank() as usize;
+        let said = all.chunks_exact(SHARED).enumerate();
+        let near = said.filter_map(|(rank, said)| offer.meets(&said[4..]).then_some(rank));
+        let mut near: Vec<usize> = near.collect();
+        self.admit_to_lock(&near);
+        near.retain(|rank| *rank != own);
+        let of = |rank: &usize| {
+            let len = with_words(self.peers[*rank].len, 1).unwrap_or(u64::MAX);
+            (all[rank * SHARED..][4..SHARED].to_vec(), len)
+        };
         let givers: Vec<_> = near.iter().map(of).collect();
         let mapped = offer.exchange(self.communicator.engine(), near.len(), &givers);
         self.peers[own].mapped = Some(self.base);
+        self.peers[own].word = word;
         let Ok(kept) = self.memory.get_mut() else { return };
         for (rank, mapped) in near.into_iter().zip(mapped) {
-            self.peers[rank].mapped = mapped.as_ref().map(Mapped::base);
-            kept.segments.extend(mapped);
+            let Some(mapped) = mapped.map(Arc::new) else { continue };
+            let peer = &mut self.peers[rank];
+            peer.mapped = Some(mapped.base());
+            peer.word = Some(Word::behind(&mapped, peer.len, 0));
+            kept.segments.push(mapped);
         }
     }
 

@@ -1,9 +1,11 @@
 #![expect(unsafe_code, reason = "windows are memory at addresses")]
 //! Windows whose memory all processes of a communicator have in common (MPI 12.2.3).
 
+use alloc::sync::Arc;
+
 use super::{
     Flavor, Own, Peer, Window,
-    memory::{Kept, Mapped, Offer, WORDS},
+    memory::{Kept, Offer, WORDS, Word, with_words},
 };
 use crate::mpi::{
     Rank,
@@ -48,18 +50,22 @@ impl Window {
         let total = lens().try_fold(0_u64, u64::checked_add);
         let total = total.filter(|total| i64::try_from(*total).is_ok());
         let total = total.ok_or_else(|| failed(ErrorClass::Size, "all parts together exceed the address space"))?;
+        // The words of all locks lie behind the parts.
+        let whole = with_words(total, lens().count() as u64).unwrap_or(u64::MAX);
         let rank = communicator.rank() as usize;
         // The first rank makes the memory.
         let mapped = if rank == 0 {
-            let made = offer.make(total);
+            let made = offer.make(whole);
             offer.exchange(engine, communicator.size() as usize - 1, &[]);
             made
         } else {
-            let first = (all[1..SHARED].to_vec(), total);
+            let first = (all[1..SHARED].to_vec(), whole);
             offer.exchange(engine, 0, &[first]).pop().flatten()
         };
+        let mapped = mapped.map(Arc::new);
         let has_memory = mapped.is_some();
-        let start = mapped.as_ref().map_or(core::ptr::null_mut(), Mapped::base);
+        let start = mapped.as_ref().map_or(core::ptr::null_mut(), |mapped| mapped.base());
+        let word = |rank: usize| Some(Word::behind(mapped.as_ref()?, total, rank as u64));
         let begins = |rank: usize| lens().take(rank).sum::<u64>() as usize;
         let base = start.wrapping_add(begins(rank));
         // A rank without memory takes part all the same, so that all ranks learn about it.
@@ -68,13 +74,15 @@ impl Window {
         let exposed = unsafe { Memory::new(base, len) };
         let own = Own {
             kept: Kept {
-                segments: mapped.into_iter().collect(),
+                segments: mapped.iter().cloned().collect(),
                 ..Kept::default()
             },
+            word: word(rank),
             ..Own::alone(Flavor::Shared, exposed, (base, len, unit))
         };
-        let made = Self::make_with(CALL, communicator, own, |rank, _| {
-            Some(start.wrapping_add(begins(rank)))
+        let made = Self::make_with(CALL, communicator, own, |rank, peer| {
+            peer.mapped = Some(start.wrapping_add(begins(rank)));
+            peer.word = word(rank);
         });
         made.map_err(|error| {
             if has_memory {

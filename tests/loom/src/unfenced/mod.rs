@@ -25,6 +25,8 @@ pub(crate) mod bell;
 pub(crate) mod board;
 #[path = "../../../../src/copies.rs"]
 pub(crate) mod copies;
+#[path = "../../../../src/sync/holders.rs"]
+pub(crate) mod holders;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;

@@ -19,6 +19,7 @@ pub(crate) mod primitives {
             pub(crate) const Relaxed: Real = Real::Relaxed;
             pub(crate) const Acquire: Real = Real::Relaxed;
             pub(crate) const Release: Real = Real::Relaxed;
+            pub(crate) const AcqRel: Real = Real::Relaxed;
             pub(crate) const SeqCst: Real = Real::SeqCst;
         }
     }
@@ -37,6 +38,8 @@ pub(crate) mod bell;
 pub(crate) mod board;
 #[path = "../../../../src/copies.rs"]
 pub(crate) mod copies;
+#[path = "../../../../src/sync/holders.rs"]
+pub(crate) mod holders;
 #[warn(unsafe_code)]
 #[path = "../../../../src/ring/lines.rs"]
 pub(crate) mod lines;
