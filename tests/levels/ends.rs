@@ -3,8 +3,9 @@
 use std::{sync::Barrier, thread};
 
 use hikyaku::mpi::{
-    collectives::Levels,
-    engine::Communicator,
+    collectives::{Call, Collective, Levels},
+    datatype::{Datatype, Kind},
+    engine::{Buffers, Communicator, Region},
     error::{Error, ErrorClass},
 };
 
@@ -18,7 +19,30 @@ const HOSTS: Hosts<'_> = &[0, 0, 0, 1, 1, 1];
 /// What a rank calls.
 type Called = fn(&Communicator) -> Result<(), Error>;
 
-const CALLS: [Called; 2] = [Communicator::barrier, |comm| allreduce(comm, 5_000).map(drop)];
+/// Those in which all ranks wait for all others.
+const CALLS: [Called; 4] = [
+    Communicator::barrier,
+    |comm| allreduce(comm, 5_000).map(drop),
+    |comm| move_blocks(comm, Collective::Allgather),
+    |comm| move_blocks(comm, Collective::Alltoall),
+];
+
+/// Moves blocks of some elements. The root, if there is one, is rank 0.
+fn move_blocks(comm: &Communicator, collective: Collective) -> Result<(), Error> {
+    const COUNT: usize = 3_000;
+    let size = comm.size() as usize;
+    let (mut sent, mut taken) = (vec![1_i64; COUNT * size], vec![0_i64; COUNT * size]);
+    let datatype = Datatype::predefined(Kind::I64);
+    let buffers = Buffers {
+        input: Region::Plain(sent.as_mut_ptr().cast(), &datatype),
+        output: Region::Plain(taken.as_mut_ptr().cast(), &datatype),
+    };
+    let call = Call::of(collective).with_count(COUNT);
+    // SAFETY: both are borrowed until it has ended.
+    unsafe { comm.collective(collective.functions()[0].blocking, &call, &buffers, None, None) }?
+        .wait()
+        .map(drop)
+}
 
 /// A leader or another rank revokes the communicator while it waits for one that does not come: all others wait as well,
 /// at both levels, until they revoke it themselves.
@@ -70,6 +94,35 @@ fn a_rank_that_has_left_is_missed_on_all_hosts() {
                 let _ = world.finalize(std::time::Duration::from_secs(2));
             });
         }
+    }
+}
+
+/// The same where only some ranks wait: the root of a gather for all others, the others of a scatter for the root.
+#[test]
+fn a_rank_that_has_left_is_missed_by_those_that_wait_for_it() {
+    for (collective, missing) in [
+        (Collective::Gather, 1),
+        (Collective::Gather, 3),
+        (Collective::Gather, 5),
+        (Collective::Scatter, 0),
+    ] {
+        let ready = Barrier::new(HOSTS.len());
+        on_hosts(HOSTS, &with(Levels::Leaders), |world| {
+            ready.wait();
+            if world.rank() == missing {
+                world.finalize(std::time::Duration::from_secs(2)).unwrap_or(());
+                return;
+            }
+            let ended = move_blocks(&world, collective);
+            if collective == Collective::Scatter || world.rank() == 0 {
+                let error = ended.unwrap_err();
+                assert_eq!(error.class(), ErrorClass::ProcFailed, "{error}");
+                assert_eq!(error.peer(), Some(missing), "{error}");
+            }
+            let later = allreduce(&world, 1).unwrap_err();
+            assert_eq!(later.peer(), Some(missing), "{later}");
+            let _ = world.finalize(std::time::Duration::from_secs(2));
+        });
     }
 }
 

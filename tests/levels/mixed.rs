@@ -14,9 +14,13 @@ use super::{
 };
 
 /// Those that go in two levels.
-const IN_LEVELS: [Collective; 4] = [
+const IN_LEVELS: [Collective; 8] = [
     Collective::Barrier,
     Collective::Bcast,
+    Collective::Gather,
+    Collective::Scatter,
+    Collective::Allgather,
+    Collective::Alltoall,
     Collective::Reduce,
     Collective::Allreduce,
 ];
@@ -78,13 +82,31 @@ fn sent(comm: &Communicator) -> u64 {
     stats.eager + stats.rendezvous
 }
 
-/// Messages of a barrier of each rank.
-fn messages_of_a_barrier(hosts: Hosts<'_>, options: &Options) -> Vec<u64> {
+/// Messages of each rank in a program.
+fn messages(hosts: Hosts<'_>, options: &Options, program: impl Fn(&Communicator) + Sync) -> Vec<u64> {
     job_on_hosts(hosts, options, |world| {
         let before = sent(&world);
-        world.barrier().unwrap();
+        program(&world);
         sent(&world) - before
     })
+}
+
+fn messages_of_a_barrier(hosts: Hosts<'_>, options: &Options) -> Vec<u64> {
+    messages(hosts, options, |world| world.barrier().unwrap())
+}
+
+/// All that go in two levels do.
+#[test]
+fn only_leaders_send_messages() {
+    let hosts: Hosts<'_> = &[0, 0, 0, 1];
+    for kind in IN_LEVELS {
+        let sent = messages(hosts, &with(Levels::Leaders), |world| {
+            let drawn = Drawn::draw(&mut Prng::new(7), &[kind], hosts.len());
+            drawn.run(world, 0, None);
+        });
+        let senders = sent.iter().filter(|sent| **sent > 0).count();
+        assert!(senders <= 2, "{kind}: {sent:?}");
+    }
 }
 
 /// Only leaders send messages, and where levels are off, all do.

@@ -8,7 +8,7 @@ use hikyaku::{
         collectives::{Call, Collective, Levels},
         datatype::{Datatype, Kind},
         engine::{Buffers, Communicator, Region},
-        error::ErrorClass,
+        error::{Error, ErrorClass},
         operation::{Operation, Predefined},
     },
     sim::{Fault, Outcome, Simulation},
@@ -93,10 +93,59 @@ fn leaders_save_time_where_vectors_are_long() {
     assert_eq!(sums(Levels::Auto, 100).digest, sums(Levels::Off, 100).digest);
 }
 
-/// A leader crashes, or another rank does, while the others are in a barrier: all are told.
+/// Moves blocks of so many bytes.
+fn move_blocks(comm: &Communicator, collective: Collective, count: usize) -> Result<(), Error> {
+    let size = comm.size() as usize;
+    let (mut sent, mut taken) = (vec![1_u8; size * count], vec![0_u8; size * count]);
+    let datatype = Datatype::predefined(Kind::Byte);
+    let buffers = Buffers {
+        input: Region::Plain(sent.as_mut_ptr().cast(), &datatype),
+        output: Region::Plain(taken.as_mut_ptr().cast(), &datatype),
+    };
+    let (call, name) = (
+        Call::of(collective).with_count(count),
+        collective.functions()[0].blocking,
+    );
+    // SAFETY: both are borrowed until it has ended.
+    unsafe { comm.collective(name, &call, &buffers, None, None) }?
+        .wait()
+        .map(drop)
+}
+
+/// So do they where all get all blocks.
+#[test]
+fn leaders_save_time_where_all_gather_long_blocks() {
+    let [flat, levels] = [Levels::Off, Levels::Leaders].map(|levels| {
+        let mut simulation = Simulation::new(32, 3);
+        simulation.network.per_host = 4;
+        simulation.shared_memory = true;
+        simulation.options.policy.levels = levels;
+        let outcome = simulation.run(|engine| {
+            let world = Communicator::world(engine);
+            (0..11).for_each(|_| move_blocks(&world, Collective::Allgather, 5_000).unwrap());
+            engine.finalize(Duration::from_secs(2)).unwrap();
+        });
+        outcome.unwrap().time
+    });
+    assert!(levels < flat, "{levels:?} {flat:?}");
+}
+
+/// What a rank calls.
+type Called = fn(&Communicator) -> Result<(), Error>;
+
+const CALLS: [Called; 3] = [
+    Communicator::barrier,
+    |comm| move_blocks(comm, Collective::Allgather, 100),
+    |comm| move_blocks(comm, Collective::Alltoall, 100),
+];
+
+/// A leader crashes, or another rank does, while the others are in a collective: all are told.
 #[test]
 fn a_crash_ends_both_levels() {
-    for victim in [0, 1, 3, 7] {
+    for (victim, called) in [0, 1, 3, 7]
+        .into_iter()
+        .flat_map(|victim| CALLS.map(|called| (victim, called)))
+    {
         let mut simulation = on_hosts(Levels::Leaders, false);
         simulation.faults.watch = true;
         let crash = Fault::Crash {
@@ -108,7 +157,7 @@ fn a_crash_ends_both_levels() {
         let outcome = simulation.run(move |engine| {
             let world = Communicator::world(engine);
             let error = loop {
-                if let Err(error) = world.barrier() {
+                if let Err(error) = called(&world) {
                     break error;
                 }
             };

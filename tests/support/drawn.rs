@@ -43,8 +43,9 @@ pub(crate) struct Drawn {
     root: usize,
     count: usize,
     in_place: bool,
-    /// Distance of the elements that move, in the buffers.
-    stride: usize,
+    /// Distance of the elements that move, in the buffers. `None`: one that every second rank has, and the others have not,
+    /// so that datatypes differ and signatures do not.
+    stride: Option<usize>,
     operation: Option<Operation>,
 }
 
@@ -90,9 +91,9 @@ impl Drawn {
             count: pick(prng, &COUNTS) / if many { size } else { 1 },
             in_place: prng.below(3) == 0 && kind != Collective::Bcast,
             stride: if operation.is_none() {
-                1 + prng.below(2) as usize
+                pick(prng, &[Some(1), Some(2), None])
             } else {
-                1
+                Some(1)
             },
             operation,
         }
@@ -126,12 +127,13 @@ impl Drawn {
     pub(crate) fn run(&self, comm: &Communicator, salt: u64, algorithm: Option<Algorithm>) -> Vec<i64> {
         let (rank, size) = (comm.rank() as usize, comm.size() as usize);
         let plain = Datatype::predefined(Kind::I64);
-        let datatype = match self.stride {
+        let stride = self.stride.unwrap_or(1 + rank % 2);
+        let datatype = match stride {
             1 => plain,
             stride => Datatype::resized(0, 8 * stride as i64, &plain).unwrap(),
         };
         let block = 2 * self.count + 1;
-        let room = size * block * self.stride;
+        let room = size * block * stride;
         let mut input: Vec<i64> = (0..room)
             .map(|at| (at as u64 * 31 + rank as u64 * 977 + salt) as i64)
             .collect();
@@ -211,7 +213,7 @@ impl std::fmt::Display for Drawn {
         let commutes = operation.as_ref().is_none_or(Operation::is_commutative);
         write!(
             f,
-            "{kind:?} of {count} elements, root {root}, in place: {in_place}, stride {stride}, commutes: {commutes}"
+            "{kind:?} of {count} elements, root {root}, in place: {in_place}, stride {stride:?}, commutes: {commutes}"
         )
     }
 }

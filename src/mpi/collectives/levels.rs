@@ -68,10 +68,27 @@ impl Way {
         match (self, collective) {
             (Self::Flat, _) => true,
             (Self::Leaders, Collective::Barrier | Collective::Bcast) => true,
+            (Self::Leaders, Collective::Gather | Collective::Scatter) => true,
+            (Self::Leaders, Collective::Allgather | Collective::Alltoall) => true,
             (Self::Leaders, Collective::Reduce | Collective::Allreduce) => keeps_order,
-            (Self::Shares, Collective::Bcast) => shape.is_even,
+            (Self::Shares, Collective::Bcast | Collective::Allgather) => shape.is_even,
             (Self::Shares, Collective::Allreduce) => shape.is_even && keeps_order,
             _ => false,
+        }
+    }
+}
+
+impl Collective {
+    /// The collective of one rank of each host that stands for this one of all ranks: these have blocks of different
+    /// lengths if the hosts have not as many ranks each.
+    pub(in crate::mpi) fn among_hosts(self, is_even: bool) -> Self {
+        match self {
+            _ if is_even => self,
+            Self::Gather => Self::Gatherv,
+            Self::Scatter => Self::Scatterv,
+            Self::Allgather => Self::Allgatherv,
+            Self::Alltoall => Self::Alltoallv,
+            other => other,
         }
     }
 }

@@ -30,33 +30,18 @@ impl Policy {
 
     /// Seconds that a collective takes in this way.
     fn seconds(&self, way: Way, collective: Collective, bytes: usize, commutative: bool, shape: &Shape) -> f64 {
-        let Model { sharing, gamma, .. } = self.model;
-        let (n, q) = (bytes as f64, shape.most as f64);
-        // Where ranks share cores, a rank that waits is put to sleep and woken, and the others of its core come first.
-        let turn = if sharing > 1.0 { self.model.alpha / 2.0 } else { 0.0 };
-        let sharing = sharing.max(1.0);
-        let alpha = self.within.alpha.max(turn * sharing);
-        let copy = |bytes: f64| bytes * self.within.beta * sharing;
-        let reduce = |bytes: f64| bytes * gamma * sharing;
-        // What a host does of a vector: all ranks get it; one rank reduces it; each reduces its share; all take the shares.
-        let bcast = alpha + copy(n);
-        let reduced = alpha + copy((q - 1.0) * n) + reduce((q - 1.0) * n);
-        // (Each waits for all others, not for one.)
-        let scattered = 2.0 * alpha + copy(n) + reduce(n);
-        let gathered = 2.0 * alpha + copy(n);
-        match (way, collective) {
-            (Way::Flat, _) => {
+        let host = Host::new(self, bytes, shape);
+        let between = |each, bytes| self.between(collective, each, bytes, commutative, shape);
+        match way {
+            Way::Flat => {
                 let algorithm = self.choose(collective, shape.size, bytes, commutative);
                 cost(collective, algorithm, shape.size, bytes, &self.model)
             }
-            (Way::Leaders, Collective::Barrier) => 2.0 * alpha + self.between(collective, 1, 0, commutative, shape),
-            (Way::Leaders, Collective::Bcast) => self.between(collective, 1, bytes, commutative, shape) + bcast,
-            (Way::Leaders, Collective::Reduce) => reduced + self.between(collective, 1, bytes, commutative, shape),
-            (Way::Leaders, _) => reduced + self.between(collective, 1, bytes, commutative, shape) + bcast,
-            (Way::Shares, Collective::Bcast) => {
-                bcast + self.between(collective, shape.most, bytes, commutative, shape) + gathered
+            Way::Leaders if collective == Collective::Alltoall => {
+                host.by_leaders(collective) + between(1, bytes.saturating_mul(shape.most))
             }
-            (Way::Shares, _) => scattered + self.between(collective, shape.most, bytes, commutative, shape) + gathered,
+            Way::Leaders => host.by_leaders(collective) + between(1, bytes),
+            Way::Shares => host.by_shares(collective) + between(shape.most, bytes),
         }
     }
 
@@ -64,6 +49,7 @@ impl Policy {
     fn between(&self, collective: Collective, each: usize, bytes: usize, commutative: bool, shape: &Shape) -> f64 {
         let own = Self::new(self.model_between(each, shape));
         let (hosts, bytes) = (shape.hosts, bytes.div_ceil(each));
+        let collective = collective.among_hosts(shape.is_even);
         let algorithm = own.choose(collective, hosts, bytes, commutative);
         cost(collective, algorithm, hosts, bytes, &own.model)
     }
@@ -74,6 +60,86 @@ impl Policy {
         Model {
             sharing: self.model.sharing * active.min(1.0),
             ..self.model
+        }
+    }
+}
+
+/// What the ranks of a host take for their part: seconds.
+struct Host<'a> {
+    /// Until the others see what a rank writes.
+    alpha: f64,
+    /// For each byte that a rank writes or copies, and that it reduces.
+    beta: f64,
+    gamma: f64,
+    /// The bytes of the collective, and ranks.
+    n: f64,
+    q: f64,
+    shape: &'a Shape,
+}
+
+impl<'a> Host<'a> {
+    fn new(policy: &Policy, bytes: usize, shape: &'a Shape) -> Self {
+        let Model { sharing, gamma, .. } = policy.model;
+        // Where ranks share cores, a rank that waits is put to sleep and woken, and the others of its core come first.
+        let turn = if sharing > 1.0 { policy.model.alpha / 2.0 } else { 0.0 };
+        let sharing = sharing.max(1.0);
+        Self {
+            alpha: policy.within.alpha.max(turn * sharing),
+            beta: policy.within.beta * sharing,
+            gamma: gamma * sharing,
+            n: bytes as f64,
+            q: shape.most as f64,
+            shape,
+        }
+    }
+
+    /// All ranks get so many bytes.
+    fn bcast(&self, bytes: f64) -> f64 {
+        self.alpha + bytes * self.beta
+    }
+
+    /// One rank reduces the vectors of the others.
+    fn reduce(&self) -> f64 {
+        self.alpha + (self.q - 1.0) * self.n * (self.beta + self.gamma)
+    }
+
+    /// One rank gets blocks of so many bytes from the others, or gives them to these.
+    fn blocks(&self, bytes: f64) -> f64 {
+        self.alpha + (self.q - 1.0) * bytes * self.beta
+    }
+
+    /// Blocks are put into the order of ranks.
+    fn order(&self, bytes: f64) -> f64 {
+        if self.shape.is_ordered { 0.0 } else { bytes * self.beta }
+    }
+
+    /// All ranks take the shares of the others. (Each waits for all others, not for one.)
+    fn shares(&self) -> f64 {
+        2.0 * self.alpha + self.n * self.beta
+    }
+
+    fn by_leaders(&self, collective: Collective) -> f64 {
+        let (n, q, block) = (self.n, self.q, self.n / self.shape.size as f64);
+        match collective {
+            Collective::Barrier => 2.0 * self.alpha,
+            Collective::Bcast => self.bcast(n),
+            Collective::Reduce => self.reduce(),
+            Collective::Gather | Collective::Scatter => self.blocks(block) + self.order(n),
+            Collective::Allgather => self.blocks(block) + self.bcast(n) + self.order(n),
+            // The leader has the blocks of all its ranks, and arranges them before and after.
+            Collective::Alltoall => 2.0 * self.blocks(n) + 2.0 * q * n * self.beta,
+            _ => self.reduce() + self.bcast(n),
+        }
+    }
+
+    fn by_shares(&self, collective: Collective) -> f64 {
+        let n = self.n;
+        match collective {
+            Collective::Bcast => self.bcast(n) + self.shares(),
+            // The slowest group of peers is waited for, and blocks come in the order of places.
+            Collective::Allgather => self.alpha + self.shares() + n * self.beta,
+            // Each reduces its share first.
+            _ => 2.0 * self.alpha + n * (self.beta + self.gamma) + self.shares(),
         }
     }
 }
@@ -102,7 +168,15 @@ mod tests {
         assert_eq!(way(&policy, Collective::Allreduce, 1 << 20, &SHAPE), Way::Shares);
         assert_eq!(way(&policy, Collective::Bcast, 8, &SHAPE), Way::Leaders);
         assert_eq!(way(&policy, Collective::Bcast, 1 << 20, &SHAPE), Way::Shares);
-        assert_eq!(way(&policy, Collective::Alltoall, 8, &SHAPE), Way::Flat);
+        for collective in [Collective::Gather, Collective::Scatter, Collective::Allgather] {
+            assert_eq!(way(&policy, collective, 128, &SHAPE), Way::Leaders);
+        }
+        assert_eq!(way(&policy, Collective::Gather, 1 << 20, &SHAPE), Way::Leaders);
+        assert_eq!(way(&policy, Collective::Allgather, 1 << 20, &SHAPE), Way::Shares);
+        // A leader sends the blocks of all ranks of its host: if they are large, all send their own.
+        assert_eq!(way(&policy, Collective::Alltoall, 128, &SHAPE), Way::Leaders);
+        assert_eq!(way(&policy, Collective::Alltoall, 1 << 20, &SHAPE), Way::Flat);
+        assert_eq!(way(&policy, Collective::Gatherv, 0, &SHAPE), Way::Flat);
     }
 
     /// Where memory is slow, messages are better.
@@ -116,6 +190,32 @@ mod tests {
         policy.within = slow;
         assert_eq!(way(&policy, Collective::Barrier, 0, &SHAPE), Way::Flat);
         assert_eq!(way(&policy, Collective::Allreduce, 1 << 20, &SHAPE), Way::Flat);
+        for collective in [
+            Collective::Gather,
+            Collective::Scatter,
+            Collective::Allgather,
+            Collective::Alltoall,
+        ] {
+            for bytes in [128, 1 << 20] {
+                assert_eq!(way(&policy, collective, bytes, &SHAPE), Way::Flat, "{collective}");
+            }
+        }
+    }
+
+    /// Between hosts with different numbers of ranks, blocks have different lengths, and only one algorithm gathers them.
+    #[test]
+    fn uneven_hosts_gather_straight() {
+        let policy = Policy::default();
+        let many = Shape {
+            size: 128,
+            hosts: 64,
+            most: 3,
+            is_even: false,
+            is_ordered: true,
+        };
+        assert_eq!(way(&policy, Collective::Gather, 128, &many), Way::Flat);
+        let even = Shape { is_even: true, ..many };
+        assert_eq!(way(&policy, Collective::Gather, 128, &even), Way::Leaders);
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub(super) struct Hosts {
     pub(super) firsts: Vec<u32>,
     /// The ranks at this rank's place on all hosts, if these have equally many.
     pub(super) peers: Vec<u32>,
+    /// How many ranks each host has.
+    pub(super) sizes: Vec<usize>,
+    /// All ranks in *host order*: host by host, and place by place.
+    pub(super) order: Vec<u32>,
     pub(super) shape: Shape,
 }
 
@@ -42,6 +46,8 @@ impl Hosts {
         if hosts == 1 || most == 1 {
             return None;
         }
+        let sizes = members.iter().map(Vec::len).collect();
+        let order = members.concat();
         let is_even = members.iter().all(|members| members.len() == most);
         let here = core::mem::take(&mut members[own]);
         let place = here.iter().position(|member| *member as usize == rank)?;
@@ -67,6 +73,8 @@ impl Hosts {
             here,
             firsts,
             peers,
+            sizes,
+            order,
         })
     }
 
@@ -81,6 +89,18 @@ impl Hosts {
             .iter()
             .position(|member| *member as usize == rank)
             .unwrap_or(0)
+    }
+
+    /// How many ranks are before those of this host, in host order.
+    pub(super) fn before(&self) -> usize {
+        self.sizes[..self.own].iter().sum()
+    }
+
+    /// All ranks place by place, and host by host, if all hosts have as many.
+    pub(super) fn by_place(&self) -> Vec<u32> {
+        let most = self.shape.most;
+        let at = |place: usize| self.order.iter().skip(place).step_by(most);
+        (0..most).flat_map(at).copied().collect()
     }
 
     /// One rank of each host: `root` on its own, the first one on the others.
@@ -107,11 +127,18 @@ mod tests {
         assert!(even.shape.is_even && !even.shape.is_ordered);
         assert_eq!((even.host_of(2), even.place_of(3)), (0, 1));
         assert_eq!((even.with_root(3), even.with_root(2)), (vec![0, 3], vec![2, 1]));
+        assert_eq!((&even.sizes[..], even.before()), (&[2, 2][..], 2));
+        assert_eq!(
+            (&even.order[..], even.by_place()),
+            (&[0, 2, 1, 3][..], vec![0, 1, 2, 3])
+        );
         // Without a label each is alone.
         let uneven = hosts(&[9, 9, 0, 0], 2).unwrap();
         assert_eq!((uneven.shape.hosts, uneven.shape.most), (3, 2));
         assert!(uneven.peers.is_empty() && uneven.shape.is_ordered);
         assert_eq!((&uneven.here[..], &uneven.firsts[..]), (&[2][..], &[0, 2, 3][..]));
+        assert_eq!((&uneven.sizes[..], uneven.before()), (&[2, 1, 1][..], 2));
+        assert_eq!(uneven.order, [0, 1, 2, 3]);
     }
 
     #[test]

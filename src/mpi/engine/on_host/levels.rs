@@ -52,25 +52,37 @@ pub(super) unsafe fn run(
         Kind::Barrier => run.barrier().map(Some),
         Kind::Bcast => run.bcast(way),
         Kind::Reduce => run.reduce(),
+        Kind::Gather => run.gather(),
+        Kind::Scatter => run.scatter(),
+        Kind::Allgather => run.allgather(way),
+        Kind::Alltoall => run.alltoall(),
         _ => run.allreduce(way),
     };
     ended.transpose()
 }
 
 /// A collective that runs.
-struct Run<'a> {
-    communicator: &'a Communicator,
-    asked: &'a Asked<'a>,
-    hosts: &'a Hosts,
+pub(super) struct Run<'a> {
+    pub(super) communicator: &'a Communicator,
+    pub(super) asked: &'a Asked<'a>,
+    pub(super) hosts: &'a Hosts,
     board: Option<&'a mut Board>,
 }
 
 /// The memory of a stage.
-type Both = (Option<Memory>, Option<Memory>);
+pub(super) type Both = (Option<Memory>, Option<Memory>);
 
 /// The elements of a share.
 fn share(count: usize, of: usize, shares: usize) -> Range<usize> {
     count * of / shares..count * (of + 1) / shares
+}
+
+/// Bytes of an element.
+fn element(memory: Option<&Memory>) -> usize {
+    match memory {
+        Some(Memory::Plain(_, datatype)) => datatype.size() as usize,
+        _ => 1,
+    }
 }
 
 /// Elements of a vector without gaps, from one on.
@@ -107,14 +119,14 @@ impl Run<'_> {
     // ---- stages
 
     /// The ranks of this host do something.
-    fn within(&mut self, call: &Call<'_>, (input, output): Both) -> Result<Option<()>, Error> {
+    pub(super) fn within(&mut self, call: &Call<'_>, (input, output): Both) -> Result<Option<()>, Error> {
         let operation = self.asked.operation;
         if let Some(mut steps) = self.steps() {
             return steps.run(&Arguments {
                 call,
+                sizes: (element(input.as_ref()), element(output.as_ref())),
                 input,
                 output,
-                sizes: (0, 0),
                 operation,
             });
         }
@@ -127,7 +139,13 @@ impl Run<'_> {
 
     /// One rank of each host do something, or some such groups, `each` of a host. If that fails, it has failed for the ranks
     /// of this host, too.
-    fn between(&mut self, ranks: &[u32], each: usize, call: &Call<'_>, both: Both) -> Result<Option<()>, Error> {
+    pub(super) fn between(
+        &mut self,
+        ranks: &[u32],
+        each: usize,
+        call: &Call<'_>,
+        both: Both,
+    ) -> Result<Option<()>, Error> {
         let done = self.by_messages((ranks, self.hosts.own), each, call, both);
         if let Err(error) = &done
             && let Some(steps) = self.steps()
@@ -147,10 +165,8 @@ impl Run<'_> {
     ) -> Result<Option<()>, Error> {
         let (comm, asked) = (self.communicator, self.asked);
         let policy = Policy::new(comm.engine().policy.model_between(each, &self.hosts.shape));
-        let bytes = match (&output, &input) {
-            (Some(Memory::Plain(_, datatype)), _) | (_, Some(Memory::Plain(_, datatype))) => datatype.size() as usize,
-            _ => 1,
-        } * call.output.single();
+        let (elements, _) = call.extent(ranks.len());
+        let bytes = elements * element(output.as_ref().or(input.as_ref()));
         let algorithm = policy.choose(call.collective(), ranks.len(), bytes, call.commutative());
         let schedule = call.schedule(index, ranks.len(), algorithm);
         let schedule = schedule.map_err(|_| comm.locate(Error::new(ErrorClass::Intern, asked.name)))?;
@@ -172,8 +188,22 @@ impl Run<'_> {
 
     // ---- collectives
 
-    fn leads(&self) -> bool {
+    pub(super) fn leads(&self) -> bool {
         self.hosts.place == 0
+    }
+
+    /// The root, its host, and the place of the rank that leads this rank's host.
+    pub(super) fn root(&self) -> (usize, usize, usize) {
+        let (hosts, root) = (self.hosts, self.asked.call.root().unwrap_or(0));
+        let host = hosts.host_of(root);
+        let place = if host == hosts.own { hosts.place_of(root) } else { 0 };
+        (root, host, place)
+    }
+
+    /// The ranks of this host get the bytes of the first one.
+    pub(super) fn bcast_within(&mut self, bytes: Option<Memory>, len: usize) -> Result<Option<()>, Error> {
+        let bcast = Call::of(Kind::Bcast).with_count(len);
+        self.within(&bcast, (None, bytes))
     }
 
     fn barrier(&mut self) -> Result<(), Error> {
@@ -199,7 +229,7 @@ impl Run<'_> {
             return Ok(None);
         };
         if let Some(begin) = datatype.begin_of_run(count) {
-            return self.bcast_bytes(way, root, (base.0.wrapping_offset(begin as isize), len));
+            return self.bcast_bytes(way, (base.0.wrapping_offset(begin as isize), len));
         }
         // SAFETY: by the contract of the collective the elements are the caller's.
         let Some(mut buffer) = (unsafe { Buffer::new(base.0, count, &datatype) }) else {
@@ -210,17 +240,17 @@ impl Run<'_> {
             buffer.pack(0, len as u64, &mut bytes);
         }
         bytes.resize(len, 0);
-        let done = self.bcast_bytes(way, root, (bytes.as_mut_ptr(), len))?;
+        let done = self.bcast_bytes(way, (bytes.as_mut_ptr(), len))?;
         if self.communicator.rank() as usize != root {
             MemoryRegion::place(&mut buffer, 0, Span::new(&bytes));
         }
         Ok(done)
     }
 
-    fn bcast_bytes(&mut self, way: Way, root: usize, (base, len): (*mut u8, usize)) -> Result<Option<()>, Error> {
+    fn bcast_bytes(&mut self, way: Way, (base, len): (*mut u8, usize)) -> Result<Option<()>, Error> {
         let hosts = self.hosts;
-        let (host, here) = (hosts.host_of(root), hosts.host_of(root) == hosts.own);
-        let place = if here { hosts.place_of(root) } else { 0 };
+        let (root, host, place) = self.root();
+        let here = host == hosts.own;
         let byte = Datatype::predefined(datatype::Kind::Byte);
         let memory = |part: &Range<usize>| {
             let base = Address(base.wrapping_add(part.start));
@@ -266,9 +296,7 @@ impl Run<'_> {
 
     fn reduce(&mut self) -> Result<Option<()>, Error> {
         let (asked, hosts) = (self.asked, self.hosts);
-        let root = asked.call.root().unwrap_or(0);
-        let (host, here) = (hosts.host_of(root), hosts.host_of(root) == hosts.own);
-        let place = if here { hosts.place_of(root) } else { 0 };
+        let (root, host, place) = self.root();
         let (ranks, takes) = (hosts.with_root(root), self.communicator.rank() as usize == root);
         let in_place = asked.call.in_place && takes;
         let count = if takes {
@@ -346,11 +374,6 @@ impl Run<'_> {
             let between = between.with_in_place(true);
             self.between(&hosts.firsts, 1, &between, (None, Some(output.clone())))?;
         }
-        let bytes = match &output {
-            Memory::Plain(_, datatype) => count * datatype.size() as usize,
-            _ => 0,
-        };
-        let bcast = Call::of(Kind::Bcast).with_count(bytes);
-        self.within(&bcast, (None, packed(&output, count)))
+        self.bcast_within(packed(&output, count), count * element(Some(&output)))
     }
 }

@@ -17,6 +17,7 @@
 //! | `calls.rs`, `exchange.rs`, `reductions.rs`, `shares.rs` | the collectives |
 //! | `crossed.rs` | bytes that the system copies from process to process |
 //! | `hosts.rs`, `levels.rs` | which ranks share a host; collectives of several hosts |
+//! | `gathers.rs` | those of several hosts that move blocks |
 //! | `state.rs` | what a communicator knows of its memory |
 //! | `run.rs` | when the memory is made, and how |
 
@@ -26,6 +27,7 @@ mod board;
 mod calls;
 mod crossed;
 mod exchange;
+mod gathers;
 mod hosts;
 mod levels;
 mod medium;
