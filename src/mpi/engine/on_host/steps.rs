@@ -350,7 +350,15 @@ impl Steps<'_> {
             Some(reason) => (reason - 1) as u32,
         };
         let mut error = None;
-        self.communicator.access((), |core, _, _| error = core.lost(process));
+        self.communicator.access((), |core, messenger, now| {
+            error = core.lost(process);
+            if self.members.is_some() {
+                // Those of other hosts, which wait for this rank, must give up as well. They may have been told of a later
+                // collective only: by a rank of this host that had no need to wait in this one.
+                let (of, missed) = ((self.bits, self.communicator.group()), PeerError::Closed);
+                core.tell_missed(messenger, now, of, &Ended::failed(process, missed));
+            }
+        });
         let ended = Ended::failed(process, error.unwrap_or(PeerError::Refused));
         self.error_of(&ended)
     }
