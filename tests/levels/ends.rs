@@ -7,6 +7,7 @@ use hikyaku::mpi::{
     datatype::{Datatype, Kind},
     engine::{Buffers, Communicator, Region},
     error::{Error, ErrorClass},
+    operation::{Operation, Predefined},
 };
 
 use super::{
@@ -20,15 +21,17 @@ const HOSTS: Hosts<'_> = &[0, 0, 0, 1, 1, 1];
 type Called = fn(&Communicator) -> Result<(), Error>;
 
 /// Those in which all ranks wait for all others.
-const CALLS: [Called; 4] = [
+const CALLS: [Called; 6] = [
     Communicator::barrier,
     |comm| allreduce(comm, 5_000).map(drop),
-    |comm| move_blocks(comm, Collective::Allgather),
-    |comm| move_blocks(comm, Collective::Alltoall),
+    |comm| run(comm, Collective::Allgather),
+    |comm| run(comm, Collective::Allgatherv),
+    |comm| run(comm, Collective::Alltoall),
+    |comm| run(comm, Collective::ReduceScatterBlock),
 ];
 
-/// Moves blocks of some elements. The root, if there is one, is rank 0.
-fn move_blocks(comm: &Communicator, collective: Collective) -> Result<(), Error> {
+/// Runs a collective with some elements, or as many in each block. The root, if there is one, is rank 0.
+fn run(comm: &Communicator, collective: Collective) -> Result<(), Error> {
     const COUNT: usize = 3_000;
     let size = comm.size() as usize;
     let (mut sent, mut taken) = (vec![1_i64; COUNT * size], vec![0_i64; COUNT * size]);
@@ -37,9 +40,14 @@ fn move_blocks(comm: &Communicator, collective: Collective) -> Result<(), Error>
         input: Region::Plain(sent.as_mut_ptr().cast(), &datatype),
         output: Region::Plain(taken.as_mut_ptr().cast(), &datatype),
     };
-    let call = Call::of(collective).with_count(COUNT);
+    let sum = Operation::predefined(Predefined::Sum);
+    let operation = collective.reduces().then_some(&sum);
+    let (call, name) = (
+        Call::of(collective).with_count(COUNT),
+        collective.functions()[0].blocking,
+    );
     // SAFETY: both are borrowed until it has ended.
-    unsafe { comm.collective(collective.functions()[0].blocking, &call, &buffers, None, None) }?
+    unsafe { comm.collective(name, &call, &buffers, operation, None) }?
         .wait()
         .map(drop)
 }
@@ -97,15 +105,22 @@ fn a_rank_that_has_left_is_missed_on_all_hosts() {
     }
 }
 
-/// The same where only some ranks wait: the root of a gather for all others, the others of a scatter for the root.
+/// The same where only some ranks wait: the root of a gather for all others, those of a scatter for the root, and those of
+/// a scan for all before them.
 #[test]
 fn a_rank_that_has_left_is_missed_by_those_that_wait_for_it() {
-    for (collective, missing) in [
-        (Collective::Gather, 1),
-        (Collective::Gather, 3),
-        (Collective::Gather, 5),
-        (Collective::Scatter, 0),
-    ] {
+    type Waits = fn(i32) -> bool;
+    const CASES: [(Collective, i32, Waits); 8] = [
+        (Collective::Gather, 1, |rank| rank == 0),
+        (Collective::Gather, 3, |rank| rank == 0),
+        (Collective::Gather, 5, |rank| rank == 0),
+        (Collective::Scatter, 0, |_| true),
+        (Collective::Scan, 0, |_| true),
+        (Collective::Scan, 2, |rank| rank > 2),
+        (Collective::Exscan, 1, |rank| rank > 1),
+        (Collective::Exscan, 4, |rank| rank > 4),
+    ];
+    for (collective, missing, waits) in CASES {
         let ready = Barrier::new(HOSTS.len());
         on_hosts(HOSTS, &with(Levels::Leaders), |world| {
             ready.wait();
@@ -113,8 +128,8 @@ fn a_rank_that_has_left_is_missed_by_those_that_wait_for_it() {
                 world.finalize(std::time::Duration::from_secs(2)).unwrap_or(());
                 return;
             }
-            let ended = move_blocks(&world, collective);
-            if collective == Collective::Scatter || world.rank() == 0 {
+            let ended = run(&world, collective);
+            if waits(world.rank()) {
                 let error = ended.unwrap_err();
                 assert_eq!(error.class(), ErrorClass::ProcFailed, "{error}");
                 assert_eq!(error.peer(), Some(missing), "{error}");

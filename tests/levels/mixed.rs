@@ -14,15 +14,20 @@ use super::{
 };
 
 /// Those that go in two levels.
-const IN_LEVELS: [Collective; 8] = [
+const IN_LEVELS: [Collective; 13] = [
     Collective::Barrier,
     Collective::Bcast,
     Collective::Gather,
     Collective::Scatter,
     Collective::Allgather,
+    Collective::Allgatherv,
     Collective::Alltoall,
     Collective::Reduce,
     Collective::Allreduce,
+    Collective::ReduceScatter,
+    Collective::ReduceScatterBlock,
+    Collective::Scan,
+    Collective::Exscan,
 ];
 
 /// Even ones in the order of ranks and not, uneven ones, and ranks that are alone.
@@ -129,4 +134,18 @@ fn hosts_talk_by_their_leaders() {
         ..with(Levels::Leaders)
     };
     assert!(messages_of_a_barrier(hosts, &checked).iter().all(|sent| *sent > 0));
+}
+
+/// Long vectors of many ranks, too, since few of them share a host: only the last ones of hosts send messages.
+#[test]
+fn a_scan_of_many_ranks_goes_in_levels() {
+    let hosts: Hosts<'_> = &[0, 0, 0, 0, 0, 1, 1, 1, 1, 1];
+    for seed in 1..6 {
+        let sent = messages(hosts, &with(Levels::Leaders), |world| {
+            let drawn = Drawn::draw(&mut Prng::new(seed), &[Collective::Scan], hosts.len());
+            drawn.run(world, 0, None);
+        });
+        let senders: Vec<_> = (0..).zip(&sent).filter(|(_, sent)| **sent > 0).collect();
+        assert!(senders.iter().all(|(rank, _)| rank % 5 == 4), "seed {seed}: {sent:?}");
+    }
 }

@@ -69,20 +69,25 @@ impl Way {
             (Self::Flat, _) => true,
             (Self::Leaders, Collective::Barrier | Collective::Bcast) => true,
             (Self::Leaders, Collective::Gather | Collective::Scatter) => true,
-            (Self::Leaders, Collective::Allgather | Collective::Alltoall) => true,
+            (Self::Leaders, Collective::Allgather | Collective::Allgatherv | Collective::Alltoall) => true,
             (Self::Leaders, Collective::Reduce | Collective::Allreduce) => keeps_order,
-            (Self::Shares, Collective::Bcast | Collective::Allgather) => shape.is_even,
+            (Self::Leaders, Collective::ReduceScatter | Collective::ReduceScatterBlock) => keeps_order,
+            // Those before a rank are those of the hosts before its own, and some of its own.
+            (Self::Leaders, Collective::Scan | Collective::Exscan) => shape.is_ordered,
+            (Self::Shares, Collective::Bcast | Collective::Allgather | Collective::Allgatherv) => shape.is_even,
             (Self::Shares, Collective::Allreduce) => shape.is_even && keeps_order,
+            (Self::Shares, Collective::ReduceScatter | Collective::ReduceScatterBlock) => shape.is_even && keeps_order,
             _ => false,
         }
     }
 }
 
 impl Collective {
-    /// The collective of one rank of each host that stands for this one of all ranks: these have blocks of different
-    /// lengths if the hosts have not as many ranks each.
+    /// The collective of one rank of each host that stands for this one of all ranks: blocks have different lengths if the
+    /// hosts have not as many ranks each.
     pub(in crate::mpi) fn among_hosts(self, is_even: bool) -> Self {
         match self {
+            Self::Scan => Self::Exscan,
             _ if is_even => self,
             Self::Gather => Self::Gatherv,
             Self::Scatter => Self::Scatterv,

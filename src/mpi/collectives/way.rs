@@ -118,6 +118,11 @@ impl<'a> Host<'a> {
         2.0 * self.alpha + self.n * self.beta
     }
 
+    /// Each rank reduces its share.
+    fn reduced_shares(&self) -> f64 {
+        2.0 * self.alpha + self.n * (self.beta + self.gamma)
+    }
+
     fn by_leaders(&self, collective: Collective) -> f64 {
         let (n, q, block) = (self.n, self.q, self.n / self.shape.size as f64);
         match collective {
@@ -125,7 +130,12 @@ impl<'a> Host<'a> {
             Collective::Bcast => self.bcast(n),
             Collective::Reduce => self.reduce(),
             Collective::Gather | Collective::Scatter => self.blocks(block) + self.order(n),
-            Collective::Allgather => self.blocks(block) + self.bcast(n) + self.order(n),
+            Collective::Allgather | Collective::Allgatherv => self.blocks(block) + self.bcast(n) + self.order(n),
+            Collective::ReduceScatter | Collective::ReduceScatterBlock => {
+                self.reduce() + self.order(n) + self.blocks(block)
+            }
+            // Each rank reduces the operands of all before it, and in the end those of the hosts before.
+            Collective::Scan | Collective::Exscan => self.reduce() + self.bcast(n) + n * self.gamma,
             // The leader has the blocks of all its ranks, and arranges them before and after.
             Collective::Alltoall => 2.0 * self.blocks(n) + 2.0 * q * n * self.beta,
             _ => self.reduce() + self.bcast(n),
@@ -136,10 +146,14 @@ impl<'a> Host<'a> {
         let n = self.n;
         match collective {
             Collective::Bcast => self.bcast(n) + self.shares(),
-            // The slowest group of peers is waited for, and blocks come in the order of places.
-            Collective::Allgather => self.alpha + self.shares() + n * self.beta,
+            // Here and below, the slowest group of peers is waited for. Blocks come in the order of places.
+            Collective::Allgather | Collective::Allgatherv => self.alpha + self.shares() + n * self.beta,
+            // They are put into the order of places, and each reduces those of its place.
+            Collective::ReduceScatter | Collective::ReduceScatterBlock => {
+                self.alpha + n * self.beta + self.reduced_shares()
+            }
             // Each reduces its share first.
-            _ => 2.0 * self.alpha + n * (self.beta + self.gamma) + self.shares(),
+            _ => self.reduced_shares() + self.shares(),
         }
     }
 }
@@ -177,6 +191,18 @@ mod tests {
         assert_eq!(way(&policy, Collective::Alltoall, 128, &SHAPE), Way::Leaders);
         assert_eq!(way(&policy, Collective::Alltoall, 1 << 20, &SHAPE), Way::Flat);
         assert_eq!(way(&policy, Collective::Gatherv, 0, &SHAPE), Way::Flat);
+        for collective in [Collective::ReduceScatter, Collective::ReduceScatterBlock] {
+            assert_eq!(way(&policy, collective, 128, &SHAPE), Way::Leaders);
+            assert_eq!(way(&policy, collective, 1 << 20, &SHAPE), Way::Shares);
+        }
+        for collective in [Collective::Scan, Collective::Exscan] {
+            assert_eq!(way(&policy, collective, 128, &SHAPE), Way::Leaders);
+            let unordered = Shape {
+                is_ordered: false,
+                ..SHAPE
+            };
+            assert_eq!(way(&policy, collective, 128, &unordered), Way::Flat);
+        }
     }
 
     /// Where memory is slow, messages are better.
@@ -194,7 +220,10 @@ mod tests {
             Collective::Gather,
             Collective::Scatter,
             Collective::Allgather,
+            Collective::Allgatherv,
             Collective::Alltoall,
+            Collective::ReduceScatter,
+            Collective::Scan,
         ] {
             for bytes in [128, 1 << 20] {
                 assert_eq!(way(&policy, collective, bytes, &SHAPE), Way::Flat, "{collective}");

@@ -7,7 +7,11 @@
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
-use super::{arguments::run, levels::Run};
+use super::{
+    arguments::run,
+    hosts::sums,
+    levels::{Run, element},
+};
 use crate::{
     messaging::MemoryRegion,
     mpi::{
@@ -70,22 +74,26 @@ impl Bytes {
         }
     }
 
-    /// Copies blocks of so many bytes to the order of ranks: the first one is that of `order[0]`, and so on.
+    /// Copies blocks to the order of ranks: the first one is that of `order[0]`, and so on. There are so many bytes of each
+    /// rank.
     ///
     /// # Safety
-    /// See [`copy_from`](Self::copy_from). There is a block of each rank.
-    unsafe fn sort(self, blocks: Self, order: &[u32], bytes: usize) {
-        for (at, rank) in order.iter().enumerate() {
-            let (from, into) = (blocks.block(bytes, at), self.block(bytes, *rank as usize));
+    /// See [`copy_from`](Self::copy_from).
+    unsafe fn sort(self, blocks: Self, order: &[u32], lens: &[usize]) {
+        let places = displacements(lens);
+        let mut at = 0;
+        for rank in order {
+            let (len, place) = (lens[*rank as usize], places[*rank as usize] as usize);
             // SAFETY: the caller's contract.
-            unsafe { into.copy_from(from.base) };
+            unsafe { self.part(place..place + len).copy_from(blocks.part(at..at + len).base) };
+            at += len;
         }
     }
 
-    /// The reverse: they come in the order of ranks.
+    /// The reverse, of blocks of so many bytes: they come in the order of ranks.
     ///
     /// # Safety
-    /// The same.
+    /// See [`copy_from`](Self::copy_from). There is a block of each rank.
     unsafe fn unsort(self, blocks: Self, order: &[u32], bytes: usize) {
         for (at, rank) in order.iter().enumerate() {
             let (from, into) = (blocks.block(bytes, *rank as usize), self.block(bytes, at));
@@ -116,21 +124,44 @@ impl Packed {
     /// space.
     fn new(memory: &Memory, elements: usize, is_read: bool) -> Option<Self> {
         let buffer = memory.buffer(&run(0, elements))?;
-        let len = buffer.len() as usize;
         let (base, datatype) = memory.run(&run(0, elements))?;
-        let run = datatype.begin_of_run(elements as u64).map(|begin| Bytes {
+        let Some(begin) = datatype.begin_of_run(elements as u64) else {
+            return Some(Self::copy(buffer, is_read));
+        };
+        Some(Self::at(Bytes {
             base: base.wrapping_offset(begin as isize),
-            len,
-        });
-        let mut bytes = Vec::new();
-        if run.is_none() {
-            bytes.reserve_exact(len);
-            if is_read {
-                buffer.pack(0, len as u64, &mut bytes);
-            }
-            bytes.resize(len, 0);
+            len: buffer.len() as usize,
+        }))
+    }
+
+    /// The same of blocks with lengths and places of their own.
+    fn of_blocks(memory: &Memory, blocks: &Blocks<'_>, size: usize, is_read: bool) -> Option<Self> {
+        let Blocks::Uneven {
+            counts,
+            displacements: at,
+        } = blocks
+        else {
+            return Self::new(memory, blocks.total(size), is_read);
+        };
+        if displacements(counts) == *at {
+            return Self::new(memory, blocks.total(size), is_read);
         }
-        Some(Self { run, bytes, buffer })
+        let parts = (0..size).map(|rank| memory.buffer(&run(blocks.offset(rank), blocks.count(rank))));
+        Some(Self::copy(Buffer::join(parts.collect::<Option<_>>()?), is_read))
+    }
+
+    fn copy(buffer: Buffer, is_read: bool) -> Self {
+        let len = buffer.len() as usize;
+        let mut bytes = Vec::with_capacity(len);
+        if is_read {
+            buffer.pack(0, len as u64, &mut bytes);
+        }
+        bytes.resize(len, 0);
+        Self {
+            run: None,
+            bytes,
+            buffer,
+        }
     }
 
     fn bytes(&mut self) -> Bytes {
@@ -148,6 +179,12 @@ impl Packed {
 /// Scratch memory for blocks. (What no address space has ends the program, as memory does that the system has not.)
 fn scratch(blocks: usize, bytes: usize) -> Vec<u8> {
     vec![0; blocks.saturating_mul(bytes)]
+}
+
+/// An allgather of blocks of so many bytes, of which this rank's is the one at `own`.
+fn allgather<'a>(counts: &'a [usize], displacements: &'a [isize], own: usize) -> Call<'a> {
+    let blocks = Blocks::Uneven { counts, displacements };
+    Call::of(Kind::Allgatherv).with_input(counts[own]).with_output(blocks)
 }
 
 impl Run<'_> {
@@ -174,19 +211,41 @@ impl Run<'_> {
 
     // ---- stages
 
-    /// The rank at `place` gets the blocks of all ranks of this host, `into`, which only it has.
-    fn collect(&mut self, place: usize, own: Bytes, into: Option<Bytes>) -> Result<Option<()>, Error> {
-        let at = self.hosts.place;
-        let is_there = |into: Bytes| into.block(own.len, at).base == own.base;
+    /// The rank at `place` gets the blocks of all ranks of this host, `into`, which only it has. All have as many bytes,
+    /// unless there are lengths.
+    fn collect(
+        &mut self,
+        place: usize,
+        own: Bytes,
+        into: Option<Bytes>,
+        lens: Option<&[usize]>,
+    ) -> Result<Option<()>, Error> {
+        let before = &self.hosts.here[..self.hosts.place];
+        let at = match lens {
+            Some(lens) => before.iter().map(|rank| lens[*rank as usize]).sum(),
+            None => before.len() * own.len,
+        };
         if let (1, Some(into)) = (self.hosts.here.len(), into) {
             // SAFETY: both are of this rank, which uses neither meanwhile, and of this length.
-            unsafe { Bytes { len: own.len, ..into }.copy_from(own.base) };
+            unsafe { into.part(0..own.len).copy_from(own.base) };
             return Ok(Some(()));
         }
-        let in_place = into.is_some_and(is_there);
-        let call = Call::of(Kind::Gather).with_root(place).with_count(own.len);
-        let own = (!in_place).then(|| own.memory());
-        self.within(&call.with_in_place(in_place), (own, into.map(Bytes::memory)))
+        let in_place = into.is_some_and(|into| into.part(at..at + own.len).base == own.base);
+        let (input, output) = ((!in_place).then(|| own.memory()), into.map(Bytes::memory));
+        let call = |kind| Call::of(kind).with_root(place).with_in_place(in_place);
+        let Some(lens) = lens else {
+            return self.within(&call(Kind::Gather).with_count(own.len), (input, output));
+        };
+        let counts: Vec<_> = self.hosts.here.iter().map(|rank| lens[*rank as usize]).collect();
+        let displacements = displacements(&counts);
+        let blocks = Blocks::Uneven {
+            counts: &counts,
+            displacements: &displacements,
+        };
+        self.within(
+            &call(Kind::Gatherv).with_input(own.len).with_output(blocks),
+            (input, output),
+        )
     }
 
     /// Each rank of this host gets its block from the one at `place`, which has them all. Without a place for the own one,
@@ -264,7 +323,7 @@ impl Run<'_> {
             let leads = hosts.place == place;
             let mut blocks = scratch(if leads { hosts.here.len() } else { 0 }, own.len);
             let of_host = leads.then(|| Bytes::of(&mut blocks));
-            let done = self.collect(place, own, of_host)?;
+            let done = self.collect(place, own, of_host, None)?;
             if done.is_none() || !leads {
                 return Ok(done);
             }
@@ -286,14 +345,14 @@ impl Run<'_> {
         } else {
             Bytes::of(&mut blocks)
         };
-        let done = self.collect(place, own, Some(self.of_host(all, bytes)))?;
+        let done = self.collect(place, own, Some(self.of_host(all, bytes)), None)?;
         if done.is_none() || self.move_with_root((bytes, true), (None, Some(all)))?.is_none() {
             return Ok(None);
         }
         if !is_direct {
             // SAFETY: by the contract of the collective the elements of the result may be written, and nothing else uses
             // them; or these are scratch memory, as the blocks are.
-            unsafe { result.bytes().sort(all, &hosts.order, bytes) };
+            unsafe { result.bytes().sort(all, &hosts.order, &vec![bytes; size]) };
         }
         result.unpack();
         Ok(Some(()))
@@ -346,62 +405,84 @@ impl Run<'_> {
         self.spread(hosts.place, of_host, (own, bytes))
     }
 
+    /// Allgather, and allgatherv: all ranks know all lengths.
     pub(super) fn allgather(&mut self, way: Way) -> Result<Option<()>, Error> {
         let (asked, hosts, rank, size) = (self.asked, self.hosts, self.rank(), self.size());
-        let elements = asked.call.output.total(size);
-        let Some(mut result) = self.packed(asked.buffers.output, elements, asked.call.in_place) else {
+        let blocks = &asked.call.output;
+        let Some(output) = memory(asked.buffers.output, asked.call) else {
             return Ok(None);
         };
-        let bytes = result.bytes().len / size;
-        let Some(mut own) = self.sent(asked.call.input.single(), result.bytes().block(bytes, rank)) else {
+        let Some(mut result) = Packed::of_blocks(&output, blocks, size, asked.call.in_place) else {
+            return Ok(None);
+        };
+        let element = element(Some(&output));
+        let lens: Vec<_> = (0..size).map(|rank| blocks.count(rank) * element).collect();
+        let begin = lens[..rank].iter().sum();
+        let placed = result.bytes().part(begin..begin + lens[rank]);
+        let Some(mut own) = self.sent(asked.call.input.single(), placed) else {
             return Ok(None);
         };
         let own = own.bytes();
         let by_place = (way == Way::Shares).then(|| hosts.by_place());
         let order = by_place.as_deref().unwrap_or(&hosts.order);
         let is_direct = order.is_sorted();
-        let mut blocks = scratch(if is_direct { 0 } else { size }, bytes);
+        let mut blocks = scratch(1, if is_direct { 0 } else { result.bytes().len });
         let all = if is_direct {
             result.bytes()
         } else {
             Bytes::of(&mut blocks)
         };
         let done = match way {
-            Way::Shares => self.allgather_shares(own, all)?,
-            _ => self.allgather_by_leaders(own, all)?,
+            Way::Shares => self.allgather_shares(own, all, (order, &lens))?,
+            _ => self.allgather_by_leaders(own, all, &lens)?,
         };
         if !is_direct {
             // SAFETY: as in a gather.
-            unsafe { result.bytes().sort(all, order, bytes) };
+            unsafe { result.bytes().sort(all, order, &lens) };
         }
         result.unpack();
         Ok(done)
     }
 
-    fn allgather_by_leaders(&mut self, own: Bytes, all: Bytes) -> Result<Option<()>, Error> {
+    fn allgather_by_leaders(&mut self, own: Bytes, all: Bytes, lens: &[usize]) -> Result<Option<()>, Error> {
         let (hosts, leads) = (self.hosts, self.leads());
-        let of_host = leads.then(|| self.of_host(all, own.len));
-        if self.collect(0, own, of_host)?.is_none() {
+        let counts = sums(&hosts.order, hosts.sizes.iter().copied(), lens);
+        let begin = counts[..hosts.own].iter().sum();
+        let of_host = leads.then(|| all.part(begin..begin + counts[hosts.own]));
+        let is_even = self.asked.call.collective() == Kind::Allgather;
+        if self.collect(0, own, of_host, (!is_even).then_some(lens))?.is_none() {
             return Ok(None);
         }
         if leads {
-            self.move_between(&hosts.firsts, (own.len, true), (None, Some(all)))?;
+            let displacements = displacements(&counts);
+            let call = allgather(&counts, &displacements, hosts.own);
+            self.between(&hosts.firsts, 1, &call.with_in_place(true), (None, Some(all.memory())))?;
         }
         self.bcast_within(Some(all.for_bcast()), all.len)
     }
 
     /// The ranks at one place of all hosts gather theirs, and each host gathers those of all places.
-    fn allgather_shares(&mut self, own: Bytes, all: Bytes) -> Result<Option<()>, Error> {
+    fn allgather_shares(
+        &mut self,
+        own: Bytes,
+        all: Bytes,
+        (order, lens): (&[u32], &[usize]),
+    ) -> Result<Option<()>, Error> {
         let (hosts, place) = (self.hosts, self.hosts.place);
-        let len = hosts.peers.len() * own.len;
-        let of_place = all.blocks(len, place..place + 1);
-        let at = of_place.blocks(own.len, hosts.own..hosts.own + 1);
-        let in_place = at.base == own.base;
-        let call = Call::of(Kind::Allgather);
-        let between = call.with_count(own.len).with_in_place(in_place);
+        let of_places = hosts.here.iter().map(|_| hosts.peers.len());
+        let counts = sums(order, of_places, lens);
+        let begin = counts[..place].iter().sum();
+        let of_place = all.part(begin..begin + counts[place]);
+
+        let of_peers: Vec<_> = hosts.peers.iter().map(|rank| lens[*rank as usize]).collect();
+        let begins = displacements(&of_peers);
+        let in_place = of_place.base.wrapping_offset(begins[hosts.own]) == own.base;
+        let call = allgather(&of_peers, &begins, hosts.own).with_in_place(in_place);
         let own = (!in_place).then(|| own.memory());
-        self.between(&hosts.peers, hosts.here.len(), &between, (own, Some(of_place.memory())))?;
-        let call = call.with_count(len).with_in_place(true);
+        self.between(&hosts.peers, hosts.here.len(), &call, (own, Some(of_place.memory())))?;
+
+        let displacements = displacements(&counts);
+        let call = allgather(&counts, &displacements, place).with_in_place(true);
         self.within(&call, (None, Some(all.memory())))
     }
 
@@ -419,7 +500,7 @@ impl Run<'_> {
         let own = sent.bytes();
         let mut blocks = scratch(if self.leads() { self.hosts.here.len() } else { 0 }, own.len);
         let of_host = self.leads().then(|| Bytes::of(&mut blocks));
-        if self.collect(0, own, of_host)?.is_none() {
+        if self.collect(0, own, of_host, None)?.is_none() {
             return Ok(None);
         }
         if self.leads() {

@@ -103,12 +103,27 @@ impl Hosts {
         (0..most).flat_map(at).copied().collect()
     }
 
+    /// The last rank of each host.
+    pub(super) fn lasts(&self) -> Vec<u32> {
+        let mut order = self.order.iter().copied();
+        let last = |ranks: &usize| order.by_ref().nth(ranks.saturating_sub(1));
+        self.sizes.iter().filter_map(last).collect()
+    }
+
     /// One rank of each host: `root` on its own, the first one on the others.
     pub(super) fn with_root(&self, root: usize) -> Vec<u32> {
         let mut ranks = self.firsts.clone();
         ranks[self.host_of(root)] = root as u32;
         ranks
     }
+}
+
+/// What ranks that follow each other have together, so many of them in each sum; `of` says what each rank has.
+pub(super) fn sums(order: &[u32], ranks: impl Iterator<Item = usize>, of: &[usize]) -> Vec<usize> {
+    let mut order = order.iter();
+    ranks
+        .map(|ranks| order.by_ref().take(ranks).map(|rank| of[*rank as usize]).sum())
+        .collect()
 }
 
 #[cfg(test)]
@@ -138,7 +153,9 @@ mod tests {
         assert!(uneven.peers.is_empty() && uneven.shape.is_ordered);
         assert_eq!((&uneven.here[..], &uneven.firsts[..]), (&[2][..], &[0, 2, 3][..]));
         assert_eq!((&uneven.sizes[..], uneven.before()), (&[2, 1, 1][..], 2));
-        assert_eq!(uneven.order, [0, 1, 2, 3]);
+        assert_eq!((&uneven.order[..], uneven.lasts()), (&[0, 1, 2, 3][..], vec![1, 2, 3]));
+        let sizes = uneven.sizes.iter().copied();
+        assert_eq!(sums(&uneven.order, sizes, &[5, 6, 7, 8]), [11, 7, 8]);
     }
 
     #[test]

@@ -54,8 +54,10 @@ pub(super) unsafe fn run(
         Kind::Reduce => run.reduce(),
         Kind::Gather => run.gather(),
         Kind::Scatter => run.scatter(),
-        Kind::Allgather => run.allgather(way),
+        Kind::Allgather | Kind::Allgatherv => run.allgather(way),
         Kind::Alltoall => run.alltoall(),
+        Kind::ReduceScatter | Kind::ReduceScatterBlock => run.reduce_scatter(way),
+        Kind::Scan | Kind::Exscan => run.scan(),
         _ => run.allreduce(way),
     };
     ended.transpose()
@@ -78,7 +80,7 @@ fn share(count: usize, of: usize, shares: usize) -> Range<usize> {
 }
 
 /// Bytes of an element.
-fn element(memory: Option<&Memory>) -> usize {
+pub(super) fn element(memory: Option<&Memory>) -> usize {
     match memory {
         Some(Memory::Plain(_, datatype)) => datatype.size() as usize,
         _ => 1,

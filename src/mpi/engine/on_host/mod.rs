@@ -18,6 +18,7 @@
 //! | `crossed.rs` | bytes that the system copies from process to process |
 //! | `hosts.rs`, `levels.rs` | which ranks share a host; collectives of several hosts |
 //! | `gathers.rs` | those of several hosts that move blocks |
+//! | `divided.rs` | those of several hosts of which each rank gets a result of its own |
 //! | `state.rs` | what a communicator knows of its memory |
 //! | `run.rs` | when the memory is made, and how |
 
@@ -26,6 +27,7 @@ mod asked;
 mod board;
 mod calls;
 mod crossed;
+mod divided;
 mod exchange;
 mod gathers;
 mod hosts;

@@ -47,11 +47,18 @@ impl Communicator {
     ) -> Option<Result<Borrowed<'_>, Error>> {
         let engine = self.engine();
         let is_usual = (2..=RANKS_OF_HOSTS).contains(&self.size()) && !engine.check && !self.is_inter();
-        if !is_usual || !suits(call, buffers, self.size() as usize) {
+        if !is_usual {
             return None;
         }
         // (Collectives within the making of the memory find it taken.)
         let mut state = self.on_host().try_lock()?;
+        let ranks = match &*state {
+            State::Levels(levels) => levels.hosts.shape.most,
+            _ => self.size() as usize,
+        };
+        if !suits(call, buffers, ranks) {
+            return None;
+        }
         match &mut *state {
             State::Made(_) | State::Levels(_) => {}
             State::Without => return None,
