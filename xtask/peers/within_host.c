@@ -3,9 +3,9 @@
  * within_host OPERATION SIZE…
  *
  * prints a line "SIZE NANOSECONDS" for each size: of a message one way (latency), of a message of a window (bandwidth; with
- * "bandwidth-apart", each message of a window has memory of its own), or of a collective, of that the mean over ranks; or
- * of "init + finalize" of this process. A figure is a mean: the clock is read before the first operation and after the
- * last. */
+ * "bandwidth-apart", each message of a window has memory of its own), of "lock + unlock" of a window of the other rank,
+ * which nobody else wants, or of a collective, of that the mean over ranks; or of "init + finalize" of this process. A
+ * figure is a mean: the clock is read before the first operation and after the last. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +66,23 @@ static double bandwidth(int bytes, size_t apart) {
     return (MPI_Wtime() - start) * 1e9 / ((double)window * count);
 }
 
+static double lock(void) {
+    int count = 4000, warmup = 800;
+    double start = 0;
+    void *base;
+    MPI_Win window;
+    MPI_Win_allocate(8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
+    for (int i = 0; rank == 0 && i < warmup + count; i++) {
+        if (i == warmup)
+            start = MPI_Wtime();
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window);
+        MPI_Win_unlock(1, window);
+    }
+    double nanos = (MPI_Wtime() - start) * 1e9 / count;
+    MPI_Win_free(&window);
+    return nanos;
+}
+
 static double collective(const char *name, int bytes) {
     int crowded = size > sysconf(_SC_NPROCESSORS_ONLN);
     int count = (crowded ? 400 : 4000) / (bytes < 65536 ? 1 : 4), warmup = count / 5 + 1;
@@ -121,6 +138,7 @@ int main(int argc, char **argv) {
         double nanos = strcmp(name, "latency") == 0     ? latency(bytes)
                        : strcmp(name, "bandwidth") == 0 ? bandwidth(bytes, 0)
                        : is_apart                       ? bandwidth(bytes, bytes)
+                       : strncmp(name, "lock", 4) == 0  ? lock()
                                                         : collective(name, bytes);
         if (rank == 0)
             printf("%d %.2f\n", bytes, nanos);

@@ -26,7 +26,7 @@ pub(super) struct Part {
 const PARTS: [Part; 5] = [
     Part {
         name: "pair",
-        cases: PAIRS.0,
+        cases: &PAIRS,
         section: Section::libraries("bench-mpi --libraries pair"),
     },
     Part {
@@ -74,9 +74,16 @@ const LATENCY: Case = Case {
     is_through_memory: true,
 };
 
-const PAIRS: (&[Case], &[Case]) = {
-    const ALL: [Case; 14] = within_host::cases(&LATENCY, &[]);
-    ALL.split_at(2)
+const PAIRS: [Case; 3] = {
+    let [latency, bandwidth, ..] = within_host::cases(&LATENCY, &[]);
+    [latency, bandwidth, LOCK]
+};
+
+const LOCK: Case = Case {
+    operation: "lock + unlock",
+    sizes: &[0],
+    peers: &[Peer::Abi, Peer::MpichAbi, Peer::Vader, Peer::Mpich],
+    ..LATENCY
 };
 
 /// Without the loop in Rust. MPICH spins: with more ranks than cores, an operation takes a slice of the scheduler.
