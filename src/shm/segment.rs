@@ -59,7 +59,7 @@ impl Segment {
     /// Maps memory that another process has created.
     pub(crate) fn map(fd: BorrowedFd<'_>, len: usize, access: Access) -> io::Result<Self> {
         let sealed = fcntl_get_seals(fd)?.contains(SealFlags::SHRINK);
-        if !sealed || fstat(fd)?.st_size < len as i64 {
+        if !sealed || (fstat(fd)?.st_size as u64) < len as u64 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the shared memory is not what it should be",

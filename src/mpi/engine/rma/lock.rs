@@ -144,16 +144,16 @@ impl Lock {
         self.waiting.retain(|asked| asked.process != process);
     }
 
-    /// The processes that hold the lock without having asked for it, while others wait: nothing but their silence tells of
-    /// their end.
+    /// The processes that hold the lock while others wait for it: nothing but their silence tells of their end.
     pub(super) fn awaited(&self) -> impl Iterator<Item = u32> + '_ {
         let now = match self.waiting.is_empty() {
             true => Places::default(),
             false => self.word().now(),
         };
         let held = move |(place, _): &(u32, &u32)| now.has(*place) && self.places.has(*place);
-        let held = (0..).zip(&self.processes).filter(held);
-        held.map(|(_, process)| *process)
+        let near = (0..).zip(&self.processes).filter(held).map(|(_, process)| process);
+        let rest = self.rest.iter().filter(move |_| now.has(REST));
+        near.chain(rest).copied()
     }
 }
 
@@ -302,8 +302,8 @@ mod tests {
                 let holds = |process| lock.holds(process);
                 prop_assert!((0..2 * NEAR).all(|process| holds(process) == model.holds(process)));
                 let held = lock.awaited().collect::<Vec<_>>();
-                let near = (0..NEAR).filter(|near| model.holds(*near) && !model.waiting.is_empty());
-                prop_assert_eq!(held, near.collect::<Vec<_>>());
+                let holders = (0..2 * NEAR).filter(|process| model.holds(*process) && !model.waiting.is_empty());
+                prop_assert_eq!(held, holders.collect::<Vec<_>>());
             }
         }
 

@@ -66,7 +66,8 @@ impl Rma {
             }
             Request::Lock { exclusive } => {
                 let asked = Asked { process, id, exclusive };
-                if window.lock.ask(asked) {
+                // (One that is lost would never give it back.)
+                if net.lost(process).is_none() && window.lock.ask(asked) {
                     Status::Done
                 } else {
                     Status::Refused

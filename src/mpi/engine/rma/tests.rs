@@ -265,3 +265,24 @@ fn an_answer_is_that_of_who_was_asked_and_fits() {
         assert_eq!(*byte, if at % 9 < 3 { 0x11 } else { 0xaa });
     }
 }
+
+/// It was under way when its origin was found lost.
+#[test]
+fn one_that_is_lost_gets_no_lock() {
+    let mut memory = [0; 10];
+    let mut pair = Pair::new();
+    let window = pair.expose(1, &mut memory);
+    let lock = |id| {
+        let request = Request::Lock { exclusive: true };
+        emit(&Message::Request { id, window, request })
+    };
+    let Side { messenger, core } = &mut pair.sides[1];
+    core.with_rma(messenger, pair.now, |rma, net| {
+        assert!(net.peers.lose(0, PeerError::Refused));
+        rma.handle(net, Some(PEER), &lock(0));
+        assert_eq!((rma.stats().served, rma.stats().refused), (0, 1));
+        rma.handle(net, None, &lock(1));
+        assert_eq!(rma.window(window).unwrap().lock.grant(), []);
+        assert_eq!(rma.stats().served, 1, "the lock is free");
+    });
+}

@@ -164,7 +164,8 @@ impl Window {
     /// Locks the window of `rank` (`MPI_Win_lock`), and waits for the lock.
     ///
     /// # Errors
-    /// `MPI_ERR_RMA_SYNC` if this process has locked it already, or in an epoch of another kind; the process is lost.
+    /// `MPI_ERR_RMA_SYNC` if this process has locked it already, or in an epoch of another kind; the process is lost (one
+    /// of which that is not known yet does not keep a lock in memory from being taken).
     pub fn lock(&self, kind: LockKind, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_lock";
         let entry = || Entry {
@@ -266,7 +267,8 @@ impl Window {
     ///
     /// # Errors
     /// `MPI_ERR_RMA_SYNC` if it is not locked by [`lock`](Self::lock), or not any more: the target has given this process
-    /// up. An operation has failed; then the window is unlocked all the same.
+    /// up (if this one has given up the target, too, the error says that). An operation has failed; then the window is
+    /// unlocked all the same.
     pub fn unlock(&self, rank: Rank) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_unlock";
         self.told(CALL, Some(rank), || {
@@ -308,8 +310,11 @@ impl Window {
             if let Epoch::Locked { locks, .. } = &mut state.epoch {
                 locks.retain(|&process, granted| {
                     let ends = wanted(process);
-                    if ends && *granted && !self.unlock_at(net, process) {
-                        missing = Some(process);
+                    if ends
+                        && *granted
+                        && let Err(failure) = self.unlock_at(net, process)
+                    {
+                        missing = Some((process, failure));
                     }
                     !ends
                 });
@@ -319,22 +324,24 @@ impl Window {
             }
             Ok(())
         })?;
-        let failure = Failure::Refused(ErrorClass::RmaSync);
-        missing.map_or(Ok(()), |process| Err(self.failed(call, Some(process), failure)))
+        missing.map_or(Ok(()), |(process, failure)| {
+            Err(self.failed(call, Some(process), failure))
+        })
     }
 
-    /// Releases the lock of a process. False: this one has not had it any more.
-    fn unlock_at(&self, net: &mut Net<'_>, process: u32) -> bool {
+    /// Releases the lock of a process. Fails if this one has not had it any more.
+    fn unlock_at(&self, net: &mut Net<'_>, process: u32) -> Result<(), Failure> {
+        let not_held = Failure::Refused(ErrorClass::RmaSync);
         let Some(peer) = self.peer_of(process) else {
-            return false;
+            return Err(not_held);
         };
         let give = |word: &Word| Holders(word.word()).give(self.0.place);
         match peer.word.as_ref().map_or(Given::Untold, give) {
-            Given::Back => true,
-            Given::NotHeld => net.lost(process).is_some(),
+            Given::Back => Ok(()),
+            Given::NotHeld => Err(net.lost(process).map_or(not_held, Failure::Lost)),
             Given::Untold => {
                 net.unlock(process, peer.name);
-                true
+                Ok(())
             }
         }
     }
