@@ -120,13 +120,13 @@ impl Packed {
         }
     }
 
-    /// The first elements of a buffer. Those that are not read need not be packed. `None`: they do not fit into the address
-    /// space.
-    fn new(memory: &Memory, elements: usize, is_read: bool) -> Option<Self> {
+    /// The first elements of a buffer, of which those are `read`: the others need not have been written yet. `None`: they
+    /// do not fit into the address space.
+    fn new(memory: &Memory, elements: usize, read: Range<usize>) -> Option<Self> {
         let buffer = memory.buffer(&run(0, elements))?;
         let (base, datatype) = memory.run(&run(0, elements))?;
         let Some(begin) = datatype.begin_of_run(elements as u64) else {
-            return Some(Self::copy(buffer, is_read));
+            return Some(Self::copy(buffer, read, element(Some(memory))));
         };
         Some(Self::at(Bytes {
             base: base.wrapping_offset(begin as isize),
@@ -135,28 +135,27 @@ impl Packed {
     }
 
     /// The same of blocks with lengths and places of their own.
-    fn of_blocks(memory: &Memory, blocks: &Blocks<'_>, size: usize, is_read: bool) -> Option<Self> {
+    fn of_blocks(memory: &Memory, blocks: &Blocks<'_>, size: usize, read: Range<usize>) -> Option<Self> {
         let Blocks::Uneven {
             counts,
             displacements: at,
         } = blocks
         else {
-            return Self::new(memory, blocks.total(size), is_read);
+            return Self::new(memory, blocks.total(size), read);
         };
         if displacements(counts) == *at {
-            return Self::new(memory, blocks.total(size), is_read);
+            return Self::new(memory, blocks.total(size), read);
         }
         let parts = (0..size).map(|rank| memory.buffer(&run(blocks.offset(rank), blocks.count(rank))));
-        Some(Self::copy(Buffer::join(parts.collect::<Option<_>>()?), is_read))
+        let buffer = Buffer::join(parts.collect::<Option<_>>()?);
+        Some(Self::copy(buffer, read, element(Some(memory))))
     }
 
-    fn copy(buffer: Buffer, is_read: bool) -> Self {
-        let len = buffer.len() as usize;
-        let mut bytes = Vec::with_capacity(len);
-        if is_read {
-            buffer.pack(0, len as u64, &mut bytes);
-        }
-        bytes.resize(len, 0);
+    fn copy(buffer: Buffer, read: Range<usize>, element: usize) -> Self {
+        let mut bytes = Vec::with_capacity(buffer.len() as usize);
+        bytes.resize(read.start * element, 0);
+        buffer.pack((read.start * element) as u64, (read.len() * element) as u64, &mut bytes);
+        bytes.resize(buffer.len() as usize, 0);
         Self {
             run: None,
             bytes,
@@ -196,9 +195,9 @@ impl Run<'_> {
         self.hosts.order.len()
     }
 
-    /// The first elements of a buffer of the program.
-    fn packed(&self, region: Region<'_>, elements: usize, is_read: bool) -> Option<Packed> {
-        Packed::new(&memory(region, self.asked.call)?, elements, is_read)
+    /// The first elements of a buffer of the program, of which those are `read`.
+    fn packed(&self, region: Region<'_>, elements: usize, read: Range<usize>) -> Option<Packed> {
+        Packed::new(&memory(region, self.asked.call)?, elements, read)
     }
 
     /// What a rank sends: so many elements, or in place bytes of its result.
@@ -206,7 +205,7 @@ impl Run<'_> {
         if self.asked.call.in_place {
             return Some(Packed::at(placed));
         }
-        self.packed(self.asked.buffers.input, elements, true)
+        self.packed(self.asked.buffers.input, elements, 0..elements)
     }
 
     // ---- stages
@@ -316,7 +315,8 @@ impl Run<'_> {
         let (asked, hosts, rank, size) = (self.asked, self.hosts, self.rank(), self.size());
         let (root, _, place) = self.root();
         if rank != root {
-            let Some(mut own) = self.packed(asked.buffers.input, asked.call.input.single(), true) else {
+            let elements = asked.call.input.single();
+            let Some(mut own) = self.packed(asked.buffers.input, elements, 0..elements) else {
                 return Ok(None);
             };
             let own = own.bytes();
@@ -330,7 +330,11 @@ impl Run<'_> {
             return self.move_with_root((own.len, false), (of_host, None));
         }
         let elements = asked.call.output.total(size);
-        let Some(mut result) = self.packed(asked.buffers.output, elements, asked.call.in_place) else {
+        let placed = asked
+            .call
+            .in_place
+            .then(|| elements / size * rank..elements / size * (rank + 1));
+        let Some(mut result) = self.packed(asked.buffers.output, elements, placed.unwrap_or_default()) else {
             return Ok(None);
         };
         let bytes = result.bytes().len / size;
@@ -365,7 +369,7 @@ impl Run<'_> {
         if is_root && asked.call.in_place {
             return self.scatter_from_root(None);
         }
-        let Some(mut result) = self.packed(asked.buffers.output, asked.call.output.single(), false) else {
+        let Some(mut result) = self.packed(asked.buffers.output, asked.call.output.single(), 0..0) else {
             return Ok(None);
         };
         let own = result.bytes();
@@ -386,7 +390,8 @@ impl Run<'_> {
 
     fn scatter_from_root(&mut self, own: Option<Bytes>) -> Result<Option<()>, Error> {
         let (asked, hosts, size) = (self.asked, self.hosts, self.size());
-        let Some(mut input) = self.packed(asked.buffers.input, asked.call.input.total(size), true) else {
+        let elements = asked.call.input.total(size);
+        let Some(mut input) = self.packed(asked.buffers.input, elements, 0..elements) else {
             return Ok(None);
         };
         let mut all = input.bytes();
@@ -412,12 +417,17 @@ impl Run<'_> {
         let Some(output) = memory(asked.buffers.output, asked.call) else {
             return Ok(None);
         };
-        let Some(mut result) = Packed::of_blocks(&output, blocks, size, asked.call.in_place) else {
+        let before = (0..rank).fold(0, |sum: usize, rank| sum.saturating_add(blocks.count(rank)));
+        let placed = asked
+            .call
+            .in_place
+            .then(|| before..before.saturating_add(blocks.count(rank)));
+        let Some(mut result) = Packed::of_blocks(&output, blocks, size, placed.unwrap_or_default()) else {
             return Ok(None);
         };
         let element = element(Some(&output));
         let lens: Vec<_> = (0..size).map(|rank| blocks.count(rank) * element).collect();
-        let begin = lens[..rank].iter().sum();
+        let begin = before * element;
         let placed = result.bytes().part(begin..begin + lens[rank]);
         let Some(mut own) = self.sent(asked.call.input.single(), placed) else {
             return Ok(None);
@@ -490,7 +500,8 @@ impl Run<'_> {
     pub(super) fn alltoall(&mut self) -> Result<Option<()>, Error> {
         let (asked, size) = (self.asked, self.size());
         let (call, elements) = (asked.call, asked.call.output.total(size));
-        let Some(mut result) = self.packed(asked.buffers.output, elements, call.in_place) else {
+        let read = 0..if call.in_place { elements } else { 0 };
+        let Some(mut result) = self.packed(asked.buffers.output, elements, read) else {
             return Ok(None);
         };
         let into = result.bytes();
@@ -514,7 +525,7 @@ impl Run<'_> {
 
     /// Exchanges the blocks of this host with those of others: what its ranks send, in the order of places and then of
     /// ranks, becomes what they take.
-    fn exchange_between(&mut self, blocks: &mut [u8], bytes: usize) -> Result<Option<()>, Error> {
+    fn exchange_between(&mut self, blocks: &mut Vec<u8>, bytes: usize) -> Result<Option<()>, Error> {
         let (hosts, size, here) = (self.hosts, self.size(), self.hosts.here.len());
         let mut sent = Vec::with_capacity(blocks.len());
         let mut order = &hosts.order[..];
@@ -528,16 +539,16 @@ impl Run<'_> {
             }
             order = others;
         }
-        let mut taken = scratch(here * size, bytes);
-        let both = (Some(Bytes::of(&mut sent)), Some(Bytes::of(&mut taken)));
+        let both = (Some(Bytes::of(&mut sent)), Some(Bytes::of(blocks)));
         self.move_between(&hosts.firsts, (here * bytes, false), both)?;
-        let mut taken = taken.chunks_exact(bytes.max(1));
+        let mut taken = blocks.chunks_exact(bytes.max(1));
         for rank in &hosts.order {
             for (place, block) in taken.by_ref().take(here).enumerate() {
                 let at = (place * size + *rank as usize) * bytes;
-                blocks[at..at + bytes].copy_from_slice(block);
+                sent[at..at + bytes].copy_from_slice(block);
             }
         }
+        *blocks = sent;
         Ok(Some(()))
     }
 }

@@ -29,6 +29,8 @@ const PIECE: usize = 16 << 10;
 
 /// Ranks have called different collectives, or with other arguments.
 const MISMATCH: u64 = u64::MAX;
+/// The bit of a rank that has left without taking part; else it is dead. The lower half is one more than its process.
+const LEFT: u64 = 1 << 32;
 
 /// A collective that this rank takes part in.
 pub(super) struct Steps<'a> {
@@ -323,9 +325,11 @@ impl Steps<'_> {
                 self.communicator
                     .access((), |core, messenger, now| core.tell_missed(messenger, now, of, &ended));
             }
-            let lost = matches!(ended.outcome, Outcome::Failed(_)).then_some(ended.envelope.source);
-            self.board
-                .give_up(lost.map_or(MISMATCH, |process| 1 + u64::from(process)));
+            let reason = match ended.outcome {
+                Outcome::Failed(error) => reason(ended.envelope.source, error),
+                _ => MISMATCH,
+            };
+            self.board.give_up(reason);
             self.wake();
             return self.error_of(&ended);
         }
@@ -337,29 +341,34 @@ impl Steps<'_> {
     pub(super) fn give_up(&self, error: &Error) {
         let lost = error.peer().filter(|_| error.class() == ErrorClass::ProcFailed);
         let process = lost.and_then(|rank| self.communicator.group().process(rank));
-        self.board
-            .give_up(process.map_or(MISMATCH, |process| 1 + u64::from(process)));
+        let reason = process.map_or(MISMATCH, |process| {
+            let lost = self.communicator.access(None, |core, _, _| core.lost(process));
+            reason(process, lost.unwrap_or(PeerError::Closed))
+        });
+        self.board.give_up(reason);
         self.wake();
     }
 
     /// The board is out of use.
     #[cold]
     pub(super) fn failed(&self) -> Error {
-        let process = match self.board.given_up() {
+        let (process, error) = match self.board.given_up() {
             Some(MISMATCH) | None => return self.communicator.locate(self.not_same()),
-            Some(reason) => (reason - 1) as u32,
+            Some(reason) if reason & LEFT != 0 => ((reason as u32).wrapping_sub(1), PeerError::Closed),
+            Some(reason) => ((reason as u32).wrapping_sub(1), PeerError::Refused),
         };
-        let mut error = None;
+        let mut lost = None;
         self.communicator.access((), |core, messenger, now| {
-            error = core.lost(process);
+            lost = core.lost(process);
             if self.members.is_some() {
-                // Those of other hosts, which wait for this rank, must give up as well. They may have been told of a later
-                // collective only: by a rank of this host that had no need to wait in this one.
-                let (of, missed) = ((self.bits, self.communicator.group()), PeerError::Closed);
-                core.tell_missed(messenger, now, of, &Ended::failed(process, missed));
+                // Those of other hosts, which wait for this rank, must give up as well, if a rank has left. (Of the end of
+                // a dead one all are told.) They may have been told of a later collective only: by a rank of this host
+                // that had no need to wait in this one.
+                let of = (self.bits, self.communicator.group());
+                core.tell_missed(messenger, now, of, &Ended::failed(process, error));
             }
         });
-        let ended = Ended::failed(process, error.unwrap_or(PeerError::Refused));
+        let ended = Ended::failed(process, lost.unwrap_or(error));
         self.error_of(&ended)
     }
 
@@ -379,4 +388,10 @@ impl Steps<'_> {
         let detail = Detail::Text("another rank has called another collective, or with other arguments");
         Error::new(ErrorClass::NotSame, self.name).with_detail(detail)
     }
+}
+
+/// Why a board is given up, if a process is lost so.
+fn reason(process: u32, error: PeerError) -> u64 {
+    let left = if error == PeerError::Closed { LEFT } else { 0 };
+    left | (1 + u64::from(process))
 }
