@@ -189,8 +189,9 @@ const LAUNCHERS: [(&str, &[&str], bool); 5] = [
 
 /// Processes under the launchers of others, and what of our own takes long.
 pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
-    let library = Cmd::parse("cargo build -p hikyaku-capi-abi").limit_s(600);
-    steps.run("launchers: library for C", &library)?;
+    // What the launchers start, of the workspace: as in `tests_of`.
+    let programs = Cmd::parse("cargo build --workspace --lib --bins --examples").limit_s(600);
+    steps.run("launchers: programs", &programs)?;
     for (name, tools, needs_root) in LAUNCHERS {
         let obstacle = if needs_root && !shell::is_root() {
             Some("needs root".to_owned())
@@ -202,8 +203,6 @@ pub(crate) fn launchers(steps: &mut Steps) -> Result<(), String> {
         steps.run_unless(obstacle, &format!("launchers: {name}"), &command)?;
     }
     // Ranks that die or compute for as long as the usual limits allow.
-    let programs = Cmd::parse("cargo build -p hikyaku-cli --bins -p hikyaku-mpi --examples");
-    steps.run("launchers: programs", &programs)?;
     let command = tests_of("life").args(["--", "--ignored"]).limit_s(300);
     steps.run("launchers: lost ranks", &command)
 }
