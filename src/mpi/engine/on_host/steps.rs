@@ -326,7 +326,7 @@ impl Steps<'_> {
                     .access((), |core, messenger, now| core.tell_missed(messenger, now, of, &ended));
             }
             let reason = match ended.outcome {
-                Outcome::Failed(error) => reason(ended.envelope.source, error),
+                Outcome::Failed(error) => reason_of(ended.envelope.source, error),
                 _ => MISMATCH,
             };
             self.board.give_up(reason);
@@ -343,7 +343,7 @@ impl Steps<'_> {
         let process = lost.and_then(|rank| self.communicator.group().process(rank));
         let reason = process.map_or(MISMATCH, |process| {
             let lost = self.communicator.access(None, |core, _, _| core.lost(process));
-            reason(process, lost.unwrap_or(PeerError::Closed))
+            reason_of(process, lost.unwrap_or(PeerError::Closed))
         });
         self.board.give_up(reason);
         self.wake();
@@ -354,8 +354,7 @@ impl Steps<'_> {
     pub(super) fn failed(&self) -> Error {
         let (process, error) = match self.board.given_up() {
             Some(MISMATCH) | None => return self.communicator.locate(self.not_same()),
-            Some(reason) if reason & LEFT != 0 => ((reason as u32).wrapping_sub(1), PeerError::Closed),
-            Some(reason) => ((reason as u32).wrapping_sub(1), PeerError::Refused),
+            Some(reason) => loss_of(reason),
         };
         let mut lost = None;
         self.communicator.access((), |core, messenger, now| {
@@ -391,7 +390,17 @@ impl Steps<'_> {
 }
 
 /// Why a board is given up, if a process is lost so.
-fn reason(process: u32, error: PeerError) -> u64 {
+fn reason_of(process: u32, error: PeerError) -> u64 {
     let left = if error == PeerError::Closed { LEFT } else { 0 };
     left | (1 + u64::from(process))
+}
+
+/// The reverse: which process is lost, and how. (Another process may have written any number.)
+fn loss_of(reason: u64) -> (u32, PeerError) {
+    let error = if reason & LEFT == 0 {
+        PeerError::Refused
+    } else {
+        PeerError::Closed
+    };
+    ((reason as u32).wrapping_sub(1), error)
 }
