@@ -21,7 +21,7 @@ use serde::Serialize;
 
 #[cfg(feature = "sim")]
 use self::simulated::Simulated;
-use self::within::Within;
+use self::within::{Kernel, Within};
 use self::{
     crossover::crossover,
     line::line,
@@ -224,11 +224,12 @@ fn settings(found: &Found) -> BTreeMap<&'static str, String> {
         ("HIKYAKU_MODEL_BETA", nanos(found.beta)),
         ("HIKYAKU_MODEL_GAMMA", nanos(found.gamma)),
     ]);
-    if let Some(Within { alpha, beta, cma_limit }) = found.within {
-        all.insert(
-            "HIKYAKU_CMA_LIMIT",
-            cma_limit.map_or_else(|| "off".to_owned(), |bytes| bytes.to_string()),
-        );
+    if let Some(Within { alpha, beta, kernel }) = found.within {
+        let limit = match kernel {
+            Kernel::LongerThan(bytes) => bytes.to_string(),
+            Kernel::Slower | Kernel::Refuses => "off".to_owned(),
+        };
+        all.insert("HIKYAKU_CMA_LIMIT", limit);
         all.insert("HIKYAKU_MODEL_WITHIN_ALPHA", micros(alpha));
         all.insert("HIKYAKU_MODEL_WITHIN_BETA", nanos(beta));
     }
@@ -268,10 +269,14 @@ fn explanation(found: &Found) -> String {
         found.gamma * 1e9,
         model.gamma * 1e9,
     );
-    if let Some(Within { alpha, beta, cma_limit }) = found.within {
-        let copied = cma_limit.map_or_else(|| "none".to_owned(), size::text);
+    if let Some(Within { alpha, beta, kernel }) = found.within {
+        let copied = match kernel {
+            Kernel::LongerThan(bytes) => format!("those longer than {}", size::text(bytes)),
+            Kernel::Slower => "none, memory is quicker for all".to_owned(),
+            Kernel::Refuses => "none, it refuses here".to_owned(),
+        };
         text.push_str(&format!(
-            "# messages that the kernel copies within a host: longer than {copied} (default {})\n",
+            "# messages that the kernel copies within a host: {copied} (default: longer than {})\n",
             size::text(now.cma_limit as usize),
         ));
         text.push_str(&format!(

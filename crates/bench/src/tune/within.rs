@@ -26,9 +26,18 @@ pub(super) struct Within {
     pub(super) alpha: f64,
     /// Seconds per byte that a rank writes.
     pub(super) beta: f64,
-    /// Up to this size, a message takes less time by way of memory in common than by a copy of the kernel's. `None`: all
-    /// do.
-    pub(super) cma_limit: Option<usize>,
+    pub(super) kernel: Kernel,
+}
+
+/// The messages that the kernel should copy from one process to the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kernel {
+    /// Those that are longer: up to this size, a message takes less time by way of memory in common.
+    LongerThan(usize),
+    /// None: memory in common is quicker for all.
+    Slower,
+    /// None: it does not copy here.
+    Refuses,
 }
 
 /// Measures broadcasts between two ranks that reach each other through memory: the model has alpha + bytes x beta for them.
@@ -60,12 +69,12 @@ pub(super) fn measured(turns: &Turns) -> Result<Option<Within>, Failure> {
         Some((series.work.size, micros))
     });
     let (alpha, beta) = line(times);
-    let cma_limit = cma_limit(&turns, &mut job)?;
-    Ok(Some(Within { alpha, beta, cma_limit }))
+    let kernel = kernel(&turns, &mut job)?;
+    Ok(Some(Within { alpha, beta, kernel }))
 }
 
 /// Measures messages that go by way of memory in common, and that the kernel copies.
-fn cma_limit(turns: &Turns, job: &mut Job) -> Result<Option<usize>, Failure> {
+fn kernel(turns: &Turns, job: &mut Job) -> Result<Kernel, Failure> {
     let mut progress = Progress::new(turns.output.progress, COPIED.len() * 2 * job.rounds);
     let mut ratios = Vec::new();
     for size in COPIED {
@@ -78,9 +87,12 @@ fn cma_limit(turns: &Turns, job: &mut Job) -> Result<Option<usize>, Failure> {
         }
     }
     if job.crossed() == 0 {
-        // The kernel copies nothing here: what was compared is one way.
-        return Ok(None);
+        // What was compared is one way.
+        return Ok(Kernel::Refuses);
     }
     let limit = crossover(ratios.iter().copied(), usize::MAX);
-    Ok(COPIED.last().is_none_or(|last| limit < *last).then_some(limit))
+    Ok(match COPIED.last() {
+        Some(last) if limit >= *last => Kernel::Slower,
+        _ => Kernel::LongerThan(limit),
+    })
 }
