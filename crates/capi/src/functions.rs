@@ -125,7 +125,7 @@ macro_rules! function {
 
             #[unsafe(export_name = $crate::named!("MPI_" $($name)+))]
             #[allow(clippy::too_many_arguments, reason = "as MPI has it")]
-            unsafe extern "C" fn function(
+            unsafe extern "C-unwind" fn function(
                 $($argument: <$type as Argument<$abi, Width>>::Native,)*
                 $($more: <$more_type as Argument<$abi, Width>>::Native,)*
             ) -> ::core::ffi::c_int {
@@ -135,7 +135,7 @@ macro_rules! function {
 
             #[unsafe(export_name = $crate::named!("PMPI_" $($name)+))]
             #[allow(clippy::too_many_arguments, reason = "as MPI has it")]
-            unsafe extern "C" fn profiled(
+            unsafe extern "C-unwind" fn profiled(
                 $($argument: <$type as Argument<$abi, Width>>::Native,)*
                 $($more: <$more_type as Argument<$abi, Width>>::Native,)*
             ) -> ::core::ffi::c_int {
@@ -186,7 +186,7 @@ macro_rules! tool_functions {
 
             #[unsafe(export_name = concat!("MPI_", $name))]
             #[allow(clippy::too_many_arguments, reason = "as MPI has it")]
-            unsafe extern "C" fn function(
+            unsafe extern "C-unwind" fn function(
                 $($argument: <$type as Argument<$abi, Narrow>>::Native),*
             ) -> ::core::ffi::c_int {
                 // SAFETY: the program passes what MPI demands.
@@ -195,7 +195,7 @@ macro_rules! tool_functions {
 
             #[unsafe(export_name = concat!("PMPI_", $name))]
             #[allow(clippy::too_many_arguments, reason = "as MPI has it")]
-            unsafe extern "C" fn profiled(
+            unsafe extern "C-unwind" fn profiled(
                 $($argument: <$type as Argument<$abi, Narrow>>::Native),*
             ) -> ::core::ffi::c_int {
                 // SAFETY: the program passes what MPI demands.

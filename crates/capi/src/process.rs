@@ -244,13 +244,20 @@ pub(crate) fn pause() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A number that the processes of one host have in common.
-pub(crate) fn host_color() -> i32 {
-    let host = nix::unistd::gethostname().unwrap_or_default();
-    let bytes = host.as_encoded_bytes().iter();
+/// A number that those processes have in common that can have memory in common; those of one host, if none can.
+pub(crate) fn host_color(engine: &Engine) -> i32 {
+    let name = engine.memory_domain().unwrap_or_else(host_name);
     // FNV-1a, of which no two hosts of a job should have the same 31 bits.
-    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
     (hash >> 1) as i32
+}
+
+/// The name of this host, as the system knows it.
+fn host_name() -> String {
+    nix::unistd::gethostname()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }

@@ -22,3 +22,13 @@ fn receives_end_in_all_ways() {
         program::run("requests", LIBRARY, &[], Some("2"), &[("HIKYAKU_ROUTES", routes)]);
     }
 }
+
+#[test]
+fn wrong_arguments_are_errors_that_say_what_is_wrong() {
+    program::run("mistakes", LIBRARY, &[], None, &[]);
+}
+
+#[test]
+fn the_library_calls_no_function_of_the_programs() {
+    program::run("profiled", LIBRARY, &[], Some("2"), &[]);
+}

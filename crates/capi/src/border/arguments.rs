@@ -77,7 +77,11 @@ by_value! {
     /// A pointer that only the program understands: a function, or state of a callback.
     Pointer(usize) from *mut c_void, value => value.expose_provenance();
     /// A tag, in the engine's numbers.
-    Tag(i32) from i32, value => if value == A::ENCODING.any_tag { ANY_TAG } else if value < 0 { i32::MIN } else { value };
+    Tag(i32) from i32, value => match value {
+        value if value == A::ENCODING.any_tag => ANY_TAG,
+        ANY_TAG => i32::MIN,
+        value => value,
+    };
 }
 
 /// A rank, in the engine's numbers; `MPI_ROOT` is [`Rank::ROOT`].
@@ -103,7 +107,9 @@ impl Rank {
             value if value == encoding.any_source => ANY_SOURCE,
             value if value == encoding.proc_null => PROC_NULL,
             value if value == encoding.root => Self::ROOT,
-            _ => i32::MIN,
+            // A wrong one, which means something else to the engine.
+            ANY_SOURCE | PROC_NULL | Self::ROOT => i32::MIN,
+            value => value,
         }
     }
 

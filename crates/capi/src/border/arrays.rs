@@ -3,14 +3,25 @@
 
 use core::{ffi::c_void, marker::PhantomData};
 
+use hikyaku::mpi::error::ErrorClass;
+
 use super::{
-    Argument, Width,
+    Argument, Failure, Width,
     arguments::{read_handle, write_handle},
 };
 use crate::{
     abi::{Abi, Encoding},
     objects::{Named, Object},
 };
+
+/// Refuses a null pointer in the place of an array with elements.
+#[inline]
+fn check(is_null: bool, len: usize) -> Result<(), Failure> {
+    if is_null && len > 0 {
+        return Err(Failure::text(ErrorClass::Arg, "an array is a null pointer"));
+    }
+    Ok(())
+}
 
 /// An array of `int`s.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +35,13 @@ impl Ints {
         unsafe { self.0.add(index).read_unaligned() }
     }
 
-    /// The first `len` elements; none of a null pointer.
-    #[must_use]
-    pub fn list(&self, len: usize) -> Vec<i32> {
-        let len = if self.0.is_null() { 0 } else { len };
-        (0..len).map(|index| self.get(index)).collect()
+    /// The first `len` elements.
+    ///
+    /// # Errors
+    /// There are some, and the array is a null pointer.
+    pub fn list(&self, len: usize) -> Result<Vec<i32>, Failure> {
+        check(self.0.is_null(), len)?;
+        Ok((0..len).map(|index| self.get(index)).collect())
     }
 
     /// The address.
@@ -52,9 +65,11 @@ pub struct Flags(Ints);
 
 impl Flags {
     /// The first `len` elements.
-    #[must_use]
-    pub fn list(&self, len: usize) -> Vec<bool> {
-        self.0.list(len).into_iter().map(|value| value != 0).collect()
+    ///
+    /// # Errors
+    /// There are some, and the array is a null pointer.
+    pub fn list(&self, len: usize) -> Result<Vec<bool>, Failure> {
+        Ok(self.0.list(len)?.into_iter().map(|value| value != 0).collect())
     }
 }
 
@@ -71,23 +86,38 @@ impl<A: Abi, W: Width> Argument<A, W> for Flags {
 pub struct OutInts(*mut i32);
 
 impl OutInts {
+    /// There is room for so many elements.
+    ///
+    /// # Errors
+    /// There are some, and the array is a null pointer.
+    pub fn present(&self, len: usize) -> Result<(), Failure> {
+        check(self.0.is_null(), len)
+    }
+
     /// Writes element `index`.
     pub fn set(&self, index: usize, value: i32) {
         // SAFETY: by `Argument::take`'s contract there is room for the elements that MPI says.
         unsafe { self.0.add(index).write_unaligned(value) };
     }
 
-    /// Element `index` as it is.
-    #[must_use]
-    pub fn get(&self, index: usize) -> i32 {
-        Ints(self.0).get(index)
+    /// The first `len` elements as they are.
+    ///
+    /// # Errors
+    /// There are some, and the array is a null pointer.
+    pub fn list(&self, len: usize) -> Result<Vec<i32>, Failure> {
+        Ints(self.0).list(len)
     }
 
     /// Writes the first elements.
-    pub fn fill(&self, values: impl IntoIterator<Item = i32>) {
+    ///
+    /// # Errors
+    /// There are some, and the array is a null pointer.
+    pub fn fill(&self, values: impl IntoIterator<Item = i32>) -> Result<(), Failure> {
         for (index, value) in values.into_iter().enumerate() {
+            check(self.0.is_null(), 1)?;
             self.set(index, value);
         }
+        Ok(())
     }
 
     /// The address.
@@ -124,9 +154,9 @@ impl Numbers {
         }
     }
 
-    fn list(self, len: usize) -> Vec<i64> {
-        let len = if self.from.is_null() { 0 } else { len };
-        (0..len).map(|index| self.get(index)).collect()
+    fn list(self, len: usize) -> Result<Vec<i64>, Failure> {
+        check(self.from.is_null(), len)?;
+        Ok((0..len).map(|index| self.get(index)).collect())
     }
 }
 
@@ -141,9 +171,11 @@ impl Counts {
         self.0.get(index)
     }
 
-    /// The first `len` elements; none of a null pointer.
-    #[must_use]
-    pub fn list(&self, len: usize) -> Vec<i64> {
+    /// The first `len` elements.
+    ///
+    /// # Errors
+    /// There are some, and the array is a null pointer.
+    pub fn list(&self, len: usize) -> Result<Vec<i64>, Failure> {
         self.0.list(len)
     }
 }
@@ -202,9 +234,11 @@ impl Addresses {
         self.0.get(index)
     }
 
-    /// The first `len` elements; none of a null pointer.
-    #[must_use]
-    pub fn list(&self, len: usize) -> Vec<i64> {
+    /// The first `len` elements.
+    ///
+    /// # Errors
+    /// There are some, and the array is a null pointer.
+    pub fn list(&self, len: usize) -> Result<Vec<i64>, Failure> {
         self.0.list(len)
     }
 
@@ -261,9 +295,12 @@ impl<T: Object> Handles<T> {
     }
 
     /// The first `len` elements.
-    pub fn iter(self, len: usize) -> impl ExactSizeIterator<Item = Named<T>> + Clone {
-        let len = if self.at.is_null() { 0 } else { len };
-        (0..len).map(move |index| self.get(index))
+    ///
+    /// # Errors
+    /// There are some, and the array is a null pointer.
+    pub fn iter(self, len: usize) -> Result<impl ExactSizeIterator<Item = Named<T>> + Clone, Failure> {
+        check(self.at.is_null(), len)?;
+        Ok((0..len).map(move |index| self.get(index)))
     }
 }
 

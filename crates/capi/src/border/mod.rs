@@ -90,18 +90,6 @@ impl Call {
     pub fn refuse(self, class: hikyaku::mpi::error::ErrorClass, argument: &'static str) -> Failure {
         Failure::Here(class, hikyaku::mpi::error::Detail::Argument(argument))
     }
-
-    /// Checks that MPI has begun and not ended.
-    #[inline]
-    pub fn check_running(self) -> Result<(), Failure> {
-        if crate::process::is_running() {
-            return Ok(());
-        }
-        Err(Failure::text(
-            hikyaku::mpi::error::ErrorClass::Other,
-            "MPI has not begun, or is over",
-        ))
-    }
 }
 
 pub(crate) use self::arguments::{UNDEFINED, decode_constant, encode_constant, native_handle};

@@ -4,9 +4,10 @@ use hikyaku::mpi::{engine, error::ErrorClass, group::Comparison as Compared};
 
 use super::{Done, give, groups, point_to_point::scope};
 use crate::{
-    abi::{Comparison, SplitType},
+    abi::{Comparison, Sort, SplitType},
     border::{Call, Constant, Failure, Flag, InOut, Int, Out, OutConstant, Rank, Tag, Text, UNDEFINED},
     objects::{Comm, Communicator, Errhandler, Handler, Held, Info, Place, Ranks, RequestObject, Topology, Work, lock},
+    process::host_color,
 };
 
 #[doc(hidden)]
@@ -197,7 +198,7 @@ pub fn comm_create_from_group(
     errhandler: Errhandler,
     newcomm: InOut<Communicator>,
 ) -> Done {
-    let handler = errhandler.get()?;
+    let handler = Handler::for_sort(Sort::Comm, errhandler)?;
     let made = engine::Communicator::of_group(&engine()?, &*group.get()?, &stringtag.text())?;
     newcomm.set(made.map_or(Comm::NULL, |made| of_group(made, handler, group)));
     Ok(())
@@ -228,11 +229,12 @@ pub fn comm_split_type(
     let comm = comm.get()?;
     // The one resource that guides name here; there is none smaller than a host.
     let is_host = |hints: &hikyaku::mpi::info::Info| hints.get("mpi_hw_resource_type") == Some("mpi_shared_memory");
+    let color = || host_color(comm.comm.engine());
     let color = match split_type.0 {
-        SplitType::SHARED => Some(crate::process::host_color()),
+        SplitType::SHARED => Some(color()),
         SplitType::HW_GUIDED | SplitType::RESOURCE_GUIDED => match info.is_null() {
             true => None,
-            false => is_host(&lock(&info.get()?.0)).then(crate::process::host_color),
+            false => is_host(&lock(&info.get()?.0)).then(color),
         },
         SplitType::HW_UNGUIDED | UNDEFINED => None,
         _ => return Err(Failure::text(ErrorClass::Arg, "there is no such kind of split")),
@@ -304,7 +306,7 @@ pub fn intercomm_create_from_groups(
     errhandler: Errhandler,
     newintercomm: InOut<Communicator>,
 ) -> Done {
-    let handler = errhandler.get()?;
+    let handler = Handler::for_sort(Sort::Comm, errhandler)?;
     let (local, remote) = (local_group.get()?, remote_group.get()?);
     let (local, remote) = ((&**local, local_leader.0), (&**remote, remote_leader.0));
     let made = engine::Communicator::of_groups(&engine()?, local, remote, &stringtag.text())?;

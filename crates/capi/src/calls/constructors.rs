@@ -98,7 +98,7 @@ pub fn indexed(
     newtype: Place,
 ) -> Done {
     let (len, old) = (length(count.0)?, oldtype.get()?);
-    let (lengths, places) = (blocklengths.list(len), displacements.list(len));
+    let (lengths, places) = (blocklengths.list(len)?, displacements.list(len)?);
     finish(
         call,
         datatype::Datatype::indexed(&lengths, &places, &old.datatype),
@@ -115,7 +115,7 @@ pub fn hindexed(
     newtype: Place,
 ) -> Done {
     let (len, old) = (length(count.0)?, oldtype.get()?);
-    let (lengths, places) = (blocklengths.list(len), displacements.list(len));
+    let (lengths, places) = (blocklengths.list(len)?, displacements.list(len)?);
     finish(
         call,
         datatype::Datatype::hindexed(&lengths, &places, &old.datatype),
@@ -131,7 +131,7 @@ pub fn indexed_block(
     oldtype: Type,
     newtype: Place,
 ) -> Done {
-    let (places, old) = (displacements.list(length(count.0)?), oldtype.get()?);
+    let (places, old) = (displacements.list(length(count.0)?)?, oldtype.get()?);
     finish(
         call,
         datatype::Datatype::indexed_block(blocklength.0, &places, &old.datatype),
@@ -147,7 +147,7 @@ pub fn hindexed_block(
     oldtype: Type,
     newtype: Place,
 ) -> Done {
-    let (places, old) = (displacements.list(length(count.0)?), oldtype.get()?);
+    let (places, old) = (displacements.list(length(count.0)?)?, oldtype.get()?);
     finish(
         call,
         datatype::Datatype::hindexed_block(blocklength.0, &places, &old.datatype),
@@ -165,10 +165,10 @@ pub fn structure(
 ) -> Done {
     let len = length(count.0)?;
     let types: Result<Vec<_>, Failure> = types
-        .iter(len)
+        .iter(len)?
         .map(|named| named.get().map(|object| object.datatype.clone()))
         .collect();
-    let (lengths, places) = (blocklengths.list(len), displacements.list(len));
+    let (lengths, places) = (blocklengths.list(len)?, displacements.list(len)?);
     finish(call, datatype::Datatype::structure(&lengths, &places, &types?), newtype)
 }
 
@@ -202,7 +202,7 @@ pub fn subarray(
     newtype: Place,
 ) -> Done {
     let (len, old) = (length(ndims.0.into())?, oldtype.get()?);
-    let (sizes, subsizes, starts) = (sizes.list(len), subsizes.list(len), starts.list(len));
+    let (sizes, subsizes, starts) = (sizes.list(len)?, subsizes.list(len)?, starts.list(len)?);
     let made = datatype::Datatype::subarray(&sizes, &subsizes, &starts, order(order_)?, &old.datatype);
     finish(call, made, newtype)
 }
@@ -221,7 +221,9 @@ pub fn darray(
     newtype: Place,
 ) -> Done {
     let (len, old) = (length(ndims.0.into())?, oldtype.get()?);
-    let processes: i64 = psizes.list(len).into_iter().map(i64::from).product();
+    let (gsizes, psizes) = (gsizes.list(len)?, psizes.list(len)?);
+    let (distribs, dargs) = (distribs.list(len)?, dargs.list(len)?);
+    let processes: i64 = psizes.iter().copied().map(i64::from).product();
     if processes != i64::from(size.0) {
         return Err(Failure::value(
             ErrorClass::Arg,
@@ -233,8 +235,8 @@ pub fn darray(
     }
     let dimension = |index: usize| {
         let decode = |value| decode_constant::<Distribution>(call.encoding, value);
-        let argument = dargs.get(index);
-        let distribution = match decode(distribs.get(index)) {
+        let argument = dargs[index];
+        let distribution = match decode(distribs[index]) {
             Some(Distribution::BLOCK) => datatype::Distribution::Block,
             Some(Distribution::CYCLIC) => datatype::Distribution::Cyclic,
             Some(Distribution::NONE) => datatype::Distribution::None,
@@ -242,10 +244,10 @@ pub fn darray(
         };
         let is_default = decode(argument) == Some(Distribution::DEFAULT_ARGUMENT);
         Ok(Distributed {
-            size: gsizes.get(index),
+            size: gsizes[index],
             distribution,
             block: (!is_default).then_some(argument.into()),
-            processes: psizes.get(index).into(),
+            processes: psizes[index].into(),
         })
     };
     let dimensions: Result<Vec<_>, Failure> = (0..len).map(dimension).collect();

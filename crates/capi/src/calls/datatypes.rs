@@ -317,7 +317,7 @@ fn write_contents(
             "the arrays are too short for the contents",
         ));
     }
-    integers.fill(found.integers.iter().map(|value| *value as i32));
+    integers.fill(found.integers.iter().map(|value| *value as i32))?;
     for (index, address) in found.addresses.iter().enumerate() {
         addresses.set(index, *address);
     }

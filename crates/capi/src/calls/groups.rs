@@ -100,29 +100,27 @@ pub fn group_compare(_call: Call, group1: Ranks, group2: Ranks, result: OutConst
 
 pub fn group_translate_ranks(call: Call, group1: Ranks, n: Int, ranks1: Ints, group2: Ranks, ranks2: OutInts) -> Done {
     let (one, other) = (group1.get()?, group2.get()?);
-    for index in 0..length(n)? {
-        let rank = Rank::decode(call.encoding, ranks1.get(index));
-        let translated = match rank {
-            PROC_NULL => call.encoding.proc_null,
-            rank => one.translate_rank(rank, &other)?.unwrap_or(UNDEFINED),
-        };
-        ranks2.set(index, translated);
-    }
-    Ok(())
+    let translate = |rank: i32| match Rank::decode(call.encoding, rank) {
+        PROC_NULL => Ok(call.encoding.proc_null),
+        rank => Ok(one.translate_rank(rank, &other)?.unwrap_or(UNDEFINED)),
+    };
+    let ranks = ranks1.list(length(n)?)?;
+    let translated: Result<Vec<i32>, Failure> = ranks.into_iter().map(translate).collect();
+    ranks2.fill(translated?)
 }
 
 pub fn group_incl(_call: Call, group: Ranks, n: Int, ranks: Ints, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group, group.get()?.incl(&ranks.list(length(n)?))?));
+    newgroup.set(named(group, group.get()?.incl(&ranks.list(length(n)?)?)?));
     Ok(())
 }
 
 pub fn group_excl(_call: Call, group: Ranks, n: Int, ranks: Ints, newgroup: InOut<Group>) -> Done {
-    newgroup.set(named(group, group.get()?.excl(&ranks.list(length(n)?))?));
+    newgroup.set(named(group, group.get()?.excl(&ranks.list(length(n)?)?)?));
     Ok(())
 }
 
 fn triples(n: Int, ranges: Ints) -> Result<Vec<RankRange>, Failure> {
-    let numbers = ranges.list(length(n)? * 3);
+    let numbers = ranges.list(length(n)? * 3)?;
     let range = |triple: &[i32]| RankRange {
         first: triple[0],
         last: triple[1],

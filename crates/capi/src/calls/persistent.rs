@@ -222,7 +222,7 @@ pub fn pready_range(_call: Call, low: Int, high: Int, request: Pending) -> Done 
 
 pub fn pready_list(_call: Call, length: Int, partitions: Ints, request: Pending) -> Done {
     let length = usize::try_from(length.0).map_err(|_| ErrorClass::Arg)?;
-    let list: Result<Vec<u32>, Failure> = partitions.list(length).into_iter().map(partition).collect();
+    let list: Result<Vec<u32>, Failure> = partitions.list(length)?.into_iter().map(partition).collect();
     let list = list?;
     ready(request, |send| Ok(send.ready_list(&list)?))
 }

@@ -3,10 +3,10 @@
 
 use std::{
     collections::BTreeSet,
-    fs::File,
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Write},
     mem::ManuallyDrop,
+    net::TcpStream,
     os::fd::FromRawFd,
     str::from_utf8,
     sync::Mutex,
@@ -121,8 +121,9 @@ pub fn comm_connect(
 
 /// Tells the other end of a socket of this process's port, and hears of that one's; `None`: it belongs to another job.
 fn greet(fd: i32, port: Port, job: u64) -> io::Result<Option<Port>> {
+    // As a stream of TCP whatever it is: those are written without SIGPIPE if the other end is closed.
     // SAFETY: the program lends the descriptor, which is not closed here.
-    let mut socket = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    let mut socket = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) });
     let (name, job) = (port.to_string(), format!("{job:016x}"));
     socket.write_all(format!("{:GREETING$}", format!("{name} {job}")).as_bytes())?;
     let mut heard = [0; GREETING];

@@ -76,7 +76,7 @@ fn number(count: Int) -> Result<usize, Failure> {
 /// Those of the requests that are active.
 fn active(count: Int, requests: Places) -> Result<Vec<Active>, Failure> {
     let mut all = Vec::new();
-    for (index, named) in requests.iter(number(count)?).enumerate() {
+    for (index, named) in requests.iter(number(count)?)?.enumerate() {
         if named.is_null() {
             continue;
         }
@@ -254,7 +254,7 @@ fn clear(statuses: OutStatuses, len: usize) {
 }
 
 pub fn waitall(call: Call, count: Int, requests: Places, statuses: OutStatuses) -> Done {
-    let len = requests.iter(number(count)?).len();
+    let len = requests.iter(number(count)?)?.len();
     let mut at = end_simple(requests, 0..len, statuses);
     if at == len {
         return Ok(());
@@ -417,6 +417,7 @@ fn end_some(
         outcount.set(UNDEFINED);
         return Ok(());
     }
+    indices.present(all.len())?;
     let (mut results, mut number) = (Results::new(call), 0);
     for one in all {
         let mut guard = one.object.lock();
@@ -482,13 +483,14 @@ pub fn get_status_all(call: Call, count: Int, requests: Places, flag: Out<i32>, 
     let (len, all) = (number(count)?, active(count, requests)?);
     let mut found = Vec::new();
     for one in &all {
-        match one.object.lock().peek() {
+        let mut object = one.object.lock();
+        match object.peek() {
             Ok(None) => {
                 flag.set_flag(false);
                 return Ok(());
             }
             Ok(Some(status)) => found.push((one.index, status)),
-            Err(failure) => return Err(raise(call, one.object.lock().scope, failure)),
+            Err(failure) => return Err(raise(call, object.scope, failure)),
         }
     }
     flag.set_flag(true);
@@ -585,5 +587,5 @@ fn begin(call: Call, named: Pending) -> Done {
 }
 
 pub fn startall(call: Call, count: Int, requests: Places) -> Done {
-    requests.iter(number(count)?).try_for_each(|named| begin(call, named))
+    requests.iter(number(count)?)?.try_for_each(|named| begin(call, named))
 }

@@ -123,7 +123,7 @@ fn spawn(
     if errcodes.address() != 0 {
         // All of them run.
         let started = made.remote_size().unwrap_or(0);
-        errcodes.fill((0..started).map(|_| 0));
+        errcodes.fill((0..started).map(|_| 0))?;
     }
     hand_out(intercomm, Some(made), Topology::None, Some(&comm));
     Ok(())

@@ -122,10 +122,9 @@ pub fn topo_test(_call: Call, comm: Comm, status: OutConstant<abi::Topology>) ->
 
 pub fn dims_create(_call: Call, nnodes: Int, ndims: Int, all: OutInts) -> Done {
     let len = length("ndims", ndims)?;
-    let mut found: Vec<i32> = (0..len).map(|index| all.get(index)).collect();
+    let mut found = all.list(len)?;
     dims(nnodes.0, &mut found)?;
-    all.fill(found);
-    Ok(())
+    all.fill(found)
 }
 
 /// The first ranks of a communicator, with a topology of them.
@@ -146,7 +145,7 @@ pub fn cart_create(
     newcomm: New,
 ) -> Done {
     let (object, len) = (one_group(comm)?, length("ndims", ndims)?);
-    let grid = Cartesian::new(object.comm.size(), &sizes.list(len), &periods.list(len))?;
+    let grid = Cartesian::new(object.comm.size(), &sizes.list(len)?, &periods.list(len)?)?;
     create(call, &object, grid.size(), Topology::Cartesian(grid), newcomm)
 }
 
@@ -160,16 +159,16 @@ pub fn cartdim_get(_call: Call, comm: Comm, ndims: Out<i32>) -> Done {
 pub fn cart_get(_call: Call, comm: Comm, maxdims: Int, sizes: OutInts, periods: OutInts, coords: OutInts) -> Done {
     let max = length("maxdims", maxdims)?;
     with_grid(comm, |object, grid| {
-        sizes.fill(grid.dimensions().map(|(size, _)| size).take(max));
-        periods.fill(grid.dimensions().map(|(_, is_periodic)| is_periodic.into()).take(max));
-        coords.fill(grid.coordinates(object.comm.rank())?.take(max));
+        sizes.fill(grid.dimensions().map(|(size, _)| size).take(max))?;
+        periods.fill(grid.dimensions().map(|(_, is_periodic)| is_periodic.into()).take(max))?;
+        coords.fill(grid.coordinates(object.comm.rank())?.take(max))?;
         Ok(())
     })
 }
 
 pub fn cart_rank(_call: Call, comm: Comm, coords: Ints, rank: Out<i32>) -> Done {
     with_grid(comm, |_, grid| {
-        rank.set(grid.rank(&coords.list(grid.dimensions().len()))?);
+        rank.set(grid.rank(&coords.list(grid.dimensions().len())?)?);
         Ok(())
     })
 }
@@ -177,7 +176,7 @@ pub fn cart_rank(_call: Call, comm: Comm, coords: Ints, rank: Out<i32>) -> Done 
 pub fn cart_coords(_call: Call, comm: Comm, rank: Int, maxdims: Int, coords: OutInts) -> Done {
     let max = length("maxdims", maxdims)?;
     with_grid(comm, |_, grid| {
-        coords.fill(grid.coordinates(rank.0)?.take(max));
+        coords.fill(grid.coordinates(rank.0)?.take(max))?;
         Ok(())
     })
 }
@@ -196,7 +195,7 @@ pub fn cart_shift(call: Call, comm: Comm, direction: Int, disp: Int, source: Out
 pub fn cart_sub(call: Call, comm: Comm, remain: Ints, newcomm: New) -> Done {
     with_grid(comm, |object, grid| {
         let remain: Vec<bool> = remain
-            .list(grid.dimensions().len())
+            .list(grid.dimensions().len())?
             .iter()
             .map(|one| *one != 0)
             .collect();
@@ -216,19 +215,19 @@ fn map(comm: Comm, size: impl FnOnce(i32) -> Result<i32, Failure>, newrank: Out<
 
 pub fn cart_map(_call: Call, comm: Comm, ndims: Int, sizes: Ints, periods: Flags, newrank: Out<i32>) -> Done {
     let len = length("ndims", ndims)?;
-    let sizes = sizes.list(len);
+    let sizes = sizes.list(len)?;
     let size = |all| match sizes.iter().min() {
         // A grid without places, as other libraries take it here: no process has one.
         Some(0) => Ok(0),
-        _ => Ok(Cartesian::new(all, &sizes, &periods.list(len))?.size()),
+        _ => Ok(Cartesian::new(all, &sizes, &periods.list(len)?)?.size()),
     };
     map(comm, size, newrank)
 }
 
 /// A graph by its lists of C.
 fn graph(all: i32, nnodes: Int, index: Ints, edges: Ints) -> Result<Graph, Failure> {
-    let index = index.list(length("nnodes", nnodes)?);
-    let edges = edges.list(index.last().map_or(0, |last| (*last).max(0) as usize));
+    let index = index.list(length("nnodes", nnodes)?)?;
+    let edges = edges.list(index.last().map_or(0, |last| (*last).max(0) as usize))?;
     Ok(Graph::new(all, &index, &edges)?)
 }
 
@@ -258,8 +257,8 @@ pub fn graph_get(_call: Call, comm: Comm, maxindex: Int, maxedges: Int, index: O
     let (most, most_edges) = (length("maxindex", maxindex)?, length("maxedges", maxedges)?);
     with_graph(comm, |graph| {
         let (nodes, ends) = graph.as_arrays();
-        index.fill(nodes.iter().copied().take(most));
-        edges.fill(ends.iter().copied().take(most_edges));
+        index.fill(nodes.iter().copied().take(most))?;
+        edges.fill(ends.iter().copied().take(most_edges))?;
         Ok(())
     })
 }
@@ -274,7 +273,7 @@ pub fn graph_neighbors_count(_call: Call, comm: Comm, rank: Int, number: Out<i32
 pub fn graph_neighbors(_call: Call, comm: Comm, rank: Int, maxneighbors: Int, neighbors: OutInts) -> Done {
     let most = length("maxneighbors", maxneighbors)?;
     with_graph(comm, |graph| {
-        neighbors.fill(graph.neighbors(rank.0)?.iter().copied().take(most));
+        neighbors.fill(graph.neighbors(rank.0)?.iter().copied().take(most))?;
         Ok(())
     })
 }
@@ -284,9 +283,9 @@ pub fn graph_map(_call: Call, comm: Comm, nnodes: Int, index: Ints, edges: Ints,
 }
 
 /// The weights of so many edges; none if the graph has none.
-fn weights(list: Ints, len: usize) -> Vec<i32> {
+fn weights(list: Ints, len: usize) -> Result<Vec<i32>, Failure> {
     match list.address() {
-        0 | UNWEIGHTED | WEIGHTS_EMPTY => Vec::new(),
+        0 | UNWEIGHTED | WEIGHTS_EMPTY => Ok(Vec::new()),
         _ => list.list(len),
     }
 }
@@ -309,8 +308,8 @@ pub fn dist_graph_create_adjacent(
     let is_weighted = sourceweights.address() != UNWEIGHTED;
     let near = Adjacency::new(
         object.comm.size(),
-        (&sources.list(inward), &weights(sourceweights, inward)),
-        (&destinations.list(outward), &weights(destweights, outward)),
+        (&sources.list(inward)?, &weights(sourceweights, inward)?),
+        (&destinations.list(outward)?, &weights(destweights, outward)?),
     )?;
     let made = object.comm.duplicate_for(call.name)?;
     hand_out(
@@ -335,11 +334,11 @@ pub fn dist_graph_create(
     newcomm: New,
 ) -> Done {
     let (object, len) = (one_group(comm)?, length("n", n)?);
-    let (sources, degrees) = (sources.list(len), degrees.list(len));
+    let (sources, degrees) = (sources.list(len)?, degrees.list(len)?);
     let edges = degrees.iter().map(|degree| (*degree).max(0) as usize).sum();
-    let destinations = destinations.list(edges);
+    let destinations = destinations.list(edges)?;
     let is_weighted = edge_weights.address() != UNWEIGHTED;
-    let edge_weights = weights(edge_weights, edges);
+    let edge_weights = weights(edge_weights, edges)?;
     // Lengths first, then the numbers themselves.
     let lens = [sources.len(), destinations.len(), edge_weights.len()].map(|len| len as i32);
     let numbers = [&sources[..], &degrees, &destinations, &edge_weights].concat();
@@ -423,15 +422,14 @@ pub fn dist_graph_neighbors(
         length("maxindegree", maxindegree)?,
         length("maxoutdegree", maxoutdegree)?,
     );
-    let fill = |list: OutInts, values: &[i32], most: usize| {
-        if ![0, UNWEIGHTED, WEIGHTS_EMPTY].contains(&list.address()) {
-            list.fill(values.iter().copied().take(most));
-        }
+    let fill = |list: OutInts, values: &[i32], most: usize| match list.address() {
+        0 | UNWEIGHTED | WEIGHTS_EMPTY => Ok(()),
+        _ => list.fill(values.iter().copied().take(most)),
     };
     with_near(comm, |near, _| {
-        fill(sources, near.sources(), inward);
-        fill(sourceweights, near.source_weights(), inward);
-        fill(destinations, near.destinations(), outward);
-        fill(destweights, near.destination_weights(), outward);
-    })
+        fill(sources, near.sources(), inward)?;
+        fill(sourceweights, near.source_weights(), inward)?;
+        fill(destinations, near.destinations(), outward)?;
+        fill(destweights, near.destination_weights(), outward)
+    })?
 }

@@ -180,14 +180,18 @@ impl Datatype {
         matches!(self.datatype.combiner(), F90Complex | F90Integer | F90Real)
     }
 
-    /// The handle of a datatype of the engine's, as a program finds it again: the one of which it was made, or a new one
-    /// if that was freed.
-    pub(crate) fn handle_of(datatype: &datatype::Datatype) -> Type {
+    /// Calls `f` with a handle of a datatype of the engine's: the one of which it was made, or, if that was freed, one that
+    /// there is for this call.
+    pub(crate) fn lend<R>(datatype: &datatype::Datatype, f: impl FnOnce(Handle) -> R) -> R {
         let named = Type::new(Handle(datatype.word() as u32));
-        match named.find() {
-            Some(_) => named,
-            None => Self::insert(datatype, true),
+        if named.find().is_some() {
+            return f(named.handle());
         }
+        let lent = Self::insert(datatype, true);
+        let result = f(lent.handle());
+        // (The function may have freed it.)
+        let _ = lent.remove();
+        result
     }
 
     /// A handle that the program frees, of a datatype of which another was made: a predefined one, or a new one.

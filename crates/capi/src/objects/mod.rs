@@ -34,6 +34,7 @@ pub use self::{
 use crate::{
     abi::{Handle, Sort},
     border::Failure,
+    process,
 };
 
 /// A message that a probe has matched.
@@ -53,7 +54,7 @@ impl InfoObject {
 
     /// What is known of this process.
     pub(crate) fn of_process() -> hikyaku::mpi::info::Info {
-        let processes = crate::process::joined().map_or(1, |joined| joined.engine.size());
+        let processes = process::joined().map_or(1, |joined| joined.engine.size());
         let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
         hikyaku::mpi::info::Info::of_process(arguments, processes, "MPI_THREAD_MULTIPLE")
     }
@@ -235,6 +236,8 @@ impl<T: Object> Named<T> {
     fn missing(self) -> Failure {
         let text = if self.is_null() {
             "the handle is null"
+        } else if self.is_predefined() && !process::is_running() {
+            "MPI has not begun, or is over"
         } else {
             "the handle is of no object: it was freed, or never was one"
         };
@@ -327,7 +330,7 @@ macro_rules! objects {
 
 objects! {
     /// `MPI_Comm`.
-    Comm = Communicator: Comm 0x100 Comm true, crate::process::predefined;
+    Comm = Communicator: Comm 0x100 Comm true, process::predefined;
     /// `MPI_Datatype`.
     Type = Datatype: Type 0x200 Type false, Datatype::predefined;
     /// `MPI_Group`.
@@ -366,7 +369,7 @@ fn no_message(_: u32) -> Option<&'static Arc<Matched>> {
 
 /// A message that the engine knows by a number becomes an object, for calls that need one.
 fn call_in_message(handle: Handle) {
-    let (Some(number), Some(joined)) = (Message::new(handle).number_of(), crate::process::joined()) else {
+    let (Some(number), Some(joined)) = (Message::new(handle).number_of(), process::joined()) else {
         return;
     };
     let Some(comm) = joined.engine.word_of_message(number) else {

@@ -10,7 +10,7 @@ use hikyaku::mpi::{
 };
 
 use crate::{
-    abi::{Encoding, Sort},
+    abi::{Encoding, Handle, Sort},
     border::native_handle,
     objects::Datatype as Named,
 };
@@ -70,8 +70,10 @@ impl Operation {
     #[must_use]
     pub unsafe fn user(function: Function, is_commutative: bool) -> Self {
         let run = move |input: *const u8, inout: *mut u8, count: u64, datatype: &Datatype| {
-            // SAFETY: the caller's contract, and the engine's: these are elements of that type.
-            unsafe { function.call(input, inout, count, datatype) }
+            Named::lend(datatype, |handle| {
+                // SAFETY: the caller's contract, and the engine's: these are elements of that type.
+                unsafe { function.call(input, inout, count, (datatype, handle)) }
+            });
         };
         // SAFETY: the caller's contract.
         let operation = unsafe { operation::Operation::user(is_commutative, run) };
@@ -83,10 +85,9 @@ impl Operation {
 
 impl Function {
     /// # Safety
-    /// The contract of [`Operation::user`], and these are elements of the datatype.
-    unsafe fn call(self, input: *const u8, inout: *mut u8, count: u64, datatype: &Datatype) {
+    /// The contract of [`Operation::user`], and these are elements of the datatype, which has this handle.
+    unsafe fn call(self, input: *const u8, inout: *mut u8, count: u64, (datatype, handle): (&Datatype, Handle)) {
         type Of<C> = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, *mut C, *mut c_void);
-        let handle = Named::handle_of(datatype).handle();
         // As long as the larger of the two kinds of handles; the lower half comes first in memory.
         let mut handle = native_handle(self.encoding, Sort::Type, handle);
         let handle: *mut c_void = (&raw mut handle).cast();

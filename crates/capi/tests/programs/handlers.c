@@ -70,6 +70,7 @@ int main(int argc, char **argv)
 {
     MPI_Comm first, second;
     MPI_Errhandler handler, got, for_comm, for_win, for_session;
+    MPI_Group group;
     MPI_Session session;
     MPI_Win win;
     void *memory;
@@ -97,6 +98,10 @@ int main(int argc, char **argv)
 
     MPI_Error_class(MPI_Session_init(MPI_INFO_NULL, for_comm, &session), &class);
     check(class == MPI_ERR_ERRHANDLER, "a session with a handler of another sort");
+    MPI_Comm_group(MPI_COMM_SELF, &group);
+    MPI_Error_class(MPI_Comm_create_from_group(group, "handlers", MPI_INFO_NULL, for_win, &first), &class);
+    check(class == MPI_ERR_ERRHANDLER, "a communicator of a group with a handler of another sort");
+    MPI_Group_free(&group);
     MPI_Session_create_errhandler(of_session, &handler);
     check(MPI_Session_init(MPI_INFO_NULL, handler, &session) == MPI_SUCCESS, "a session with a handler");
     MPI_Errhandler_free(&handler);

@@ -1,5 +1,5 @@
 /* What the programs of this folder use, by MPICH's ABI. */
-typedef int MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Info, MPI_Session, MPI_Win;
+typedef int MPI_Comm, MPI_Datatype, MPI_Errhandler, MPI_Group, MPI_Info, MPI_Session, MPI_Win;
 typedef long MPI_Aint;
 typedef struct {
     int count_low, count_high, MPI_SOURCE, MPI_TAG, MPI_ERROR;
@@ -103,3 +103,6 @@ int MPI_T_pvar_write(MPI_T_pvar_session, MPI_T_pvar_handle, const void *);
 int MPI_T_pvar_reset(MPI_T_pvar_session, MPI_T_pvar_handle);
 int MPI_T_pvar_readreset(MPI_T_pvar_session, MPI_T_pvar_handle, void *);
 int MPI_T_event_get_num(int *);
+int MPI_Comm_group(MPI_Comm, MPI_Group *);
+int MPI_Group_free(MPI_Group *);
+int MPI_Comm_create_from_group(MPI_Group, const char *, MPI_Info, MPI_Errhandler, MPI_Comm *);

@@ -126,13 +126,13 @@ pub fn alltoallw(
     if !sendbuf.is_in_place() {
         from = Some(Each::new(
             sendbuf,
-            len,
-            sendcounts,
-            |index| sdispls.get(index),
-            sendtypes,
+            &sendcounts.list(len)?,
+            &sdispls.list(len)?,
+            sendtypes.iter(len)?,
         )?);
     }
-    let mut into = Each::new(recvbuf, len, recvcounts, |index| rdispls.get(index), recvtypes)?;
+    let (counts, places) = (recvcounts.list(len)?, rdispls.list(len)?);
+    let mut into = Each::new(recvbuf, &counts, &places, recvtypes.iter(len)?)?;
     if from.is_none() {
         into.lists.counts.fill(1);
     }

@@ -3,7 +3,7 @@
 use hikyaku::mpi::{collectives::Blocks, datatype, engine::Region, error::ErrorClass};
 
 use crate::{
-    border::{Buffer, Counts, Failure, Handles},
+    border::{Buffer, Counts, Failure},
     calls::point_to_point::elements,
     objects::{Datatype, Held, Type},
 };
@@ -43,8 +43,8 @@ impl Side {
 
     /// Blocks of these lengths at these places.
     pub(super) fn blocks(&self, counts: Counts, displs: Counts, len: usize) -> Result<Lists, Failure> {
-        let counts: Result<_, _> = counts.list(len).into_iter().map(|count| self.count(count)).collect();
-        let displacements = displs.list(len).into_iter().map(|place| place as isize).collect();
+        let counts: Result<_, _> = counts.list(len)?.into_iter().map(|count| self.count(count)).collect();
+        let displacements = displs.list(len)?.into_iter().map(|place| place as isize).collect();
         Ok(Lists {
             counts: counts?,
             displacements,
@@ -89,23 +89,22 @@ pub(super) struct Each {
 impl Each {
     pub(super) fn new(
         base: Buffer,
-        len: usize,
-        counts: Counts,
-        place: impl Fn(usize) -> i64,
-        types: Handles<Datatype>,
+        counts: &[i64],
+        places: &[i64],
+        types: impl Iterator<Item = Type>,
     ) -> Result<Self, Failure> {
-        let mut elements = Vec::with_capacity(len);
-        for index in 0..len {
-            let side = Side::new(base, types.get(index))?;
+        let mut elements = Vec::with_capacity(counts.len());
+        for ((count, place), named) in counts.iter().zip(places).zip(types) {
+            let side = Side::new(base, named)?;
             // A null pointer is `MPI_BOTTOM`: then the places are addresses.
             let has_data = side.datatype().size() > 0;
-            let count = elements_of(counts.get(index), has_data)?;
-            elements.push((place(index), count, side.datatype().clone()));
+            let count = elements_of(*count, has_data)?;
+            elements.push((*place, count, side.datatype().clone()));
         }
         let has_data = |one: &(i64, u64, datatype::Datatype)| usize::from(one.1 > 0);
         let lists = Lists {
             counts: elements.iter().map(has_data).collect(),
-            displacements: (0..len as isize).collect(),
+            displacements: (0..counts.len() as isize).collect(),
         };
         Ok(Self { base, elements, lists })
     }

@@ -131,8 +131,10 @@ pub fn neighbor_alltoallw(
     let object = comm.get()?;
     let near = object.neighbours()?;
     let (outward, inward) = (near.destinations.len(), near.sources.len());
-    let from = Each::new(sendbuf, outward, sendcounts, |index| sdispls.get(index), sendtypes)?;
-    let into = Each::new(recvbuf, inward, recvcounts, |index| rdispls.get(index), recvtypes)?;
+    let (counts, places) = (sendcounts.list(outward)?, sdispls.list(outward)?);
+    let from = Each::new(sendbuf, &counts, &places, sendtypes.iter(outward)?)?;
+    let (counts, places) = (recvcounts.list(inward)?, rdispls.list(inward)?);
+    let into = Each::new(recvbuf, &counts, &places, recvtypes.iter(inward)?)?;
     let prepared = among(call, comm, &object, &near, Collective::NeighborAlltoall);
     exchange(prepared, Some(from.both()), into.both(), then)
 }

@@ -116,7 +116,7 @@ pub fn reduce_scatter(
 ) -> Done {
     let what = (sendbuf, recvbuf, datatype);
     let counts = |side: &Side, object: &Communicator| {
-        let all = recvcounts.list(object.comm.size() as usize).into_iter();
+        let all = recvcounts.list(object.comm.size() as usize)?.into_iter();
         // A rank without elements of its own may have no buffer.
         let some = Side {
             base: if side.base.0.is_null() { sendbuf } else { side.base },

@@ -60,13 +60,17 @@ pub fn get_index(name: Text, index: Out<i32>) -> Told {
 
 pub fn get_cvars(index: Int, len: Int, indices: OutInts) -> Told {
     let [cvars, _] = sizes(by_index(&CATEGORIES, index)?.0);
-    indices.fill((0..len.0.max(0)).take(cvars));
+    indices
+        .fill((0..len.0.max(0)).take(cvars))
+        .map_err(|_| Trouble::Invalid)?;
     Ok(())
 }
 
 pub fn get_pvars(index: Int, len: Int, indices: OutInts) -> Told {
     let [_, pvars] = sizes(by_index(&CATEGORIES, index)?.0);
-    indices.fill((0..len.0.max(0)).take(pvars));
+    indices
+        .fill((0..len.0.max(0)).take(pvars))
+        .map_err(|_| Trouble::Invalid)?;
     Ok(())
 }
 
