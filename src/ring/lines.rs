@@ -619,7 +619,8 @@ impl Producer {
 
     #[inline(always)]
     fn is_free(&self, lines: u32) -> bool {
-        self.written.wrapping_sub(self.taken) + lines <= self.shared.mask + 1
+        // (A consumer may say that it has taken more than was written: then records are lost, to itself alone.)
+        self.written.wrapping_sub(self.taken).wrapping_add(lines) <= self.shared.mask + 1
     }
 
     /// Looks how far the consumer is.

@@ -149,6 +149,12 @@ impl Links {
         self.links[index].gate = Some(gate);
     }
 
+    /// Writes into the memory in common with a process what no process writes.
+    #[cfg(test)]
+    pub(super) fn scribble(&self, index: usize) {
+        self.links[index].outward.scribble();
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.links.len()
@@ -462,7 +468,11 @@ impl Links {
     fn rest_all(&mut self, now: Instant) {
         self.rested = now;
         for index in 0..self.links.len() {
-            match self.links[index].outward.rest() {
+            let link = &mut self.links[index];
+            if link.state != State::Open {
+                continue;
+            }
+            match link.outward.rest() {
                 Ok(true) => self.ring(index),
                 Ok(false) => {}
                 Err(Corrupt) => self.break_off(index),
@@ -473,7 +483,8 @@ impl Links {
 
     /// When [`rest`](Self::rest) has something to do.
     pub(super) fn next_rest(&self) -> Option<Instant> {
-        let is_large = self.streams.have_grown() || self.links.iter().any(|link| link.outward.is_large());
+        let is_large = |link: &Link| link.state == State::Open && link.outward.is_large();
+        let is_large = self.streams.have_grown() || self.links.iter().any(is_large);
         is_large.then(|| self.rested + REST)
     }
 

@@ -136,6 +136,12 @@ impl Pair {
         Self::new(memory, Role::Guest, streams, process)
     }
 
+    /// Where the memory begins.
+    #[cfg(test)]
+    pub(super) fn base(&self) -> *const u8 {
+        self.outward.memory.base()
+    }
+
     fn new(memory: Segment, role: Role, streams: &Arc<Streams>, process: u32) -> io::Result<Self> {
         memory.leave_out_of_dumps_and_children()?;
         let memory = Arc::new(memory);
@@ -272,6 +278,12 @@ impl Outward {
             }
         }
         Ok(wakes)
+    }
+
+    /// Spoils the positions of all rings of packets.
+    #[cfg(test)]
+    pub(super) fn scribble(&self) {
+        self.memory.write(0, &[0x55; 2 * LEVELS * CONTROL]);
     }
 
     /// Returns whether [`rest`](Self::rest) may have something to do.

@@ -179,6 +179,26 @@ fn a_process_that_scribbles_does_no_harm() {
     assert!(corrupt > 100, "{corrupt} of 300 are found out");
 }
 
+/// The flags of the mapping of this process that begins there (`VmFlags` of proc(5)).
+fn flags_of(base: *const u8) -> Vec<String> {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let head = format!("{:x}-", base.addr());
+    let mapping = maps.lines().skip_while(|line| !line.starts_with(&head));
+    let flags = mapping.filter_map(|line| line.strip_prefix("VmFlags:")).next().unwrap();
+    flags.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn memory_is_left_out_of_dumps_and_children() {
+    let (maker, guest) = both();
+    for pair in [&maker, &guest] {
+        let flags = flags_of(pair.base());
+        for flag in ["dd", "dc"] {
+            assert!(flags.iter().any(|has| has == flag), "no {flag} in {flags:?}");
+        }
+    }
+}
+
 fn network() -> Box<dyn Backend> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     backends::bind("udp", address, &BindOptions::default()).unwrap()
@@ -452,6 +472,22 @@ fn the_end_of_a_process_is_noticed() {
     assert_eq!(receive(&mut b), None);
     assert_eq!(refused(&mut b), [to_a]);
     assert_eq!(transmit(&mut b, to_a, b"too late"), Sent::Dropped);
+}
+
+/// One that spoils the memory is refused once, and then left alone.
+#[test]
+fn a_process_that_scribbles_is_broken_off_once() {
+    let [mut a, mut b] = two();
+    let (to_a, to_b) = (a.local_addr(), b.local_addr());
+    assert_eq!(transmit(&mut a, to_b, b"first"), Sent::All);
+    assert_eq!(receive(&mut b), Some((to_a, b"first".to_vec())));
+    a.links.scribble(0);
+    let mut told = Vec::new();
+    for second in 1..5 {
+        b.receive(Instant::ZERO + Duration::from_secs(second), 4).unwrap();
+        told.extend(refused(&mut b));
+    }
+    assert_eq!((told, b.links.stats().dropped), (vec![to_a], 1));
 }
 
 /// Also if nothing was ever sent to it, and if nothing more fits.

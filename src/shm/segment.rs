@@ -90,6 +90,14 @@ impl Segment {
         Ok(())
     }
 
+    /// Asks for huge pages, which the system gives where it offers them to shared memory (`shmem_enabled` of
+    /// `/sys/kernel/mm/transparent_hugepage` is `advise`; often it is `never`). If not, the pages are small ones.
+    #[cfg(all(feature = "shm", feature = "mpi"))]
+    pub(crate) fn ask_for_huge_pages(&self) {
+        // SAFETY: the range is the mapping, and the advice does not change what this process sees of it.
+        let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+    }
+
     /// Gives memory back to the system. It is zero when it is used next, in both processes. Whole pages are given; if the
     /// system does not take them, nothing is lost.
     ///

@@ -85,6 +85,11 @@ mod shared {
     pub(in crate::mpi::engine) struct Mapped(Segment);
 
     impl Mapped {
+        fn new(segment: Segment) -> Self {
+            segment.ask_for_huge_pages();
+            Self(segment)
+        }
+
         pub(in crate::mpi::engine) fn base(&self) -> *mut u8 {
             self.0.base()
         }
@@ -127,7 +132,7 @@ mod shared {
             let len = usize::try_from(len.max(1)).ok()?;
             let (segment, given) = Segment::create("hikyaku-window", len, Access::Write).ok()?;
             self.given = Some(given);
-            Some(Mapped(segment))
+            Some(Mapped::new(segment))
         }
 
         pub(in crate::mpi::engine) fn words(&self) -> [i64; WORDS] {
@@ -162,7 +167,7 @@ mod shared {
             }
             let map = |(taken, (_, len)): (Option<OwnedFd>, &(Vec<i64>, u64))| {
                 let len = usize::try_from((*len).max(1)).ok()?;
-                Some(Mapped(Segment::map(taken?.as_fd(), len, Access::Write).ok()?))
+                Some(Mapped::new(Segment::map(taken?.as_fd(), len, Access::Write).ok()?))
             };
             exchange.taken().into_iter().zip(givers).map(map).collect()
         }
