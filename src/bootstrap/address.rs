@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     environment::names,
-    interfaces::{Interface, bits, in_network},
+    interfaces::{Interface, Unfit, bits, in_network},
 };
 
 /// No address of this host could be chosen.
@@ -92,6 +92,33 @@ impl fmt::Display for Why {
     }
 }
 
+/// Why an interface is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhyNot {
+    /// It is no way out of this host.
+    Unfit(Unfit),
+    /// An interface that is used has this device, too.
+    Shared(String),
+    /// An interface that is used has this address, too.
+    SameAddress(IpAddr),
+    /// This item of the setting means an interface that an item before it means.
+    NamedAgain(String),
+    /// There are [`MAX_ADDRESSES`] already.
+    TooMany,
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unfit(unfit) => unfit.fmt(f),
+            Self::Shared(device) => write!(f, "another one uses the device {device}"),
+            Self::SameAddress(address) => write!(f, "another one has the address {address}"),
+            Self::NamedAgain(item) => write!(f, "{item} names it again: it counts once"),
+            Self::TooMany => write!(f, "a process has at most {MAX_ADDRESSES} addresses"),
+        }
+    }
+}
+
 /// An address that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
@@ -111,7 +138,7 @@ pub struct Choice {
     /// The first is the one at which peers find the process.
     pub chosen: Vec<Chosen>,
     /// The name of each interface that is not used, and why.
-    pub left_out: Vec<(String, String)>,
+    pub left_out: Vec<(String, WhyNot)>,
 }
 
 impl Choice {
@@ -121,15 +148,14 @@ impl Choice {
         let name = interface.map_or("", |interface| &*interface.name);
         let is_same = |chosen: &Chosen| chosen.address == address || !name.is_empty() && chosen.interface == name;
         if self.chosen.iter().any(is_same) {
-            let again = match &why {
-                Why::Named(item) => format!("{item} names it again: it counts once"),
-                _ => format!("another one has the address {address}"),
+            let again = match why {
+                Why::Named(item) => WhyNot::NamedAgain(item),
+                _ => WhyNot::SameAddress(address),
             };
             return self.left_out.push((name.to_owned(), again));
         }
         if self.chosen.len() == MAX_ADDRESSES {
-            let why = format!("a process has at most {MAX_ADDRESSES} addresses");
-            return self.left_out.push((name.to_owned(), why));
+            return self.left_out.push((name.to_owned(), WhyNot::TooMany));
         }
         self.chosen.push(Chosen {
             address,
@@ -155,9 +181,9 @@ impl Choice {
             let shared = interface.devices().find(|device| used.contains(device));
             if is_chosen(self, &interface.name) {
             } else if let Some(unfit) = interface.unfit {
-                self.left_out.push((interface.name.clone(), unfit.to_string()));
+                self.left_out.push((interface.name.clone(), WhyNot::Unfit(unfit)));
             } else if let Some(device) = shared {
-                let why = format!("another one uses the device {device}");
+                let why = WhyNot::Shared(device.to_owned());
                 self.left_out.push((interface.name.clone(), why));
             } else {
                 used.extend(interface.devices());
@@ -438,8 +464,11 @@ mod tests {
             ("eth1.7", "another one uses the device eth1"),
             ("eth2", "a member of a bond"),
         ];
-        let left_out = left_out.map(|(name, why)| (name.to_owned(), why.to_owned()));
-        assert_eq!(choice.left_out, left_out);
+        let said = { choice.left_out.iter() }.map(|(name, why)| (name.as_str(), why.to_string()));
+        assert_eq!(
+            said.collect::<Vec<_>>(),
+            left_out.map(|(name, why)| (name, why.to_owned()))
+        );
     }
 
     #[test]

@@ -187,7 +187,11 @@ impl World {
         }
         #[cfg(feature = "tracing")]
         for (interface, why) in &choice.left_out {
-            event!(DEBUG, rank = self.rank, interface, why, "interface left out");
+            match self.interface {
+                // Who has named it will miss it.
+                Some(_) => event!(WARN, rank = self.rank, interface, %why, "an item of HIKYAKU_IFACE is not used"),
+                None => event!(DEBUG, rank = self.rank, interface, %why, "interface left out"),
+            }
         }
         Ok(choice)
     }

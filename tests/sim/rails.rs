@@ -8,7 +8,7 @@ use hikyaku::{
         engine::{Communicator, Engine, Mode, Request, Window},
         error::{Error, ErrorClass},
     },
-    sim::{Fault, Impairment, Network, Outcome, Simulation},
+    sim::{Fault, FaultStats, Impairment, Network, Simulation},
 };
 
 use super::{
@@ -112,8 +112,9 @@ fn several_senders_fill_the_rails_of_a_receiver() {
     assert!(taken < by_wire * 14 / 10, "{taken:?}, the wires need {by_wire:?}");
 }
 
-/// All ranks add to one counter of rank 0: each addition has an effect of its own, and exactly one.
-fn count(engine: &Arc<Engine>) -> Vec<i64> {
+/// All ranks add to one counter of rank 0: each addition has an effect of its own, and exactly one. Gives also how often
+/// this rank found a rail dead.
+fn count(engine: &Arc<Engine>) -> (Vec<i64>, u64) {
     let world = Communicator::world(engine);
     let window = Window::allocate(&world, 8, 8).unwrap();
     let mut fetched = Vec::new();
@@ -124,24 +125,26 @@ fn count(engine: &Arc<Engine>) -> Vec<i64> {
     assert_eq!(add(&window, 0), ADDITIONS * i64::from(world.size()));
     world.barrier().unwrap();
     window.free().unwrap();
-    fetched
+    (fetched, engine.packet_stats().rails_down)
 }
 
-fn counted(simulation: &Simulation) -> Outcome<Vec<i64>> {
+/// Gives what the faults did, and how often a rail was found dead.
+fn counted(simulation: &Simulation) -> (FaultStats, u64) {
     let outcome = simulation.run(count);
     let outcome = outcome.unwrap_or_else(|error| panic!("{:?}: {error}", simulation.faults));
-    let mut all = outcome.results.concat();
+    let (fetched, dead): (Vec<_>, Vec<_>) = outcome.results.into_iter().unzip();
+    let mut all = fetched.concat();
     all.sort_unstable();
     let expected = 0..ADDITIONS * i64::from(simulation.processes);
     assert!(all.into_iter().eq(expected), "{:?}", simulation.faults);
-    outcome
+    (outcome.faults, dead.iter().sum())
 }
 
 /// A rail loses acknowledgements alone, and then dies; another one takes what was under way there. How many rails and
 /// processes there are, which rails that happens to and when, is drawn; in the first of the seeds there are two of each.
 #[test]
 fn a_rail_without_acknowledgements_doubles_nothing() {
-    let mut cut = 0;
+    let (mut cut, mut dead) = (0, 0);
     for seed in 0..24 {
         let mut rng = Prng::new(seed);
         let (processes, rails) = match seed {
@@ -166,9 +169,11 @@ fn a_rail_without_acknowledgements_doubles_nothing() {
             ];
             simulation.faults.plan.extend(plan);
         }
-        cut += counted(&simulation).faults.cut;
+        let (faults, found_dead) = counted(&simulation);
+        cut += faults.cut;
+        dead += found_dead;
     }
-    assert!(cut > 100, "{cut}");
+    assert!(cut > 100 && dead > 5, "{cut} {dead}");
 }
 
 /// One rail works in one direction only from the beginning, each of the others reorders by milliseconds.

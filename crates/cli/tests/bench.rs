@@ -493,6 +493,8 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench latency --connect 127.0.0.1:1", "cannot connect"),
         ("bench latency --connect a --listen b", "cannot be used with"),
         ("bench incast --senders 2 --np 3", "--np and --senders"),
+        ("bench rails --cut link --plot rails.svg", "cannot be used with"),
+        ("bench rails --latency --plot rails.svg", "cannot be used with"),
         ("bench", "Usage"),
     ] {
         let said = refused(line);

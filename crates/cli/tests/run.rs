@@ -232,9 +232,13 @@ fn check_hello(text: &str, size: usize, launcher: &str) {
 /// `HIKYAKU_LOG` is for all ranks; without it nothing is printed.
 #[test]
 fn events_are_printed_if_asked_for() {
-    let run = |level: Option<&str>| {
+    let begin = || {
         let mut command = command("-n 2 hello", &[]);
         command.env_remove("HIKYAKU_LOG");
+        command
+    };
+    let run = |level: Option<&str>| {
+        let mut command = begin();
         if let Some(level) = level {
             command.env("HIKYAKU_LOG", level);
         }
@@ -251,6 +255,15 @@ fn events_are_printed_if_asked_for() {
         let output = run(level);
         assert!(output.status.success() && output.stderr.is_empty(), "{}", err(&output));
     }
+    // Each rank says what a setting names and it does not use.
+    let twice = [("HIKYAKU_LOG", "warn"), ("HIKYAKU_IFACE", "lo,lo")];
+    let output = begin().envs(twice).output().unwrap();
+    let says = " WARN hikyaku::bootstrap::world: an item of HIKYAKU_IFACE is not used rank=";
+    let lines: Vec<String> = err(&output).lines().map(str::to_owned).collect();
+    assert!(
+        lines.len() == 2 && lines.iter().all(|line| line.contains(says)),
+        "{lines:#?}"
+    );
     let output = run(Some("loud"));
     assert_eq!(output.status.code(), Some(2));
     let says = "hikyaku: the environment has HIKYAKU_LOG=loud, which cannot be understood";

@@ -35,7 +35,7 @@ pub struct RailStats {
     pub max_datagram: u16,
     /// Bytes of the datagrams that its flows have sent since the rail was added.
     pub bytes_sent: u64,
-    /// Times that it was found dead.
+    /// Times that it was found dead since the rail was added.
     pub failures: u64,
 }
 
@@ -73,7 +73,9 @@ pub(super) struct Rail {
     /// Probes since the rail was up.
     pub(super) tries: u32,
     pub(super) bytes_sent: u64,
+    /// Times that it was found dead.
     pub(super) failures: u64,
+    pub(super) failures_of_session: u64,
     pub(super) pace: Pace,
 }
 
@@ -158,7 +160,7 @@ impl Rail {
 
     /// Another session begins, in which nothing is under way.
     pub(super) fn begin(&mut self) {
-        (self.reply, self.question, self.tries) = (None, None, 0);
+        (self.reply, self.question, self.tries, self.failures_of_session) = (None, None, 0, 0);
         self.pace.stop();
     }
 }

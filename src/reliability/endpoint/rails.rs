@@ -43,7 +43,7 @@ const PROBE_UNPROVEN_EVERY: u64 = 8_000_000_000;
 const UNANSWERED: u32 = 8;
 /// So many time-outs in a row make a rail suspicious: its peer is asked on all rails.
 const SUSPICIOUS: u16 = 2;
-/// The time after which a silent rail is dead doubles with each time that it was, so often at most.
+/// The time after which a silent rail is dead doubles with each time that it was in this session, so often at most.
 const MOST_DOUBLINGS: u64 = 4;
 
 impl Endpoint {
@@ -544,7 +544,7 @@ impl Endpoint {
             |other: u8| other != number && self.rails.get(peer, other).is_some_and(|rail| rail.answered_at > asked);
         // A queue of the network may be as long as the time-out before any sample of a round trip, and longer on a rail
         // that was found dead before and was not.
-        let patience = self.times.initial_rto << rail.failures.min(MOST_DOUBLINGS);
+        let patience = self.times.initial_rto << rail.failures_of_session.min(MOST_DOUBLINGS);
         let is_over = self.now - asked >= patience;
         if timeouts > SUSPICIOUS && silent && is_over && self.rails.up(peer).any(answers) {
             self.fell(peer, number);
@@ -568,6 +568,7 @@ impl Endpoint {
         };
         (rail.state, rail.tries) = (RailState::Down, 0);
         rail.failures += 1;
+        rail.failures_of_session += 1;
         rail.pace.stop();
         self.stats.rails_down += 1;
         #[cfg(feature = "tracing")]

@@ -2,7 +2,7 @@
 
 use hikyaku::{
     environment::Environment,
-    internals::bootstrap::address::{self, AddressError, Choice, Interface, Wish},
+    internals::bootstrap::address::{self, AddressError, Choice, Interface, MAX_ADDRESSES, Unfit, WhyNot, Wish},
 };
 use nix::ifaddrs::getifaddrs;
 
@@ -51,9 +51,10 @@ fn rails(choice: Result<Choice, AddressError>, setting: impl Fn(String) -> Strin
     let all = chosen.map(|chosen| format!("{} {}: {}", chosen.interface, chosen.address, chosen.why));
     let mut rows = vec![Finding::new(AREA, NAME, State::Ok, all.collect::<Vec<_>>().join("; "))];
     // A host may have dozens of bridges.
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (name, why) in choice.left_out.iter().filter(|(_, why)| why != "loopback") {
-        match reasons.iter_mut().find(|(reason, _)| reason == why) {
+    let mut reasons: Vec<(&WhyNot, Vec<&str>)> = Vec::new();
+    let loopback = WhyNot::Unfit(Unfit::Loopback);
+    for (name, why) in choice.left_out.iter().filter(|(_, why)| *why != loopback) {
+        match reasons.iter_mut().find(|(reason, _)| *reason == why) {
             Some((_, names)) => names.push(name),
             None => reasons.push((why, vec![name])),
         }
@@ -65,7 +66,14 @@ fn rails(choice: Result<Choice, AddressError>, setting: impl Fn(String) -> Strin
             State::None,
             format!("{}: {why}", names.join(", ")),
         );
-        row.advise("HIKYAKU_IFACE takes them all the same, if it names all interfaces to use")
+        row.advise(match why {
+            WhyNot::Unfit(_) | WhyNot::Shared(_) => {
+                "HIKYAKU_IFACE takes them all the same, if it names all interfaces to use".to_owned()
+            }
+            WhyNot::SameAddress(_) => "give each interface an address of its own".to_owned(),
+            WhyNot::NamedAgain(_) => "name it once in HIKYAKU_IFACE".to_owned(),
+            WhyNot::TooMany => format!("name those to use in HIKYAKU_IFACE, {MAX_ADDRESSES} at most"),
+        })
     }));
     // Those of the routes are behind the first.
     for further in choice.chosen.iter().skip(1).filter(|chosen| chosen.address.is_ipv4()) {
@@ -220,7 +228,7 @@ fn offloads(text: &str) -> Offloads {
 
 #[cfg(test)]
 mod tests {
-    use hikyaku::internals::bootstrap::address::Unfit;
+    use std::net::Ipv4Addr;
 
     use super::*;
 
@@ -281,6 +289,44 @@ mod tests {
             "{}",
             found[0].value
         );
+    }
+
+    #[test]
+    fn advice_fits_the_reason() {
+        let of = |number: u8| Interface {
+            name: format!("eth{number}"),
+            address: Ipv4Addr::new(10, 0, number, 1).into(),
+            prefix: 24,
+            carriers: vec!["eth0".to_owned(); usize::from(number == 1)],
+            unfit: None,
+        };
+        let all: Vec<Interface> = (0..8).map(of).collect();
+        let twice = (
+            "eth0: eth0 names it again: it counts once",
+            "name it once in HIKYAKU_IFACE",
+        );
+        let many = "a process has at most 6 addresses";
+        let few = "name those to use in HIKYAKU_IFACE, 6 at most";
+        let (seven, eight) = (format!("eth6: {many}"), format!("eth7: {many}"));
+        let carried = (
+            "eth1: another one uses the device eth0",
+            "HIKYAKU_IFACE takes them all the same, if it names all interfaces to use",
+        );
+        for (interface, wanted) in [
+            (Some("eth0,eth0"), vec![twice]),
+            (Some("eth0,eth1,eth2,eth3,eth4,eth5,eth6"), vec![(&*seven, few)]),
+            (None, vec![carried, (&*eight, few)]),
+        ] {
+            let wish = Wish {
+                interface,
+                ..Wish::default()
+            };
+            let found = rails(address::choose(&wish, &all, || None), |_| "0".to_owned());
+            let said: Vec<_> = { found[1..].iter() }
+                .map(|row| (&*row.value, row.advice.as_deref().unwrap()))
+                .collect();
+            assert_eq!(said, wanted);
+        }
     }
 
     #[test]

@@ -234,7 +234,10 @@ fn choose(environment: &Environment, interfaces: &[address::Interface], all_loca
                 left_out: choice
                     .left_out
                     .into_iter()
-                    .map(|(interface, why)| LeftOut { interface, why })
+                    .map(|(interface, why)| LeftOut {
+                        interface,
+                        why: why.to_string(),
+                    })
                     .collect(),
             };
             (chosen, None)

@@ -78,7 +78,7 @@ pub(super) const PARTS: [Part; 34] = [
     part("S2.8", "bandwidth", WORKS, PACS_CS,
         ("1162 MB/s with arrays, 731 with copies", "1403 MB/s below MPI, about 630 through MPI")),
     part("S2.9", "measurement of buffer arrays", WORKS, ARRAYS_COST,
-        ("56.45 MB/s with arrays, 56.67 with copies", "not measured")),
+        ("56.91 and 56.79 MB/s with arrays, 56.54 and 56.98 with copies", "not measured")),
 
     part("S3.1", "model", WORKS, OPTICAL, NONE),
     part("S3.2", "planned collectives", WORKS, "cargo test -p hikyaku --features sim --test sim optics", NONE),

@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 
 mod rates;
 mod restart;
+mod sessions;
 mod short;
 mod strangers;
 

@@ -66,11 +66,11 @@ pub(crate) struct Rails {
         value_enum,
         value_delimiter = ',',
         value_name = "HOW,…",
-        conflicts_with = "grid"
+        conflicts_with_all = ["grid", "plot"]
     )]
     pub(super) cut: Vec<Cut>,
     /// One message of --size (8 unless given) at a time goes to and fro: µs of one way
-    #[arg(long, conflicts_with_all = ["grid", "cut"])]
+    #[arg(long, conflicts_with_all = ["grid", "cut", "plot"])]
     pub(super) latency: bool,
     /// The output.
     #[command(flatten)]
