@@ -1,4 +1,4 @@
-//! Programs in C over the shared library that cargo has built for a test: jobs of one process, or of more.
+//! Programs in C and C++ over the shared library that cargo has built for a test: jobs of one process, or of more.
 
 use std::{
     env, fs,
@@ -7,7 +7,7 @@ use std::{
     process::{self, Command, Stdio},
 };
 
-/// The C sources.
+/// The sources.
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs")
 }
@@ -21,13 +21,16 @@ pub(crate) fn run(
     ranks: Option<&str>,
     variables: &[(&str, &str)],
 ) {
-    if Command::new("cc")
+    let is_there = |source: &&(PathBuf, &str)| source.0.exists();
+    let both = [("c", "cc"), ("cpp", "c++")].map(|(end, by)| (sources().join(format!("{program}.{end}")), by));
+    let (source, compiler) = both.iter().find(is_there).expect("the program");
+    if Command::new(compiler)
         .arg("--version")
         .stdout(Stdio::null())
         .status()
         .is_err()
     {
-        println!("skipped: no cc here");
+        println!("skipped: no {compiler} here");
         return;
     }
     let library = env::current_exe().expect("the test's own path").with_file_name(library);
@@ -36,10 +39,10 @@ pub(crate) fn run(
     let linked = folder.join(name);
     symlink(&library, &linked).unwrap();
     let executable = folder.join(program);
-    let mut compiler = Command::new("cc");
+    let mut compiler = Command::new(compiler);
     compiler.args(["-Wall", "-Wextra", "-Werror", "-O1"]).args(flags);
     compiler.arg("-I").arg(sources().join("../../include"));
-    compiler.arg(sources().join(format!("{program}.c"))).arg(&linked);
+    compiler.arg(source).arg(&linked);
     compiler
         .arg(format!("-Wl,-rpath,{}", folder.display()))
         .arg("-o")

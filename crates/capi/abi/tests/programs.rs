@@ -29,6 +29,11 @@ fn wrong_arguments_are_errors_that_say_what_is_wrong() {
 }
 
 #[test]
+fn exceptions_of_error_handlers_pass_through_calls() {
+    program::run("exceptions", LIBRARY, &[], None, &[]);
+}
+
+#[test]
 fn the_library_calls_no_function_of_the_programs() {
     program::run("profiled", LIBRARY, &[], Some("2"), &[]);
 }
