@@ -165,12 +165,6 @@ impl Numbers {
 pub struct Counts(Numbers);
 
 impl Counts {
-    /// Element `index`.
-    #[must_use]
-    pub fn get(&self, index: usize) -> i64 {
-        self.0.get(index)
-    }
-
     /// The first `len` elements.
     ///
     /// # Errors
@@ -228,12 +222,6 @@ impl<A: Abi, W: Width> Argument<A, W> for OutCounts {
 pub struct Addresses(Numbers);
 
 impl Addresses {
-    /// Element `index`.
-    #[must_use]
-    pub fn get(&self, index: usize) -> i64 {
-        self.0.get(index)
-    }
-
     /// The first `len` elements.
     ///
     /// # Errors
