@@ -190,7 +190,7 @@ pub const VARIABLES: &[Variable] = &[
     of(Mpi, "HIKYAKU_EAGER_LIMIT", "the largest message that is sent without asking (within a host 64K at most)",
         "bytes, 0 to 1M"),
     of(Mpi, "HIKYAKU_CMA_LIMIT", "longer messages within a host are copied by the kernel, where it does that (CMA)",
-        "bytes, less than 4G, or off"),
+        "bytes, less than 4G, off, or auto (64K; 32K between cores that are far from each other)"),
     of(Mpi, "HIKYAKU_CHECK", "compare the calls of ranks, to find mistakes", SWITCH),
     of(Mpi, "HIKYAKU_CONNECT_AHEAD", "collectives open their sessions before they need them", SWITCH),
     of(Mpi, "HIKYAKU_ROUTES",

@@ -12,7 +12,7 @@ use super::{
     cell::{self, CHUNK, Cell, Chunk, PIECE},
     copies::Copies,
     owner::Owner,
-    places::{Levels, Places},
+    places::{LEVELS, Levels, OWN_LEVELS, PREPARED, Places, STREAM, STREAM_BYTES},
     primitives::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering, fence},
@@ -26,28 +26,10 @@ pub const ROOM: usize = 44;
 pub(crate) const TWO: usize = ROOM + size_of::<Record>();
 /// Most bytes of a long record: those lie in chunks beside the lines.
 pub const LONG: usize = 64 << 10;
-/// Those between processes. A stream is quickest where each line has left the consumer's caches before the producer
-/// writes it again.
-pub(super) const LEVELS: Levels = [chunks_in(16 << 10), chunks_in(256 << 10), chunks_in(2 << 20)];
-/// Those within a process.
-const OWN_LEVELS: Levels = [LEVELS[0], 0, 0];
-/// The level of streams.
-const STREAM: usize = LEVELS.len() - 1;
-/// Bytes of long records after which they are a stream.
-const STREAM_BYTES: usize = 256 << 10;
-/// Chunks of a stream's memory that are prepared at a time: to have them one page after the other, as each is written, takes
-/// several times as long.
-const PREPARED: u32 = chunks_in(64 << 10);
-
-const fn chunks_in(bytes: usize) -> u32 {
-    (bytes / CHUNK) as u32
-}
 
 const _: () = assert!(LONG * 2 <= LEVELS[1] as usize * CHUNK);
 
 const _: () = assert!(PIECE.is_multiple_of(CHUNK));
-
-const _: () = assert!(LEVELS[STREAM].is_multiple_of(PREPARED));
 
 /// So many lines before it is written, a line is brought: records that are written at once overlap so.
 const AHEAD: u32 = 4;
@@ -376,7 +358,7 @@ impl Place {
         let stream = 1 << stream.clamp(LONG * 2, most).ilog2();
         // SAFETY: the caller's contract.
         let mut shared = unsafe { self.shared() };
-        shared.levels[STREAM] = chunks_in(stream);
+        shared.levels[STREAM] = (stream / CHUNK) as u32;
         Producer::new(shared, 0)
     }
 
@@ -538,6 +520,12 @@ impl Producer {
     /// Finds a place for the bytes of a long record: its first chunk.
     fn find_chunks(&mut self, chunks: u32) -> Option<u32> {
         let levels = self.shared.levels;
+        if self.copies.is_far {
+            self.look_for_room();
+            if self.taken == self.written {
+                self.long.begin_again();
+            }
+        }
         if self.long.carried >= STREAM_BYTES && self.long.level < STREAM {
             self.long.carried = 0;
             if levels[STREAM] > 0 && self.shared.owner.lend(true) {
@@ -576,6 +564,16 @@ impl Producer {
             let at = self.shared.chunk(below + begin).cast();
             self.shared.owner.prepare(at, chunks as usize * CHUNK);
         }
+    }
+
+    /// Returns whether the two sides are far from each other, as far as copies have shown.
+    pub(crate) fn is_far(&self) -> bool {
+        self.copies.is_far
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_far(&mut self) {
+        self.copies.is_far = true;
     }
 
     /// How many times more memory was taken.
@@ -778,7 +776,7 @@ pub struct Front<'a> {
     pub number: u32,
     len: u32,
     /// The first chunk, if it is long.
-    chunk: u32,
+    pub(super) chunk: u32,
 }
 
 impl Front<'_> {

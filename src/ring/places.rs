@@ -2,8 +2,30 @@
 
 use alloc::collections::VecDeque;
 
+use super::cell::CHUNK;
+
 /// The numbers of chunks that long records use first, when those are full, and in streams. Powers of two, or 0.
 pub(crate) type Levels = [u32; 3];
+
+/// Those between processes. Each line should have left the consumer's caches before the producer writes it again. Only
+/// between cores that are far from each other, a record that comes alone takes less time where the one before it lay
+/// ([`Places::begin_again`]).
+pub(super) const LEVELS: Levels = [chunks_in(16 << 10), chunks_in(256 << 10), chunks_in(2 << 20)];
+/// Those within a process.
+pub(super) const OWN_LEVELS: Levels = [LEVELS[0], 0, 0];
+/// The level of streams.
+pub(super) const STREAM: usize = LEVELS.len() - 1;
+/// Bytes of long records after which they are a stream.
+pub(super) const STREAM_BYTES: usize = 256 << 10;
+/// Chunks of a stream's memory that are prepared at a time: to have them one page after the other, as each is written, takes
+/// several times as long.
+pub(super) const PREPARED: u32 = chunks_in(64 << 10);
+
+const fn chunks_in(bytes: usize) -> u32 {
+    (bytes / CHUNK) as u32
+}
+
+const _: () = assert!(LEVELS[STREAM].is_multiple_of(PREPARED));
 
 /// Where long records lie. Positions count chunks of the level, without an end.
 #[derive(Default)]
@@ -17,7 +39,7 @@ pub(super) struct Places {
     seen: u32,
     /// Of the records there that may not have been taken: the count of lines with them, and the position behind them.
     pub(super) untaken: VecDeque<(u32, u32)>,
-    /// Bytes of records since it was last asked whether they are a stream.
+    /// Bytes of records since all were taken, or it was last asked whether they are a stream.
     pub(super) carried: usize,
 }
 
@@ -60,6 +82,12 @@ impl Places {
             is_freed = true;
         }
         is_freed
+    }
+
+    /// All records were taken: the next one lies at the beginning of the level.
+    pub(super) fn begin_again(&mut self) {
+        (self.head, self.tail, self.carried) = (0, 0, 0);
+        self.untaken.clear();
     }
 
     /// Goes on in another level, which nothing uses.

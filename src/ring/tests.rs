@@ -7,8 +7,9 @@ use std::{collections::VecDeque, sync::Arc, thread, vec, vec::Vec};
 
 use super::{
     copies::{Copies, LINE, machine},
-    lines::{LEVELS, ring_from},
+    lines::ring_from,
     owner::Owner,
+    places::LEVELS,
     *,
 };
 use crate::prng::Prng;
@@ -195,6 +196,34 @@ fn memory_of_a_stream_is_prepared_once() {
     assert_eq!(carry(1 << 10), 128 << 10);
     assert_eq!(carry(2 << 20), 2 << 20);
     assert_eq!(carry(2 << 20), 2 << 20);
+}
+
+/// (Plain copies between these threads are quick, so those that are timed find that soon: few records.)
+#[test]
+fn between_far_cores_a_lone_record_lies_where_the_last_one_lay() {
+    let (mut producer, mut consumer) = ring_from(64, LEVELS, 0);
+    producer.set_far();
+    let mut send = |len: usize| {
+        assert!(producer.push(0, 0, &vec![5; len]));
+        producer.level()
+    };
+    let mut take = || {
+        let front = consumer.front().expect("a record");
+        let place = front.chunk;
+        front.take();
+        consumer.publish();
+        place
+    };
+    // More than what is a stream, but each comes alone.
+    let lone: Vec<(usize, u32)> = (0..6).map(|_| (send(LONG), take())).collect();
+    assert!(lone.iter().all(|seen| *seen == (1, lone[0].1)), "{lone:?}");
+    // Those behind a record that was not taken have places of their own.
+    send(1_000);
+    send(1_000);
+    let places = [take(), take()];
+    assert_ne!(places[0], places[1]);
+    send(1_000);
+    assert_eq!(take(), places[0]);
 }
 
 #[test]

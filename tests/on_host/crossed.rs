@@ -131,7 +131,7 @@ fn a_rank_that_cannot_read_or_be_read_makes_all_copy() {
             assert_eq!(alltoall(&comm, is_odd, in_place), transposed(&comm), "{in_place}");
         }
         if is_odd {
-            comm.engine().set_cma_limit(u32::MAX);
+            comm.engine().set_cma_limit(Some(u32::MAX));
         }
         let before = crossed(&comm);
         for in_place in [false, true] {

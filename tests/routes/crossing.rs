@@ -40,7 +40,7 @@ fn exchange(world: &Communicator, lengths: &[usize]) -> u64 {
     world.engine().stats().crossed
 }
 
-fn crossed(limit: u32, lengths: &'static [usize]) -> Vec<u64> {
+fn crossed(limit: Option<u32>, lengths: &'static [usize]) -> Vec<u64> {
     let options = Options {
         cma_limit: limit,
         ..options()
@@ -60,13 +60,13 @@ fn the_kernel_copies_large_messages() {
 
 #[test]
 fn it_copies_none_where_it_is_not_to() {
-    assert_eq!(crossed(u32::MAX, &[5_000_000, 100, 65_537]), [0, 0]);
+    assert_eq!(crossed(Some(u32::MAX), &[5_000_000, 100, 65_537]), [0, 0]);
 }
 
 /// When the limit is low, messages that would go by a ring ask first, once the way is known.
 #[test]
 fn the_limit_may_be_below_that_of_rings() {
-    let crossed = crossed(16 << 10, &[100_000, 20_000, 16 << 10, 40_000]);
+    let crossed = crossed(Some(16 << 10), &[100_000, 20_000, 16 << 10, 40_000]);
     // (The first turn finds the way.)
     assert!(crossed.iter().all(|&ranges| ranges > 3 * 2), "{crossed:?}");
 }

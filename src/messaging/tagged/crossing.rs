@@ -14,11 +14,34 @@ use crate::reliability::PeerId;
 
 /// Longer messages are copied by the system: two copies by way of a ring take less time than to ask and to call it.
 pub const CMA_LIMIT: u32 = 64 << 10;
+/// The same between cores that are far from each other, where copies by way of a ring take longer.
+pub const FAR_CMA_LIMIT: u32 = 32 << 10;
 
-/// Returns whether the system is to copy messages of so many bytes: they are longer than `limit`, which is not `u32::MAX`.
-#[inline(always)]
-pub(super) fn is_beyond(limit: u32, len: u64) -> bool {
-    len > u64::from(limit) && limit != u32::MAX
+/// The longest messages that the system does not copy, bytes. `u32::MAX`: it copies none.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    near: u32,
+    far: u32,
+}
+
+impl Limits {
+    /// `None`: those above.
+    pub(super) fn new(set: Option<u32>) -> Self {
+        let (near, far) = set.map_or((CMA_LIMIT, FAR_CMA_LIMIT), |bytes| (bytes, bytes));
+        Self { near, far }
+    }
+
+    /// Returns whether the system copies messages of so many bytes, at least between far cores.
+    #[inline(always)]
+    pub(super) fn may_cross(self, len: u64) -> bool {
+        len > u64::from(self.far) && self.far != u32::MAX
+    }
+
+    /// Returns whether it copies them between near cores, too.
+    #[inline(always)]
+    pub(super) fn crosses_anyway(self, len: u64) -> bool {
+        len > u64::from(self.near) && self.may_cross(len)
+    }
 }
 
 /// A send whose bytes the system copies.

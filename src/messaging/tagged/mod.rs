@@ -56,14 +56,14 @@ use bytes::Bytes;
 pub use self::{
     completion::{Completion, Envelope, Outcome},
     content::Content,
-    crossing::CMA_LIMIT,
+    crossing::{CMA_LIMIT, FAR_CMA_LIMIT},
     rendezvous::{BULK, GRANT_BYTES, RAIL_GRANT_BYTES, SERVED, SHARED_GRANT_BYTES},
     selector::{MARK, MARKED, PROTOCOL, Selector},
     stats::TaggedStats,
 };
 use self::{
     control::{Control, FollowUp, Grant},
-    crossing::is_beyond,
+    crossing::Limits,
     outbox::{Answers, Outbox, RESERVE},
     posted::{Place, Posted},
     rendezvous::{Incoming, Rendezvous},
@@ -197,10 +197,11 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         self.eager_limit = bytes;
     }
 
-    /// Sets the length beyond which messages between processes of one host are copied by the system, where it can; its
-    /// default is [`CMA_LIMIT`], and `u32::MAX` says that none are.
-    pub fn set_cma_limit(&mut self, bytes: u32) {
-        self.rendezvous.cma_limit = bytes;
+    /// Sets the length beyond which messages between processes of one host are copied by the system, where it can.
+    /// `None`, the default: [`CMA_LIMIT`], and [`FAR_CMA_LIMIT`] between cores that are far from each other. `u32::MAX`: none
+    /// are.
+    pub fn set_cma_limit(&mut self, bytes: Option<u32>) {
+        self.rendezvous.cma_limits = Limits::new(bytes);
     }
 
     /// Counters.
@@ -284,8 +285,12 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     /// The system copies messages of so many bytes to this peer.
     #[inline(always)]
     fn crosses(&self, messenger: &Messenger, peer: PeerId, len: u64) -> bool {
-        is_beyond(self.rendezvous.cma_limit, len)
-            && messenger.layer().memory().is_some_and(|memory| memory.crosses(peer))
+        let limits = self.rendezvous.cma_limits;
+        limits.may_cross(len)
+            && messenger
+                .layer()
+                .memory()
+                .is_some_and(|memory| memory.crosses(peer) && (limits.crosses_anyway(len) || memory.is_far(peer)))
     }
 
     #[inline(always)]
@@ -726,7 +731,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     /// peer keeps them until it is told that they have been read. Returns whether they were copied.
     #[cfg(feature = "mpi")]
     pub(crate) fn read_from(&mut self, messenger: &mut Messenger, peer: PeerId, address: u64, into: &mut [u8]) -> bool {
-        let may = is_beyond(self.rendezvous.cma_limit, u64::MAX);
+        let may = self.rendezvous.cma_limits.may_cross(u64::MAX);
         let cross = messenger.cross(peer).filter(|_| may);
         let is_read = cross.is_some_and(|cross| cross.read(None, address, into));
         self.rendezvous.copies.done += u64::from(is_read);

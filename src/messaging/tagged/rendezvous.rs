@@ -13,7 +13,7 @@ use super::{
     completion::{Completion, Envelope, Outcome},
     content::Content,
     control::{Control, Exposure, FollowUp, Grant},
-    crossing::{CMA_LIMIT, Copies, Crossing, is_beyond},
+    crossing::{Copies, Crossing, Limits},
     hash::Hash,
     outbox::Answers,
 };
@@ -173,7 +173,7 @@ pub(super) struct Rendezvous {
     /// Which send a placement belongs to.
     pub(super) tokens: HashMap<u64, u32, Hash>,
     /// Longer messages are copied by the system where it can, others placed.
-    pub(super) cma_limit: u32,
+    pub(super) cma_limits: Limits,
     /// What the system is to copy.
     pub(super) copies: Copies,
     /// Sends that could not place anything for want of room.
@@ -190,7 +190,7 @@ impl Default for Rendezvous {
             withdrawn: BTreeMap::new(),
             next: 0,
             tokens: HashMap::default(),
-            cma_limit: CMA_LIMIT,
+            cma_limits: Limits::new(None),
             copies: Copies::default(),
             stalled: VecDeque::new(),
             incoming: VecDeque::new(),
@@ -399,7 +399,7 @@ impl Rendezvous {
                 continue;
             }
             if let Some(mut memory) = incoming.memory.take() {
-                if is_beyond(self.cma_limit, incoming.limit) {
+                if self.cma_limits.may_cross(incoming.limit) {
                     incoming.address = memory.whole().map(|whole| whole.as_mut_ptr() as u64);
                 }
                 let access = Access::Once {

@@ -105,7 +105,7 @@ pub(crate) use self::{
 use self::{native::Native, profile::Profile};
 use super::{Rank, collectives::Policy, group::Group};
 use crate::{
-    messaging::tagged::{CMA_LIMIT, TaggedStats},
+    messaging::tagged::TaggedStats,
     progress::{Driver, WaitPolicy},
     reliability::PeerId,
     stats::Stats,
@@ -121,9 +121,10 @@ pub struct Options {
     /// are reached through memory, no more than 64 KiB are sent eagerly.
     pub eager_limit: u32,
     /// Longer messages to processes of the same host are copied by the kernel, from one process straight to the other
-    /// (cross-memory attach), if it does that for them; sender and receiver copy a part each. Default 64 KiB;
-    /// `u32::MAX`: none are. The receiver's limit holds, and the sender's for messages of up to 64 KiB.
-    pub cma_limit: u32,
+    /// (cross-memory attach), if it does that for them; sender and receiver copy a part each. Default `None`: 64 KiB, and
+    /// 32 KiB between cores that are far from each other, as copies show while they run. `u32::MAX`: none are. The
+    /// receiver's limit holds, and the sender's for messages of up to 64 KiB.
+    pub cma_limit: Option<u32>,
     /// How to wait.
     pub wait: WaitPolicy,
     /// A helper thread makes progress when no other thread does, so that other processes get their answers while the
@@ -154,7 +155,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             eager_limit: 128 << 10,
-            cma_limit: CMA_LIMIT,
+            cma_limit: None,
             wait: WaitPolicy::default(),
             helper: Some(Duration::from_millis(10)),
             policy: Policy::default(),
@@ -319,7 +320,7 @@ impl Engine {
     }
 
     /// Sets [`Options::cma_limit`] for messages that are sent or received from now on.
-    pub fn set_cma_limit(&self, bytes: u32) {
+    pub fn set_cma_limit(&self, bytes: Option<u32>) {
         self.fabric.access(&mut |core, _, _| core.tagged.set_cma_limit(bytes));
     }
 

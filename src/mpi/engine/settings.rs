@@ -68,22 +68,24 @@ impl Setting for EagerLimit {
 }
 
 /// The longest message that the kernel does not copy.
-struct CmaLimit(u32);
+struct CmaLimit(Option<u32>);
 
 impl Setting for CmaLimit {
-    const EXPECTED: &'static str = "bytes, perhaps with K or M (times 1,024): 64K, or off";
+    const EXPECTED: &'static str = "auto, off, or bytes, perhaps with K or M (times 1,024): 64K";
 
     fn parse(text: &str) -> Option<Self> {
-        match text.eq_ignore_ascii_case("off") {
-            true => Some(Self(u32::MAX)),
-            false => <u32 as Setting>::parse(text).map(Self),
+        match text.to_ascii_lowercase().as_str() {
+            "auto" => Some(Self(None)),
+            "off" => Some(Self(Some(u32::MAX))),
+            _ => <u32 as Setting>::parse(text).map(|bytes| Self(Some(bytes))),
         }
     }
 
     fn show(&self) -> String {
         match self.0 {
-            u32::MAX => "off".into(),
-            bytes => bytes.show(),
+            None => "auto".into(),
+            Some(u32::MAX) => "off".into(),
+            Some(bytes) => bytes.show(),
         }
     }
 }

@@ -158,6 +158,18 @@ impl MemoryLayer {
         cross.is_some_and(CrossMemory::is_open)
     }
 
+    /// Returns whether the way to the core of a peer is long, as far as copies to it have shown.
+    pub(crate) fn is_far(&self, peer: PeerId) -> bool {
+        let outward = self.peers.get(peer.index()).and_then(|p| p.outward.as_ref());
+        outward.is_some_and(Producer::is_far)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_far(&mut self, peer: PeerId) {
+        let outward = self.peers[peer.index()].outward.as_mut();
+        outward.expect("a ring to that peer").set_far();
+    }
+
     /// Returns whether packets to a peer wait to be transmitted.
     pub(crate) fn has_queued(&self, peer: PeerId) -> bool {
         self.peers.get(peer.index()).is_some_and(|p| !p.queue.is_empty())

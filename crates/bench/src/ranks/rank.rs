@@ -168,7 +168,7 @@ pub(crate) struct Rank {
     window: Option<Window>,
     threads: bool,
     /// Up to which sizes messages are sent without asking, and not copied by the kernel.
-    limits: (u32, u32),
+    limits: (u32, Option<u32>),
 }
 
 impl Rank {
@@ -242,7 +242,7 @@ impl Rank {
     fn prepare(&mut self, work: &Work) -> io::Result<()> {
         let engine = self.world.engine();
         engine.set_eager_limit(work.eager_limit.unwrap_or(self.limits.0));
-        engine.set_cma_limit(work.cma_limit.unwrap_or(self.limits.1));
+        engine.set_cma_limit(work.cma_limit.or(self.limits.1));
         let (size, ranks, rank) = (work.size, self.ranks(), self.world.rank() as usize);
         let room = match work.task {
             Task::Alltoall => size * ranks,

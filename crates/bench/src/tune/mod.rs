@@ -12,6 +12,7 @@ mod within;
 use std::collections::BTreeMap;
 
 use clap::Args;
+use hikyaku::messaging::tagged::{CMA_LIMIT, FAR_CMA_LIMIT};
 use hikyaku::mpi::{
     datatype::{Datatype, Kind},
     engine::{Options, for_job},
@@ -276,8 +277,9 @@ fn explanation(found: &Found) -> String {
             Kernel::Refuses => "none, it refuses here".to_owned(),
         };
         text.push_str(&format!(
-            "# messages that the kernel copies within a host: {copied} (default: longer than {})\n",
-            size::text(now.cma_limit as usize),
+            "# messages that the kernel copies within a host: {copied} (default: longer than {}, between far cores {})\n",
+            size::text(CMA_LIMIT as usize),
+            size::text(FAR_CMA_LIMIT as usize),
         ));
         text.push_str(&format!(
             "# within a host: {:.2} µs until the others see what a rank writes (default {:.2}), {:.3} ns per byte \

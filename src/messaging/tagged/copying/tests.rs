@@ -308,11 +308,34 @@ fn each_byte_is_copied_once_by_both_sides() {
     }
 }
 
+/// Between near cores, a message of 64 KB goes by the ring; between far ones, or if asked for, it crosses.
+#[test]
+fn how_far_the_cores_are_decides_about_some() {
+    let crosses = |pair: &Pair, len: u64| pair.halves[0].tagged.crosses(&pair.halves[0].messenger, PEER, len);
+    let mut pair = Pair::new();
+    let seen = |pair: &Pair| [1 << 10, 32 << 10, 64 << 10, 65 << 10].map(|len| crosses(pair, len));
+    assert_eq!(seen(&pair), [false, false, false, true]);
+    let memory = pair.halves[0].messenger.layer.memory_mut().expect("memory");
+    memory.set_far(PEER);
+    assert_eq!(seen(&pair), [false, false, true, true]);
+    pair.halves[0].tagged.set_cma_limit(Some(64 << 10));
+    assert_eq!(seen(&pair), [false, false, false, true]);
+    pair.halves[0].tagged.set_cma_limit(Some(u32::MAX));
+    assert_eq!(seen(&pair), [false; 4]);
+    // (Only the sender knows.)
+    pair.halves[0].tagged.set_cma_limit(None);
+    let buffer = pair.receive(1, 5, 64 << 10, true);
+    pair.send(0, 5, Bytes::from(pattern(64 << 10, 1)), 1);
+    pair.run();
+    assert!(*buffer.bytes.lock().unwrap() == pattern(64 << 10, 1));
+    assert_eq!(pair.copied(), 64 << 10);
+}
+
 #[test]
 fn short_messages_and_those_in_pieces_are_placed() {
     let mut pair = Pair::new();
     for (bits, len, whole, piece) in [
-        (1, 64 << 10, true, u64::MAX),
+        (1, 32 << 10, true, u64::MAX),
         (2, 300_000, false, u64::MAX),
         (3, 300_000, true, 4_096),
     ] {
@@ -325,7 +348,7 @@ fn short_messages_and_those_in_pieces_are_placed() {
     assert_eq!(pair.copied(), 0);
     assert_eq!(pair.outcomes(1).len(), 3);
     // So are longer ones, if the receiver wants that.
-    pair.halves[1].tagged.set_cma_limit(u32::MAX);
+    pair.halves[1].tagged.set_cma_limit(Some(u32::MAX));
     let buffer = pair.receive(1, 9, 300_000, true);
     pair.send(0, 9, Bytes::from(pattern(300_000, 9)), 9);
     pair.run();
