@@ -18,6 +18,8 @@ mod jobs;
 mod levels;
 #[path = "support/netns.rs"]
 mod netns;
+#[path = "netns/paths.rs"]
+mod paths;
 #[path = "netns/rails.rs"]
 mod rails;
 

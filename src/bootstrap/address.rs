@@ -142,14 +142,13 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Adds an address, unless its interface is there already.
-    fn add(&mut self, address: IpAddr, why: Why, interfaces: &[Interface]) {
-        let interface = interfaces.iter().find(|interface| interface.address == address);
+    /// Adds an address and the interface that has it, unless one of them is there already.
+    fn add(&mut self, (address, interface): (IpAddr, Option<&Interface>), why: Why) {
         let name = interface.map_or("", |interface| &*interface.name);
-        let is_same = |chosen: &Chosen| chosen.address == address || !name.is_empty() && chosen.interface == name;
-        if self.chosen.iter().any(is_same) {
+        let is_same = |chosen: &&Chosen| chosen.address == address || !name.is_empty() && chosen.interface == name;
+        if let Some(known) = self.chosen.iter().find(is_same) {
             let again = match why {
-                Why::Named(item) => WhyNot::NamedAgain(item),
+                Why::Named(item) if known.interface == name => WhyNot::NamedAgain(item),
                 _ => WhyNot::SameAddress(address),
             };
             return self.left_out.push((name.to_owned(), again));
@@ -187,7 +186,7 @@ impl Choice {
                 self.left_out.push((interface.name.clone(), why));
             } else {
                 used.extend(interface.devices());
-                self.add(interface.address, Why::Further, interfaces);
+                self.add((interface.address, Some(interface)), Why::Further);
             }
         }
     }
@@ -213,13 +212,17 @@ pub fn choose(
     };
     if let Some(setting) = wish.interface {
         for item in setting.split(',').map(str::trim) {
-            let address = named(item, interfaces).map_err(|reason| fail(Some(item), reason))?;
-            choice.add(address, Why::Named(item.to_owned()), interfaces);
+            let found = named(item, interfaces).map_err(|reason| fail(Some(item), reason))?;
+            choice.add(found, Why::Named(item.to_owned()));
         }
         return Ok(choice);
     }
+    let with_interface = |address: IpAddr| {
+        let has_it = |interface: &&Interface| interface.address == address;
+        (address, interfaces.iter().find(has_it))
+    };
     if wish.all_local {
-        choice.add(IpAddr::V4(Ipv4Addr::LOCALHOST), Why::AllLocal, interfaces);
+        choice.add(with_interface(Ipv4Addr::LOCALHOST.into()), Why::AllLocal);
         return Ok(choice);
     }
     let has = |address: &IpAddr| interfaces.iter().any(|interface| interface.address == *address);
@@ -228,7 +231,7 @@ pub fn choose(
         .or_else(|| Some((route()?, Why::Route)))
         .or_else(|| Some((first(interfaces)?, Why::First)))
         .ok_or_else(|| fail(None, "ranks are on several hosts, and no interface leads to them"))?;
-    choice.add(address, why, interfaces);
+    choice.add(with_interface(address), why);
     // A process that its peers find at loopback has no peers elsewhere.
     if !address.is_loopback() {
         choice.add_all(interfaces);
@@ -287,34 +290,30 @@ fn first(interfaces: &[Interface]) -> Option<IpAddr> {
     best.map(|interface| interface.address)
 }
 
-/// The address that the setting means; IPv4 first, if an interface has both.
-fn named(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, &'static str> {
-    let mut candidates: Vec<IpAddr>;
-    let addresses = || interfaces.iter().map(|interface| interface.address);
+/// The address that the setting means, and the interface that has it; IPv4 first, if an interface has both.
+fn named<'a>(wanted: &str, interfaces: &'a [Interface]) -> Result<(IpAddr, Option<&'a Interface>), &'static str> {
+    let first = |fits: &dyn Fn(&Interface) -> bool| {
+        let all = interfaces.iter().filter(|interface| fits(interface));
+        let best = all.min_by_key(|interface| interface.address.is_ipv6());
+        best.map(|interface| (interface.address, Some(interface)))
+    };
     if wanted.is_empty() {
         return Err("an item of the list is empty");
     }
-    if let Ok(address) = wanted.parse::<IpAddr>() {
-        candidates = addresses().filter(|candidate| *candidate == address).collect();
+    let found = if let Ok(address) = wanted.parse::<IpAddr>() {
         // All of 127.0.0.0/8 is this host.
-        if address.is_loopback() {
-            candidates.push(address);
-        }
+        first(&|interface| interface.address == address).or_else(|| address.is_loopback().then_some((address, None)))
     } else if let Some((network, length)) = wanted.split_once('/') {
         let network = network.parse().map_err(|_| "that is no network")?;
         let length = length.parse().map_err(|_| "that is no length of a prefix")?;
         if length > bits(network).1 {
             return Err("the prefix is longer than an address");
         }
-        candidates = addresses()
-            .filter(|candidate| in_network(*candidate, network, length))
-            .collect();
+        first(&|interface| in_network(interface.address, network, length))
     } else {
-        let of_that_name = interfaces.iter().filter(|interface| interface.name == wanted);
-        candidates = of_that_name.map(|interface| interface.address).collect();
-    }
-    candidates.sort_by_key(IpAddr::is_ipv6);
-    candidates.first().copied().ok_or("no interface fits")
+        first(&|interface| interface.name == wanted)
+    };
+    found.ok_or("no interface fits")
 }
 
 /// The source address of the default route. Sends nothing.
@@ -434,6 +433,42 @@ mod tests {
                 "eth0: fd00::2 names it again: it counts once"
             ]
         );
+    }
+
+    /// The line says which one is left out, not which one is used.
+    #[test]
+    fn two_interfaces_with_one_address_are_told_apart() {
+        let host: Vec<Interface> = ["eth0", "eth1"]
+            .map(|name| Interface {
+                name: name.into(),
+                address: Ipv4Addr::new(10, 1, 0, 1).into(),
+                prefix: 16,
+                carriers: Vec::new(),
+                unfit: None,
+            })
+            .into();
+        for (interface, used, left_out) in [
+            (None, "eth0", "eth1"),
+            (Some("eth1,eth0"), "eth1", "eth0"),
+            (Some("eth0,eth1"), "eth0", "eth1"),
+        ] {
+            let wish = Wish {
+                interface,
+                ..Wish::default()
+            };
+            let choice = choose(&wish, &host, || None).unwrap();
+            let [chosen] = &choice.chosen[..] else {
+                panic!("{choice:?}")
+            };
+            assert_eq!(chosen.interface, used);
+            let [(name, why)] = &choice.left_out[..] else {
+                panic!("{choice:?}")
+            };
+            assert_eq!(
+                format!("{name}: {why}"),
+                format!("{left_out}: another one has the address 10.1.0.1")
+            );
+        }
     }
 
     #[test]

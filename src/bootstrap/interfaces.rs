@@ -12,6 +12,8 @@ use nix::{
     sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage},
 };
 
+use super::driver::Drivers;
+
 /// Levels of devices below an interface: a bridge over a bond of VLANs has three.
 const MOST_LEVELS: usize = 8;
 
@@ -28,6 +30,10 @@ pub enum Unfit {
     InBond,
     /// What goes through it leaves by another interface.
     Tunnel,
+    /// A device of Open vSwitch: by which interface packets leave, if by any, only the switch knows.
+    VirtualSwitch,
+    /// Nothing is behind it: what it is sent is dropped, or comes back to this host.
+    Nowhere,
     /// No cable is plugged in, or the other end is down.
     NoCarrier,
 }
@@ -40,6 +46,8 @@ impl fmt::Display for Unfit {
             Self::InBridge => "a port of a bridge",
             Self::InBond => "a member of a bond",
             Self::Tunnel => "a tunnel",
+            Self::VirtualSwitch => "a device of Open vSwitch",
+            Self::Nowhere => "nothing is behind it",
             Self::NoCarrier => "no carrier",
         })
     }
@@ -85,6 +93,7 @@ impl fmt::Display for Interface {
 pub fn interfaces() -> Vec<Interface> {
     let Ok(all) = getifaddrs() else { return Vec::new() };
     let up = all.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
+    let drivers = Drivers::new();
     up.filter_map(|interface| {
         let address = ip_of(&interface.address?).filter(|address| !is_link_local(address))?;
         let mask = interface.netmask.as_ref().and_then(|mask| mask_of(mask, address));
@@ -93,7 +102,7 @@ pub fn interfaces() -> Vec<Interface> {
         Some(Interface {
             address,
             prefix: mask.unwrap_or_else(|| bits(address).1 as u8),
-            unfit: unfit(interface.flags, &folder),
+            unfit: unfit(interface.flags, &folder, || drivers.of(device)),
             carriers: label
                 .map(|_| device.to_owned())
                 .into_iter()
@@ -134,8 +143,8 @@ fn mask_of(mask: &SockaddrStorage, of: IpAddr) -> Option<u8> {
     u8::try_from(bits).ok()
 }
 
-/// Why the interface with this folder in `/sys/class/net` is no way out of this host.
-fn unfit(flags: InterfaceFlags, folder: &Path) -> Option<Unfit> {
+/// Why the interface with this folder in `/sys/class/net` is no way out of this host. `driver`: the name of its driver.
+fn unfit(flags: InterfaceFlags, folder: &Path, driver: impl FnOnce() -> Option<String>) -> Option<Unfit> {
     let has = |name: &str| folder.join(name).exists();
     let is = |flag| flags.contains(flag);
     if is(InterfaceFlags::IFF_LOOPBACK) {
@@ -151,7 +160,11 @@ fn unfit(flags: InterfaceFlags, folder: &Path) -> Option<Unfit> {
     } else if !is(InterfaceFlags::IFF_RUNNING) {
         Some(Unfit::NoCarrier)
     } else {
-        None
+        match driver().as_deref() {
+            Some("openvswitch") => Some(Unfit::VirtualSwitch),
+            Some("dummy" | "ifb") => Some(Unfit::Nowhere),
+            _ => None,
+        }
     }
 }
 
@@ -256,7 +269,13 @@ mod tests {
             "tun0",
         ]);
         let flags = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
-        let of = |name: &str, flags| unfit(flags, &net.0.join(name));
+        let driver = |name: &str| match name {
+            "ovs-br" => "openvswitch",
+            "dummy0" => "dummy",
+            "ifb0" => "ifb",
+            _ => "veth",
+        };
+        let of = |name: &str, flags| unfit(flags, &net.0.join(name), || Some(driver(name).to_owned()));
         assert_eq!(of("eth0", flags), None);
         assert_eq!(of("eth2", flags), Some(Unfit::InBridge));
         assert_eq!(of("eth3", flags), Some(Unfit::InBond));
@@ -264,6 +283,10 @@ mod tests {
         assert_eq!(of("br0", flags), None);
         assert_eq!(of("bond0", flags), None);
         assert_eq!(of("tun0", flags | InterfaceFlags::IFF_POINTOPOINT), Some(Unfit::Tunnel));
+        assert_eq!(of("ovs-br", flags), Some(Unfit::VirtualSwitch));
+        assert_eq!(of("dummy0", flags), Some(Unfit::Nowhere));
+        assert_eq!(of("ifb0", flags), Some(Unfit::Nowhere));
+        assert_eq!(unfit(flags, &net.0.join("eth0"), || None), None);
         assert_eq!(of("eth1", InterfaceFlags::IFF_UP), Some(Unfit::NoCarrier));
         assert_eq!(of("lo", flags | InterfaceFlags::IFF_LOOPBACK), Some(Unfit::Loopback));
         assert_eq!(carriers(&net.0.join("eth0.5")), ["eth0"]);

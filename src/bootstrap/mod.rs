@@ -40,6 +40,7 @@ mod alone;
 mod channel;
 mod deadline;
 mod descriptor;
+mod driver;
 pub(crate) mod environment;
 mod error;
 mod exchange;

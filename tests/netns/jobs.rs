@@ -98,7 +98,7 @@ fn udp_sockets() -> usize {
 pub(super) struct Ranks(Vec<Process>);
 
 impl Ranks {
-    fn start(wires: &Wires, per_host: u32, additions: u32, more: &[(&str, &str)]) -> Self {
+    pub(super) fn start(wires: &Wires, per_host: u32, additions: u32, more: &[(&str, &str)]) -> Self {
         let first = wires.address(wires.ends()[0], 0);
         Self::start_in(&wires.ends(), &first, per_host, additions, more)
     }
@@ -156,7 +156,7 @@ fn address(object: &Value) -> String {
 }
 
 /// Those of a list of objects.
-fn addresses(list: &Value) -> Vec<String> {
+pub(super) fn addresses(list: &Value) -> Vec<String> {
     list.as_array()
         .map_or_else(Vec::new, |all| all.iter().map(address).collect())
 }

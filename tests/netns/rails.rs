@@ -28,7 +28,7 @@ use super::{
 };
 
 /// Port of every socket in these tests.
-const PORT: u16 = 7_600;
+pub(super) const PORT: u16 = 7_600;
 /// Datagrams that each port sends.
 const DATAGRAMS: u64 = 50;
 
@@ -83,7 +83,7 @@ impl Wires {
 }
 
 /// A counter of an interface.
-fn counter(end: &Namespace, interface: &str, name: &str) -> u64 {
+pub(super) fn counter(end: &Namespace, interface: &str, name: &str) -> u64 {
     let file = format!("/sys/class/net/{interface}/statistics/{name}");
     let text = end.exec("cat", &[&file], START_LIMIT);
     text.trim().parse().expect("a counter is a number")
@@ -209,7 +209,7 @@ fn ports_of_several_networks_carry_datagrams() {
 }
 
 /// The interfaces that a rank of a job on several hosts chooses there, and the whole output.
-fn choice(end: &Namespace, iface: Option<&str>) -> (Vec<String>, String) {
+pub(super) fn choice(end: &Namespace, iface: Option<&str>) -> (Vec<String>, String) {
     let envs = iface.map(|iface| ("RAILS_IFACE", iface));
     let (status, said) = end
         .spawn_role("part", "rails-choice", envs.as_slice())
@@ -268,12 +268,12 @@ fn bonds_count_once_and_bridges_only_if_they_are_named() {
 // ---- the whole stack
 
 /// Bytes of a message of the stream.
-const MESSAGE: usize = 1 << 20;
+pub(super) const MESSAGE: usize = 1 << 20;
 /// Messages under way at once.
 const WINDOW: usize = 4;
 
 /// Of the process that receives.
-const RECEIVER: u32 = 100;
+pub(super) const RECEIVER: u32 = 100;
 
 /// A transport with a port at each of `RAILS_AT`.
 fn open(processor: u32) -> Transport {
@@ -443,34 +443,36 @@ fn message(number: u64) -> Vec<u8> {
     (0..MESSAGE as u64 / 8).flat_map(word).collect()
 }
 
+/// An interface sends this many Mbit/s.
+pub(super) fn shape(end: &Namespace, interface: &str, mbit: u32) {
+    let shape = format!("root tbf rate {mbit}mbit burst 256kb limit 16mb");
+    let line = format!("-n {} qdisc add dev {interface} {shape}", end.name);
+    let status = Command::new("tc").args(line.split_whitespace()).status();
+    assert!(status.unwrap().success(), "tc {line}");
+}
+
+/// Starts a stream of `count` messages from `a` to `b`, which have these addresses.
+pub(super) fn stream_between([a, b]: [&Namespace; 2], addresses: [&str; 2], count: u64) -> [Process; 2] {
+    let [at_a, at_b] = addresses;
+    let mut receiver = stream_part(b, "rails-receive", [at_b, at_a], count, &[]);
+    receiver.wait_for("listens", START_LIMIT);
+    [stream_part(a, "rails-send", [at_a, at_b], count, &[]), receiver]
+}
+
 impl Wires {
     /// All pairs carry this many Mbit/s in each direction.
-    fn shape(&self, mbit: u32) {
+    pub(super) fn shape(&self, mbit: u32) {
         (0..self.rails).for_each(|rail| self.shape_one(rail, mbit));
     }
 
     fn shape_one(&self, rail: u8, mbit: u32) {
-        for end in self.ends() {
-            let shape = format!("root tbf rate {mbit}mbit burst 256kb limit 16mb");
-            let line = format!("-n {} qdisc add dev {} {shape}", end.name, interface(rail));
-            let status = Command::new("tc").args(line.split_whitespace()).status();
-            assert!(status.unwrap().success(), "tc {line}");
-        }
+        self.ends().iter().for_each(|end| shape(end, &interface(rail), mbit));
     }
 
     /// Starts a stream of `count` messages from `a` to `b`.
     fn stream(&self, count: u64) -> [Process; 2] {
         let [a, b] = self.ends();
-        self.stream_between([&self.addresses(a), &self.addresses(b)], count)
-    }
-
-    /// The same between these addresses.
-    fn stream_between(&self, addresses: [&str; 2], count: u64) -> [Process; 2] {
-        let [a, b] = self.ends();
-        let [at_a, at_b] = addresses;
-        let mut receiver = stream_part(b, "rails-receive", [at_b, at_a], count, &[]);
-        receiver.wait_for("listens", START_LIMIT);
-        [stream_part(a, "rails-send", [at_a, at_b], count, &[]), receiver]
+        stream_between([a, b], [&self.addresses(a), &self.addresses(b)], count)
     }
 }
 
@@ -486,7 +488,7 @@ fn stream_part(end: &Namespace, role: &str, addresses: [&str; 2], count: u64, mo
 }
 
 /// The state of a rail as [`print_rails`] says it, the largest datagram, and the bytes sent.
-fn rail(said: &str, of: u32, rail: u8) -> (String, usize, u64) {
+pub(super) fn rail(said: &str, of: u32, rail: u8) -> (String, usize, u64) {
     let line = said.split_once(&format!("of {of} rail {rail}: ")).expect(said).1;
     let mut words = line.split_whitespace();
     let mut word = || words.next().expect(said);
@@ -543,7 +545,7 @@ fn rails_of_all_kinds_carry_one_stream() {
         ];
         all.map(|address| format!("{address}:{PORT}")).join(",")
     });
-    let [sender, receiver] = wires.stream_between([&addresses[0], &addresses[1]], 64);
+    let [sender, receiver] = stream_between([a, b], [&addresses[0], &addresses[1]], 64);
     let said = finish(sender);
     finish(receiver);
     println!("{said}");

@@ -245,7 +245,8 @@ impl Namespace {
         self.block_icmp("input");
     }
 
-    fn block_icmp(&self, hook: &str) {
+    /// The kernel's hook `input` or `output` drops ICMP errors.
+    pub(crate) fn block_icmp(&self, hook: &str) {
         // Neighbours of IPv6 are found by ICMP too.
         let rules = format!(
             "add table inet mute\nadd chain inet mute errors {{ type filter hook {hook} priority 0; policy accept; }}\n\

@@ -150,7 +150,12 @@ impl UdpBackend {
                 own_interface,
                 ..options.clone()
             };
-            ports.push(Box::new(Self::bind_with(address, &options)?));
+            let port = Self::bind_with(address, &options).map_err(|error| match number {
+                0 => error,
+                // The caller knows the first address only.
+                _ => io::Error::new(error.kind(), format!("its port at {address}: {error}")),
+            })?;
+            ports.push(Box::new(port));
         }
         Ports::new(ports)
     }
