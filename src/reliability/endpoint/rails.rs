@@ -38,6 +38,8 @@ use crate::{
 const PROBE_EVERY: u64 = 500_000_000;
 /// The same of a rail that has never been up: it may be so for as long as the session lasts.
 const PROBE_UNPROVEN_EVERY: u64 = 8_000_000_000;
+/// The same while large messages wait, of which it would carry a part, ns.
+const PROBE_FOR_BULK_EVERY: u64 = 1_000_000_000;
 /// So many probes without an answer are an event.
 #[cfg(feature = "tracing")]
 const UNANSWERED: u32 = 8;
@@ -344,6 +346,16 @@ impl Endpoint {
             let index = self.activate(flow);
             self.actives[index as usize].deadlines.set(Timer::Mtu, now + wait);
             self.reschedule(index);
+        }
+    }
+
+    /// Large messages wait, and a rail that is not up would carry a part of them. It may have come to life since it was
+    /// asked last.
+    #[inline]
+    pub(super) fn prove_for_bulk(&mut self, peer: u32, number: u8) {
+        let asked = self.rails.get(peer, number).and_then(Rail::asked_at);
+        if asked.is_some_and(|asked| self.now - asked >= PROBE_FOR_BULK_EVERY) {
+            self.prove(peer, number);
         }
     }
 

@@ -12,7 +12,6 @@ use super::{
     rail::Rail,
 };
 use crate::reliability::{
-    MAX_RAILS,
     burst::Burst,
     flow::{Active, Flow, FlowKey},
 };
@@ -226,8 +225,9 @@ impl Endpoint {
         if !self.peers[peer as usize].uses_rails() || !{ self.flows_of(peer) }.any(gives) {
             return;
         }
-        for rail in 0..MAX_RAILS as u8 {
+        for rail in 0..self.rails.all(peer).len() as u8 {
             if !self.is_up_rail(peer, rail) {
+                self.prove_for_bulk(peer, rail);
                 continue;
             }
             let flow = self.flow_for(peer, FlowKey::new(rail, channel));

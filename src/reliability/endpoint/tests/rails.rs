@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
+mod proof;
 mod rates;
 mod restart;
 mod sessions;
@@ -350,27 +351,6 @@ fn rails_are_proven_by_probes() {
     net.ways[0][2].cut = false;
     assert!(net.run(2_000, |net| net.state(0, 2) == RailState::Up
         && net.state(1, 2) == RailState::Up));
-}
-
-/// It may be a network that leads nowhere, and there may be thousands of peers.
-#[test]
-fn a_rail_that_never_answers_is_asked_seldom() {
-    let mut net = Net::new(&settings(), &[WAY, WAY]);
-    net.cut(1, true);
-    net.open();
-    net.run(60_000, |_| false);
-    let asked = [0, 1].map(|end| net.ways[end][1].carried);
-    net.run(60_000, |_| false);
-    for (end, before) in asked.into_iter().enumerate() {
-        let asked = net.ways[end][1].carried - before;
-        assert!((5..10).contains(&asked), "{asked} in a minute");
-        assert_eq!(net.state(end, 1), RailState::Unproven);
-    }
-    net.cut(1, false);
-    // One side asks, and the other one does so at once when it hears that.
-    assert!(net.run(8_100, |net| net.state(0, 1) == RailState::Up
-        || net.state(1, 1) == RailState::Up));
-    assert!(net.run(10, |net| [0, 1].map(|end| net.state(end, 1)) == [RailState::Up; 2]));
 }
 
 /// Both sides ask again before an answer can be there; it counts all the same, and the round trip is the right one.
