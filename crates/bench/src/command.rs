@@ -138,6 +138,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failure> {
     {
         return rails::run(options);
     }
+    if let Some(output) = without_figure(benchmark) {
+        output.refuse_plot()?;
+    }
     // The others have one row, and nothing to keep.
     if !matches!(benchmark, Bench::Overflow(_) | Bench::Peers(_)) {
         interrupt::note();
@@ -198,6 +201,20 @@ fn within_host(benchmark: &Bench) -> Option<Result<(), Failure>> {
         Bench::Bcast(options) => of_ranks(options, Task::Bcast),
         Bench::Allreduce(options) => of_ranks(options, Task::Allreduce),
         Bench::Alltoall(options) => of_ranks(options, Task::Alltoall),
+        _ => None,
+    }
+}
+
+/// The output of those that have no figure. (Options of `rails` exclude each other.)
+const fn without_figure(benchmark: &Bench) -> Option<&Output> {
+    match benchmark {
+        Bench::ConnectAhead(world) => Some(&world.turns.output),
+        Bench::Overflow(overflow) => Some(&overflow.output),
+        Bench::Dse(dse) => Some(&dse.common.output),
+        #[cfg(feature = "sim")]
+        Bench::Meshes(options) => Some(&options.output),
+        Bench::CacheLine(output) | Bench::Copy(output) => Some(output),
+        Bench::Peers(peers) => Some(&peers.common.output),
         _ => None,
     }
 }

@@ -503,6 +503,24 @@ fn wrong_input_is_refused_with_a_reason() {
 }
 
 #[test]
+#[test]
+fn a_figure_that_there_is_not_is_refused_before_anything_is_measured() {
+    for benchmark in [
+        "bench connect-ahead",
+        "bench overflow",
+        "bench dse",
+        #[cfg(feature = "sim")]
+        "bench meshes",
+        "bench cache-line",
+        "bench copy",
+        "bench peers",
+        "papers --run",
+    ] {
+        let said = refused(&format!("{benchmark} --plot figure.svg"));
+        assert!(said.contains("no figure"), "{benchmark}: {said}");
+    }
+}
+
 fn a_port_in_use_is_said_so() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let said = refused(&format!(

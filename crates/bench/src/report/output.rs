@@ -82,11 +82,24 @@ pub fn write(text: &str) -> Result<(), Failure> {
     }
 }
 
+impl Output {
+    /// A benchmark without a figure refuses to draw one, before it measures anything.
+    ///
+    /// # Errors
+    /// A figure is asked for.
+    pub fn refuse_plot(&self) -> Result<(), Failure> {
+        match self.plot {
+            Some(_) => Err(Failure::usage("--plot: this benchmark has no figure")),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Draws, if that was asked for.
 pub(super) fn plot(output: &Output, figure: Option<&Figure>) -> Result<(), Failure> {
     match (&output.plot, figure) {
         (Some(file), Some(figure)) => figure.draw(file),
-        (Some(_), None) => Err(Failure::usage("--plot: this benchmark has no figure")),
-        (None, _) => Ok(()),
+        (None, Some(_)) => Ok(()),
+        (_, None) => output.refuse_plot(),
     }
 }

@@ -64,6 +64,7 @@ struct Row {
 
 /// Prints the table, and runs it.
 pub(crate) fn run(args: &PapersArgs) -> Result<(), Failure> {
+    args.output.refuse_plot()?;
     let asked = |part: &&Part| {
         let is_it = |name: &String| {
             part.part == name

@@ -47,7 +47,7 @@ pub(crate) struct Meshes {
     rounds: u32,
     /// The output.
     #[command(flatten)]
-    output: Output,
+    pub(crate) output: Output,
     /// Be one of the processes: its number
     #[arg(long, hide = true)]
     node: Option<u32>,

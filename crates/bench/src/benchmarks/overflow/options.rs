@@ -44,7 +44,7 @@ pub(crate) struct OverflowArgs {
     pub(super) queues: Vec<u16>,
     /// The output.
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(crate) output: Output,
     /// The part that a process started by this benchmark plays
     #[arg(long, hide = true, value_enum)]
     pub(super) part: Option<Part>,
