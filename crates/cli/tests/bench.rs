@@ -496,13 +496,13 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench rails --cut link --plot rails.svg", "cannot be used with"),
         ("bench rails --latency --plot rails.svg", "cannot be used with"),
         ("bench", "Usage"),
+        ("bench rails --cuts 2", "--cut"),
     ] {
         let said = refused(line);
         assert!(said.contains(reason), "{line}: {said}");
     }
 }
 
-#[test]
 #[test]
 fn a_figure_that_there_is_not_is_refused_before_anything_is_measured() {
     for benchmark in [
@@ -521,6 +521,7 @@ fn a_figure_that_there_is_not_is_refused_before_anything_is_measured() {
     }
 }
 
+#[test]
 fn a_port_in_use_is_said_so() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let said = refused(&format!(

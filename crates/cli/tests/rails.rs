@@ -4,8 +4,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The rows that it prints; `None`, with the reason said: no namespaces can be made here.
-fn rows(arguments: &str) -> Option<Vec<Value>> {
+/// What it prints; `None`, with the reason said: no namespaces can be made here.
+fn document(arguments: &str) -> Option<Value> {
     let output = Command::new(env!("CARGO_BIN_EXE_hikyaku"))
         .args(arguments.split(' '))
         .output()
@@ -16,8 +16,12 @@ fn rows(arguments: &str) -> Option<Vec<Value>> {
         return None;
     }
     assert!(output.status.success(), "{error}");
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    document["rows"].as_array().cloned()
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// The rows of that.
+fn rows(arguments: &str) -> Option<Vec<Value>> {
+    document(arguments)?["rows"].as_array().cloned()
 }
 
 /// One rail and two: all ways carry messages by them.
@@ -46,17 +50,60 @@ fn messages_go_to_and_fro() {
     }
 }
 
-/// Eight nodes: ranks that copy what they send and receive, and ranks with buffer arrays.
+/// Eight nodes: ranks that copy what they send and receive, and ranks with buffer arrays. Beside it is what the paper has.
 #[test]
 fn eight_nodes_swap_messages_with_and_without_copies() {
     let arguments = "bench rails --grid 3 --rails 3 --rates 40 --size 64K --time 200 --rounds 1 \
                      --level mpi,arrays --format json";
-    let Some(rows) = rows(arguments) else { return };
+    let Some(document) = document(arguments) else { return };
+    let paper = document["paper"].as_array().unwrap();
+    let figures: Vec<_> = paper.iter().map(|row| (&row["level"], &row["mb_per_s"])).collect();
+    assert!(
+        figures[0] == (&"pm".into(), &1403.0.into()) && figures[1] == (&"mpi".into(), &630.0.into()),
+        "{figures:?}"
+    );
+    let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     for row in rows {
         let rate = row["mb_per_s"].as_f64().unwrap();
         // In and out by three rails of 5 MB/s each; in so short a time, what was under way before is much.
         assert!(rate > 1.0 && rate < 30.0 * 2.0, "{row}");
+    }
+}
+
+/// A grid of 4 x 2 nodes, each with three neighbours by two rails.
+#[test]
+fn nodes_of_a_flat_grid_swap_messages() {
+    let arguments = "bench rails --grid 2 --rails 1,2 --rates 40 --size 64K --time 200 --rounds 1 \
+                     --level transport --format json";
+    let Some(document) = document(arguments) else { return };
+    // It has figures for three dimensions only.
+    assert_eq!(document.get("paper"), None);
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        assert!(row["pattern"] == "2-D" && row["np"] == 8, "{row}");
+        let rate = row["mb_per_s"].as_f64().unwrap();
+        let rails = row["rails"].as_f64().unwrap();
+        assert!(rate > 1.0 && rate < rails * 10.0 * 2.0, "{row}");
+    }
+}
+
+/// A rail is cut twice in one stream, and comes back each time: without a word to either end, and as an interface that is down.
+#[test]
+fn a_rail_is_cut_and_comes_back() {
+    for cut in ["both", "link"] {
+        let arguments = format!(
+            "bench rails --cut {cut} --cuts 2 --rates 40 --size 256K --rounds 1 --level transport --format json"
+        );
+        let Some(rows) = rows(&arguments) else { return };
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        assert!(row["pattern"] == cut && row["cuts"] == 2 && row["rails"] == 2, "{row}");
+        let before = row["mb_per_s"].as_f64().unwrap();
+        assert!(before > 1.0 && before < 10.5, "{row}");
+        // All has been carried by the other one, and then by both.
+        assert!(row["ratio"]["during"].as_f64().unwrap() > 0.3, "{row}");
+        assert!(row["others_s"].is_f64() && row["all_s"].is_f64(), "{row}");
     }
 }
 

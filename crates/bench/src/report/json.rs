@@ -116,6 +116,9 @@ pub(crate) struct Row {
     /// Rounds in which something was lost; they count for nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_rounds: Option<usize>,
+    /// How often a rail was cut in each round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<usize>,
     /// After a rail was cut, seconds until the others carried what they can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others_s: Option<f64>,
@@ -134,6 +137,9 @@ pub(crate) struct Document {
     pub benchmark: &'static str,
     /// Results.
     pub rows: Vec<Row>,
+    /// What the paper has, where it can be compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paper: Vec<Row>,
     /// Where and how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
@@ -151,6 +157,7 @@ impl Document {
         Self {
             benchmark,
             rows: Vec::new(),
+            paper: Vec::new(),
             environment,
             machine_busy: None,
             failure: None,

@@ -44,7 +44,8 @@ const POLLER: &str = "cargo xtask dpdk ranks";
 const FIGURE_11: &str = "hikyaku bench figure11 --backend dpdk --device memif";
 const DPDK_BTL: &str = "hikyaku sim dpdk-btl";
 const ARRAYS: &str = "cargo test -p hikyaku --test mpi arrays";
-const ARRAYS_COST: &str = "hikyaku bench rails --grid 3 --rails 6 --rates 40 --size 512K --level mpi,arrays";
+const ARRAYS_COST: &str =
+    "hikyaku bench rails --grid 3 --rails 6 --rates 40 --size 512K --time 6000 --level mpi,arrays";
 const PACS_CS: &str = "hikyaku sim pacs-cs --bytes 1M --grids 3x3x3,8x8x8";
 const OPTICAL: &str = "hikyaku sim optical";
 const DSE: &str = "hikyaku sim dse";

@@ -33,6 +33,7 @@ const ENOUGH: f64 = 0.95;
 type Arrivals = Vec<(Instant, f64)>;
 
 /// What was seen of a cut.
+#[derive(Clone, Copy)]
 struct Seen {
     /// MB/s before, and with the others alone.
     before: f64,
@@ -49,26 +50,32 @@ impl Cut {
             Self::Link => "link",
             Self::Data => "data",
             Self::Answers => "answers",
+            Self::Both => "both",
         }
     }
 
     fn switch(self, namespaces: &Namespaces, rail: usize, on: bool) -> Result<(), Failure> {
-        let (node, table) = match self {
+        let deaf: &[usize] = match self {
             Self::Link => {
                 let state = if on { "down" } else { "up" };
                 return configure("ip", &format!("-n {} link set eth{rail} {state}", namespaces.of(0)));
             }
-            Self::Data => (1, "netdev cut"),
-            Self::Answers => (0, "netdev cut"),
+            Self::Data => &[1],
+            Self::Answers => &[0],
+            Self::Both => &[0, 1],
         };
-        let nft = |words: &str| configure("ip", &format!("netns exec {} nft {words}", namespaces.of(node)));
-        if !on {
-            return nft(&format!("delete table {table}"));
+        for &node in deaf {
+            let nft = |words: &str| configure("ip", &format!("netns exec {} nft {words}", namespaces.of(node)));
+            if !on {
+                nft("delete table netdev cut")?;
+                continue;
+            }
+            nft("add table netdev cut")?;
+            nft(&format!(
+                "add chain netdev cut in {{ type filter hook ingress device eth{rail} priority 0 ; policy drop ; }}"
+            ))?;
         }
-        nft(&format!("add table {table}"))?;
-        nft(&format!(
-            "add chain {table} in {{ type filter hook ingress device eth{rail} priority 0 ; policy drop ; }}"
-        ))
+        Ok(())
     }
 }
 
@@ -95,8 +102,8 @@ fn reaches(arrivals: &Arrivals, from: Instant, to: Instant, wanted: f64) -> Opti
         .map(|at| (*at - from).as_secs_f64())
 }
 
-/// Cuts the last rail of a stream once.
-fn once(options: &Rails, namespaces: &Namespaces, way: Way, rails: u32, cut: Cut) -> Result<Seen, Failure> {
+/// Cuts the last rail of one stream as often as the options say.
+fn stream(options: &Rails, namespaces: &Namespaces, way: Way, rails: u32, cut: Cut) -> Result<Vec<Seen>, Failure> {
     let failed = || Failure::run(format!("{} by {rails} rails: a process failed", way.name()));
     let mut processes = Processes(Vec::new());
     processes
@@ -128,25 +135,32 @@ fn once(options: &Rails, namespaces: &Namespaces, way: Way, rails: u32, cut: Cut
     };
     let last = rails as usize - 1;
     listen(Instant::now() + BEFORE)?;
-    cut.switch(namespaces, last, true)?;
-    let at = Instant::now();
-    listen(at + DURING)?;
-    cut.switch(namespaces, last, false)?;
-    let back = Instant::now();
-    let arrivals = listen(back + AFTER)?;
+    let (mut cuts, mut all_arrivals) = (Vec::new(), Arrivals::new());
+    for _ in 0..options.cuts {
+        cut.switch(namespaces, last, true)?;
+        let at = Instant::now();
+        listen(at + DURING)?;
+        cut.switch(namespaces, last, false)?;
+        let back = Instant::now();
+        all_arrivals = listen(back + AFTER)?;
+        cuts.push((at, back));
+    }
     processes.0.iter_mut().for_each(|child: &mut Child| _ = child.kill());
     drop(processes);
     reader.join().map_err(|_| failed())?;
     let rates = options.rates_of(rails);
     let all: u32 = rates.iter().sum();
-    let before = rate(&arrivals, at - SECOND, at);
-    let others = before * f64::from(all - rates[last]) / f64::from(all);
-    Ok(Seen {
-        before: before / 1e6,
-        during: rate(&arrivals, back - SECOND, back) / 1e6,
-        rest: reaches(&arrivals, at, back, ENOUGH * others),
-        all: reaches(&arrivals, back, back + AFTER, ENOUGH * before),
-    })
+    let seen = |(at, back): (Instant, Instant)| {
+        let before = rate(&all_arrivals, at - SECOND, at);
+        let others = before * f64::from(all - rates[last]) / f64::from(all);
+        Seen {
+            before: before / 1e6,
+            during: rate(&all_arrivals, back - SECOND, back) / 1e6,
+            rest: reaches(&all_arrivals, at, back, ENOUGH * others),
+            all: reaches(&all_arrivals, back, back + AFTER, ENOUGH * before),
+        }
+    };
+    Ok(cuts.into_iter().map(seen).collect())
 }
 
 /// Measures and prints.
@@ -155,11 +169,12 @@ pub(super) fn run(options: &Rails, cuts: &[Cut]) -> Result<(), Failure> {
     let namespaces = Namespaces::new(2, &options.rates_of(most), options.mtu)?;
     let comments = vec![format!(
         "hikyaku rails: the last of {most} rails of {:?} Mbit/s is cut and comes back; seconds until 0.95 of what the others, \
-         and then all, carry; MTU {}, messages of {}, {} rounds: the longest",
+         and then all, carry; MTU {}, messages of {}, {} rounds, cut {} times in each: the longest",
         options.rates,
         options.mtu,
         size::text(options.size),
-        options.rounds
+        options.rounds,
+        options.cuts
     )];
     let groups = vec![
         Group::new("", &["cut", "level"]),
@@ -171,12 +186,12 @@ pub(super) fn run(options: &Rails, cuts: &[Cut]) -> Result<(), Failure> {
     let longest = |times: Vec<Option<f64>>| times.into_iter().try_fold(0.0_f64, |most, time| Some(most.max(time?)));
     for &cut in cuts {
         for way in options.ways().into_iter().filter(|way| *way != Way::Udp) {
-            let rounds = (0..options.rounds).map(|_| once(options, &namespaces, way, most, cut));
-            let rounds = rounds.collect::<Result<Vec<_>, Failure>>()?;
-            let middle = |value: fn(&Seen) -> f64| median(&rounds.iter().map(value).collect::<Vec<_>>());
+            let rounds = (0..options.rounds).map(|_| stream(options, &namespaces, way, most, cut));
+            let seen = rounds.collect::<Result<Vec<_>, Failure>>()?.concat();
+            let middle = |value: fn(&Seen) -> f64| median(&seen.iter().map(value).collect::<Vec<_>>());
             let (before, during) = (middle(|seen| seen.before), middle(|seen| seen.during));
-            let rest = longest(rounds.iter().map(|seen| seen.rest).collect());
-            let all = longest(rounds.iter().map(|seen| seen.all).collect());
+            let rest = longest(seen.iter().map(|seen| seen.rest).collect());
+            let all = longest(seen.iter().map(|seen| seen.all).collect());
             let mut cells = vec![cut.name().to_owned(), way.name().to_owned()];
             cells.extend([before, during, rest, all].map(number));
             table.row(cells);
@@ -187,6 +202,7 @@ pub(super) fn run(options: &Rails, cuts: &[Cut]) -> Result<(), Failure> {
                 size: Some(options.size),
                 rails: Some(most as usize),
                 rounds: Some(options.rounds as usize),
+                cuts: Some(options.cuts as usize),
                 mb_per_s: before,
                 ratio: [("during", during.zip(before).map(|(during, before)| during / before))]
                     .into_iter()

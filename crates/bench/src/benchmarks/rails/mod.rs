@@ -34,7 +34,8 @@ Examples:
   hikyaku bench rails                                   one and two rails of 1 Gbit/s
   hikyaku bench rails --rails 1,2 --rates 1000,100      a quick one and a slow one
   hikyaku bench rails --rails 1,2,3,4,5,6 --rates 200 --plot rails.svg
-  hikyaku bench rails --cut link,data,answers --size 1M --rounds 3
+  hikyaku bench rails --cut link,data,answers,both --size 1M --rounds 3
+  hikyaku bench rails --cut both --cuts 5 --rounds 1    again and again in one stream
   hikyaku bench rails --latency --rails 1,2 --rates 1000,100
   hikyaku bench rails --grid 3 --rails 2,4,6 --rates 50 --level transport,mpi,arrays
 
@@ -45,6 +46,20 @@ on all rails at once, by the same sockets; `transport` and `mpi` are messages of
 /// The paper's only figures, for the table beside which they belong.
 const PAPER: &str = "PACS-CS paper: six rails of 1 Gbit/s, 3-D, 1403 MB/s at the level of PM (0.935 of the wires) and \
                      about 630 through MPI (0.45 of that)";
+
+/// The same for programs.
+fn paper() -> Vec<Row> {
+    let row = |level, mb_per_s, to: &str, ratio| Row {
+        transport: "PACS-CS paper".to_owned(),
+        level: Some(level),
+        pattern: Some("3-D"),
+        rails: Some(6),
+        mb_per_s: Some(mb_per_s),
+        ratio: [(to.to_owned(), ratio)].into(),
+        ..Row::default()
+    };
+    vec![row("pm", 1403.0, "wires", 0.935), row("mpi", 630.0, "pm", 0.45)]
+}
 
 impl Rails {
     /// Bytes a second by this many rails; with `--latency`, round trips.
@@ -150,6 +165,9 @@ fn report(options: &Rails, rates: &[Vec<Vec<f64>>]) -> Result<(), Failure> {
     ];
     let mut table = Table::new(comments.clone(), groups);
     let mut document = Document::new("rails", None);
+    if options.grid == Some(3) {
+        document.paper = paper();
+    }
     let mut lines: Vec<Line> = names.iter().map(|name| Line::new(*name, Vec::new())).collect();
     for (&rails, rates) in options.rails.iter().zip(rates) {
         let middle: Vec<Option<f64>> = rates.iter().map(|rates| median(rates)).collect();

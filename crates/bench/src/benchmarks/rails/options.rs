@@ -25,6 +25,8 @@ pub(super) enum Cut {
     Data,
     /// What the receiver sends there is dropped at the sender: acknowledgements
     Answers,
+    /// What either sends there is dropped
+    Both,
 }
 
 /// Options.
@@ -69,6 +71,9 @@ pub(crate) struct Rails {
         conflicts_with_all = ["grid", "plot"]
     )]
     pub(super) cut: Vec<Cut>,
+    /// How often it is cut, and comes back, in one stream
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "cut", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(super) cuts: u32,
     /// One message of --size (8 unless given) at a time goes to and fro: µs of one way
     #[arg(long, conflicts_with_all = ["grid", "cut", "plot"])]
     pub(super) latency: bool,
