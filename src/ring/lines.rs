@@ -6,7 +6,7 @@
 //! substitute loom's and try all orders in which the two sides may run and see each other's writes.
 
 use alloc::boxed::Box;
-use core::{fmt, mem, ptr, ptr::NonNull};
+use core::{fmt, ptr, ptr::NonNull};
 
 use super::{
     cell::{self, CHUNK, Cell, Chunk, PIECE},
@@ -18,12 +18,9 @@ use super::{
         atomic::{AtomicU32, AtomicU64, Ordering, fence},
         hint,
     },
+    record::{ROOM, Record, TWO, chunk_of, copy_data, copy_words, head, len_of},
 };
 
-/// Most bytes of a record in its line.
-pub const ROOM: usize = 44;
-/// The same in two lines, of which the second has bytes where the first has its record.
-pub(crate) const TWO: usize = ROOM + size_of::<Record>();
 /// Most bytes of a long record: those lie in chunks beside the lines.
 pub const LONG: usize = 64 << 10;
 
@@ -36,111 +33,6 @@ const AHEAD: u32 = 4;
 
 /// Looks of a consumer that has begun to copy a record for the next piece: its producer takes a fraction of them if it runs.
 const LOOKS: u32 = 1_000;
-
-/// A small message.
-#[derive(Clone, Copy)]
-#[repr(C, packed(4))]
-struct Record {
-    /// Number of the message.
-    number: u32,
-    /// Match bits.
-    bits: u64,
-    /// The bytes; of a long record, the index of its first chunk.
-    data: [u8; ROOM],
-    len: u32,
-}
-
-const _: () = assert!(size_of::<Record>() + 4 == 64, "with its flag, a record is a cache line");
-
-impl Record {
-    /// A record without bytes.
-    const EMPTY: Self = Self {
-        number: 0,
-        bits: 0,
-        data: [0; ROOM],
-        len: 0,
-    };
-}
-
-/// Number, match bits and length of a record, each read once: what another process writes meanwhile, against the rules,
-/// does not change them.
-///
-/// # Safety
-/// A record lies there, to which nothing in this process writes meanwhile.
-#[inline(always)]
-unsafe fn head(record: *const Record) -> (u32, u64, u32) {
-    // SAFETY: the fields are those of a record, whose words are aligned to four bytes.
-    unsafe {
-        let bits = (&raw const (*record).bits).cast::<u32>();
-        let bits = [bits.read_volatile(), bits.add(1).read_volatile()];
-        (
-            (&raw const (*record).number).read_volatile(),
-            mem::transmute::<[u32; 2], u64>(bits),
-            (&raw const (*record).len).read_volatile(),
-        )
-    }
-}
-
-/// The length of a record, read once.
-///
-/// # Safety
-/// As for [`head`].
-#[inline(always)]
-unsafe fn len_of(record: *const Record) -> u32 {
-    // SAFETY: as in `head`.
-    unsafe { (&raw const (*record).len).read_volatile() }
-}
-
-/// The first chunk of a long record, read once.
-///
-/// # Safety
-/// As for [`head`].
-#[inline(always)]
-unsafe fn chunk_of(record: *const Record) -> u32 {
-    // SAFETY: the bytes are those of the record, as words aligned to four bytes.
-    unsafe { (&raw const (*record).data).cast::<u32>().read_volatile() }
-}
-
-/// Copies the first `len` bytes of a record, each read once.
-///
-/// # Safety
-/// As for [`head`]. There are at most [`ROOM`] bytes, and so much room at `to`.
-#[inline(always)]
-unsafe fn copy_data(record: *const Record, to: *mut u8, len: usize) {
-    // SAFETY: the bytes are those of the record, as words aligned to four bytes: `ROOM` is a multiple of four.
-    unsafe {
-        let from = (&raw const (*record).data).cast::<u32>();
-        if len == 8 {
-            // (The most frequent length without a loop.)
-            let words = [from.read_volatile(), from.add(1).read_volatile()];
-            to.cast::<[u32; 2]>().write_unaligned(words);
-            return;
-        }
-        copy_words(from, to, len);
-    }
-}
-
-/// Copies `len` bytes from words, each read once.
-///
-/// # Safety
-/// As for [`head`]: there are as many bytes in whole words, and there is as much room at `to`.
-#[inline(always)]
-unsafe fn copy_words(from: *const u32, to: *mut u8, len: usize) {
-    // SAFETY: the caller's contract.
-    unsafe {
-        let word = |index: usize| from.add(index).read_volatile();
-        let (whole, rest) = (len / 4, len % 4);
-        for index in 0..whole {
-            to.add(4 * index).cast::<u32>().write_unaligned(word(index));
-        }
-        if rest > 0 {
-            to.add(4 * whole)
-                .copy_from_nonoverlapping(word(whole).to_ne_bytes().as_ptr(), rest);
-        }
-    }
-}
-
-const _: () = assert!(ROOM.is_multiple_of(4) && mem::offset_of!(Record, data) % 4 == 0);
 
 /// A cache line.
 #[repr(C, align(64))]
@@ -582,12 +474,18 @@ impl Producer {
         self.long.level
     }
 
+    /// Clears the flag of a line, as no producer does.
+    #[cfg(test)]
+    pub(super) fn take_back(&self, at: u32) {
+        self.shared.line(at).count.store(0, Ordering::Release);
+    }
+
     /// From now on, this owner is asked for memory, together with the one before.
     #[cfg(test)]
     pub(super) fn put_owner(&mut self, owner: impl FnOnce(Box<dyn Owner>) -> Box<dyn Owner>) {
         struct None;
         impl Owner for None {}
-        let before = mem::replace(&mut self.shared.owner, Box::new(None));
+        let before = core::mem::replace(&mut self.shared.owner, Box::new(None));
         self.shared.owner = owner(before);
     }
 
@@ -756,6 +654,22 @@ impl Consumer {
     /// Tells the producer how many records have been taken.
     pub(crate) fn publish(&self) {
         self.shared.progress().taken.store(self.taken, Ordering::Release);
+    }
+
+    #[cfg(test)]
+    pub(super) fn position(&self) -> u32 {
+        self.taken
+    }
+
+    /// Where the producer has left a line empty and has written others behind it: those would never come. No producer does
+    /// that for longer than its processor takes to show what it has written.
+    pub(crate) fn gap(&self) -> Option<u32> {
+        // (The second line of two has its flag before the first.)
+        let is_behind = (2..=self.shared.mask).any(|ahead| {
+            let at = self.taken.wrapping_add(ahead);
+            self.shared.line(at).count.load(Ordering::Acquire) == at.wrapping_add(1)
+        });
+        (is_behind && !self.has_begun()).then_some(self.taken)
     }
 
     /// Says that this side is about to sleep, or awake. After it has said so, it looks for records once more before it

@@ -19,6 +19,7 @@ mod fence;
 mod lines;
 mod owner;
 mod places;
+mod record;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 
@@ -28,10 +29,11 @@ use core::fmt;
 pub use self::exchange::Exchange;
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::lines::Place;
-pub(crate) use self::lines::TWO;
-pub use self::lines::{Consumer, Front, LONG, Producer, ROOM, ring};
+pub use self::lines::{Consumer, Front, LONG, Producer, ring};
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::owner::Owner;
+pub use self::record::ROOM;
+pub(crate) use self::record::TWO;
 use crate::copies;
 
 /// The parts of the ring. Its models use the same sources with loom's atomics.

@@ -236,6 +236,29 @@ fn a_record_that_is_too_long_is_refused() {
     assert!(pop(&mut consumer).is_none());
 }
 
+/// A producer that takes a line back, and goes on behind it.
+#[test]
+fn a_gap_is_found() {
+    for lens in [[8; 3], [8, TWO, 8], [TWO, 8, 8]] {
+        let (mut producer, mut consumer) = ring_from(8, [0; 3], 0);
+        for turn in 0..20 {
+            for len in lens {
+                assert!(producer.push(1, turn, &vec![7; len]));
+                assert_eq!(consumer.gap(), None, "the next one is there");
+            }
+            if turn == 19 {
+                let at = consumer.position();
+                producer.take_back(at);
+                assert_eq!((consumer.gap(), pop(&mut consumer)), (Some(at), None));
+                break;
+            }
+            while pop(&mut consumer).is_some() {
+                assert_eq!(consumer.gap(), None);
+            }
+        }
+    }
+}
+
 #[test]
 fn counts_that_begin_anew_change_nothing() {
     let (mut producer, mut consumer) = ring_from(4, [0; 3], u32::MAX - 9);

@@ -30,6 +30,8 @@ pub(super) struct Inward {
     pub(super) ring: Consumer,
     /// Credit of messages received from it that is not free again yet.
     pub(super) accepted: u32,
+    /// Where there was a gap in the ring at the last look for one.
+    gap: Option<u32>,
 }
 
 impl Rings {
@@ -47,6 +49,7 @@ impl Rings {
             session: own.session,
             ring,
             accepted: 0,
+            gap: None,
         });
         Some(outward)
     }
@@ -95,6 +98,17 @@ impl Rings {
         let is_meant = |inward: &&mut Inward| peer.is_none_or(|peer| inward.peer.0 == peer);
         let mut inward = self.inward.iter_mut().rev().filter(is_meant);
         inward.find(|inward| inward.ring.has_record())
+    }
+
+    /// Looks for gaps. Gives the peers in whose rings there was the same one at the last look: they wrote lines and took
+    /// one of them back.
+    pub(super) fn find_gaps(&mut self) -> Vec<PeerId> {
+        let stays = |inward: &mut Inward| {
+            let last = core::mem::replace(&mut inward.gap, inward.ring.gap());
+            last.is_some() && last == inward.gap
+        };
+        let found = self.inward.iter_mut().filter_map(|i| stays(i).then_some(i.peer));
+        found.collect()
     }
 
     /// Tells the other sides what has been taken.

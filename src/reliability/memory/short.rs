@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use super::{CrossMemory, MemoryLayer, rings::Inward};
 use crate::{
+    error::{DropReason, PeerError},
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
     ring::{Front, LONG, Meet, Producer, Side, TWO},
@@ -362,7 +363,7 @@ impl MemoryLayer {
         while self.deliver_short(self.now, of, sink) {}
     }
 
-    /// Gives the memory of silent rings back, once a [`REST`].
+    /// Gives the memory of silent rings back, and ends the sessions of peers that have spoilt theirs, once a [`REST`].
     #[inline]
     pub(super) fn rest(&mut self) {
         if self.now >= self.rings.rested + REST {
@@ -374,6 +375,10 @@ impl MemoryLayer {
     fn rest_all(&mut self) {
         self.rings.rested = self.now;
         self.rings.publish();
+        for peer in self.rings.find_gaps() {
+            self.stats.dropped.count(DropReason::Malformed);
+            self.end_session(peer.0, PeerError::Misbehaved);
+        }
         let producers = self.peers.iter_mut().filter_map(|p| p.outward.as_mut());
         producers.for_each(Producer::rest);
     }

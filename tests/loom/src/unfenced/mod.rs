@@ -35,6 +35,9 @@ pub(crate) mod owner;
 #[path = "../../../../src/ring/places.rs"]
 pub(crate) mod places;
 #[warn(unsafe_code)]
+#[path = "../../../../src/ring/record.rs"]
+pub(crate) mod record;
+#[warn(unsafe_code)]
 #[path = "../../../../src/sync/lock.rs"]
 pub(crate) mod lock;
 #[path = "../../../../src/sync/pins.rs"]
