@@ -97,10 +97,9 @@ impl Obstacles {
 
 /// Opens what others of this host come to.
 fn open(name: u64, sockets: &mut Sockets, streams: &Arc<Streams>) -> io::Result<Door> {
-    let door = Door::open(name, sockets, streams)?;
+    let mut door = Door::open(name, sockets, streams)?;
     sockets.hang_bell(name)?;
-    // Where this works, it is expected to work later.
-    Pair::create(streams, 0)?;
+    door.try_it(sockets)?;
     Ok(door)
 }
 
@@ -186,6 +185,10 @@ impl Routed {
         match apart {
             Apart::Host => None,
             Apart::Namespace => Some("it sees another network (a container)".into()),
+            Apart::User if own.user == other.user => Some(format!(
+                "it belongs to the user {} outside of its namespace",
+                other.outer
+            )),
             Apart::User => Some(format!("it belongs to the user {}", other.user)),
             Apart::Release => Some("it is of another release".into()),
             Apart::Memory if other.has_memory => Some("this process can have no memory in common with others".into()),

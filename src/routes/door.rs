@@ -90,14 +90,33 @@ impl Door {
         })
     }
 
-    /// Calls the process of this name. An error is one of this process.
+    /// Calls this process itself, and takes the memory. Where that works, it is expected to work later.
+    ///
+    /// # Errors
+    /// The system does not allow it.
+    pub(super) fn try_it(&mut self, sockets: &Sockets) -> io::Result<()> {
+        let why = match self.call(self.name, 0)? {
+            Ok(_) => match self.answer(sockets).pop().map(|caller| caller.pair) {
+                Some(Ok(_)) => return Ok(()),
+                Some(Err(_)) => "memory that is passed on cannot be mapped",
+                None => "what is passed on does not arrive",
+            },
+            Err(NotMet::Busy) => "too many processes call at once",
+            Err(NotMet::Refused(Some(_))) => "this process is told to be another user than it is",
+            Err(NotMet::Refused(None)) => "a socket of this process does not answer",
+        };
+        Err(io::Error::other(why))
+    }
+
+    /// Calls the process of this name. An error is one of this process, or what it is not allowed.
     pub(super) fn call(&self, other: u64, secret: u64) -> io::Result<Result<(Pair, UnixStream), NotMet>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         match connect(&socket, &SocketAddrUnix::new_abstract_name(path(other).as_bytes())?) {
             Ok(()) => {}
             Err(Errno::AGAIN) => return Ok(Err(NotMet::Busy)),
-            Err(_) => return Ok(Err(NotMet::Refused(None))),
+            Err(Errno::CONNREFUSED) => return Ok(Err(NotMet::Refused(None))),
+            Err(error) => return Err(error.into()),
         }
         let socket = UnixStream::from(socket);
         let Ok(other) = Credentials::of(&socket)?.check() else {
@@ -108,11 +127,12 @@ impl Door {
         Version::ours(LAYOUT).put(&mut hello);
         hello[NAME..NAME + 8].copy_from_slice(&self.name.to_le_bytes());
         hello[SECRET..SECRET + 8].copy_from_slice(&secret.to_le_bytes());
-        Ok(match handshake::send(&socket, &hello, &[memory.as_fd()]) {
-            Ok(()) => Ok((pair, socket)),
+        match handshake::send(&socket, &hello, &[memory.as_fd()]) {
+            Ok(()) => Ok(Ok((pair, socket))),
             // It has ended meanwhile.
-            Err(_) => Err(NotMet::Refused(None)),
-        })
+            Err(error) if has_ended(&error) => Ok(Err(NotMet::Refused(None))),
+            Err(error) => Err(error),
+        }
     }
 
     /// Lets callers in. Returns those that have said who they are.
@@ -159,6 +179,14 @@ impl Door {
             socket: caller,
         })
     }
+}
+
+/// Returns whether a process to which nothing can be sent has ended.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected
+    )
 }
 
 /// Only processes of the same user and of root are let in.

@@ -10,7 +10,7 @@ use super::pair::LAYOUT;
 /// begins so (it is odd), nor does what the way to a poller publishes.
 const TAG: u8 = 0xfd;
 /// Bytes of an identity.
-pub(super) const LEN: usize = 1 + 4 + 4 + BOOT + 8 + NAME + 8 + 1;
+pub(super) const LEN: usize = 1 + 4 + 4 + BOOT + 8 + NAME + 8 + 4 + 1;
 const BOOT: usize = 16;
 const NAME: usize = 8;
 
@@ -20,6 +20,8 @@ pub(super) struct Identity {
     /// Number of the process in its job.
     pub(super) process: u32,
     pub(super) user: u32,
+    /// The same user outside of its user namespace: two of one number may be different users.
+    pub(super) outer: u32,
     /// When this host's kernel began: no two have the same, and containers have their host's.
     boot: [u8; BOOT],
     /// The network namespace: sockets without a file are known within one.
@@ -47,6 +49,19 @@ pub(super) enum Apart {
     Memory,
 }
 
+/// The number outside of a user namespace of a user within it, by the namespace's map (user_namespaces(7)).
+fn outer(map: &str, user: u32) -> Option<u32> {
+    map.lines().find_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse);
+        let (Some(Ok(inner)), Some(Ok(outer)), Some(Ok(count))) = (numbers.next(), numbers.next(), numbers.next())
+        else {
+            return None;
+        };
+        let at: u32 = user.checked_sub(inner).filter(|at| *at < count)?;
+        at.checked_add(outer)
+    })
+}
+
 /// FNV-1a of the release and the layout.
 fn release() -> u64 {
     let bytes = env!("CARGO_PKG_VERSION").bytes().chain(LAYOUT.to_le_bytes());
@@ -61,9 +76,12 @@ impl Identity {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
         let boot = u128::from_str_radix(&digits, 16).map_err(|_| io::ErrorKind::InvalidData)?;
+        let user = geteuid().as_raw();
+        let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         Ok(Self {
             process,
-            user: geteuid().as_raw(),
+            user,
+            outer: outer(&map, user).unwrap_or(user),
             boot: boot.to_be_bytes(),
             namespace: fs::metadata("/proc/self/ns/net")?.ino(),
             name: name.to_be_bytes(),
@@ -93,6 +111,7 @@ impl Identity {
         bytes.extend(self.namespace.to_le_bytes());
         bytes.extend(self.name);
         bytes.extend(self.release.to_le_bytes());
+        bytes.extend(self.outer.to_le_bytes());
         bytes.push(self.has_memory.into());
         bytes
     }
@@ -109,9 +128,11 @@ impl Identity {
         let (namespace, own) = own.split_first_chunk()?;
         let (&name, own) = own.split_first_chunk()?;
         let (release, own) = own.split_first_chunk()?;
+        let (outer, own) = own.split_first_chunk()?;
         let this = Self {
             process: u32::from_le_bytes(*process),
             user: u32::from_le_bytes(*user),
+            outer: u32::from_le_bytes(*outer),
             boot,
             namespace: u64::from_le_bytes(*namespace),
             name,
@@ -124,8 +145,9 @@ impl Identity {
     /// A text that is the same for all processes that can share memory with this one, and for no other.
     #[cfg(feature = "mpi")]
     pub(super) fn domain(&self) -> String {
-        let (boot, namespace, user) = (u128::from_be_bytes(self.boot), self.namespace, self.user);
-        format!("{boot:032x} {namespace} {user} {:x}", self.release)
+        let (boot, namespace) = (u128::from_be_bytes(self.boot), self.namespace);
+        let (user, outer) = (self.user, self.outer);
+        format!("{boot:032x} {namespace} {user} {outer} {:x}", self.release)
     }
 
     /// Returns whether the two can share memory.
@@ -134,7 +156,7 @@ impl Identity {
             Err(Apart::Host)
         } else if self.namespace != other.namespace {
             Err(Apart::Namespace)
-        } else if self.user != other.user {
+        } else if (self.user, self.outer) != (other.user, other.outer) {
             Err(Apart::User)
         } else if self.release != other.release {
             Err(Apart::Release)
@@ -164,6 +186,21 @@ mod tests {
     }
 
     #[test]
+    fn a_user_has_a_number_outside_of_its_namespace() {
+        assert_eq!(outer("         0          0 4294967295\n", 1_000), Some(1_000));
+        let map = "0 1000 1\n1 100000 65536\n";
+        assert_eq!(
+            [0, 1, 65_536].map(|user| outer(map, user)),
+            [1_000, 100_000, 165_535].map(Some)
+        );
+        assert_eq!(outer(map, 65_537), None, "nobody, so far as the namespace knows");
+        assert_eq!(outer("0 4294967295 2\n", 1), None);
+        for nonsense in ["", "\n", "0 1", "a b c", "0 0 -1"] {
+            assert_eq!(outer(nonsense, 0), None);
+        }
+    }
+
+    #[test]
     fn two_meet_on_one_host_in_one_network_as_one_user() {
         let own = Identity::own(0, 1).unwrap();
         let other = Identity {
@@ -180,6 +217,7 @@ mod tests {
         assert_eq!(apart(|other| other.boot[3] ^= 1), Err(Apart::Host));
         assert_eq!(apart(|other| other.namespace += 1), Err(Apart::Namespace));
         assert_eq!(apart(|other| other.user += 1), Err(Apart::User));
+        assert_eq!(apart(|other| other.outer += 1), Err(Apart::User));
         assert_eq!(apart(|other| other.release += 1), Err(Apart::Release));
         assert_eq!(apart(|other| other.has_memory = false), Err(Apart::Memory));
     }

@@ -155,6 +155,12 @@ impl Links {
         self.links[index].outward.scribble();
     }
 
+    /// The memory in common with a process.
+    #[cfg(test)]
+    pub(super) fn memory(&self, index: usize) -> &crate::shm::Segment {
+        self.links[index].outward.memory()
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.links.len()

@@ -25,8 +25,9 @@ use crate::{
         shm::{NAME, address_of, name_of},
     },
     config::{Config, ConfigError},
+    events::event,
     progress::random,
-    reliability::MemoryLayer,
+    reliability::{MemoryLayer, Obstacle},
     time::Instant,
 };
 
@@ -107,7 +108,11 @@ impl MemoryBackend {
             return Ok(Ok(index));
         }
         let called = match name_of(address) {
-            Some(name) => self.door.call(name, 0)?,
+            Some(name) => self.door.call(name, 0).unwrap_or_else(|error| {
+                event!(WARN, %address, %error, "no memory in common with a process");
+                drop(error);
+                Err(NotMet::Refused(Some(Obstacle::Memory)))
+            }),
             None => Err(NotMet::Refused(None)),
         };
         match called {

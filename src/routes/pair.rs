@@ -53,7 +53,7 @@ const PAGE: usize = 4096;
 const ATTACHED: usize = PAGE / 2;
 const PACKETS: usize = PAGE + 2 * LINES as usize * LINE;
 const CHUNKS: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2] + SIZES[3]);
-const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
+pub(super) const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
 /// The longest packet: 32 KB and a header. It is no longer than half of a large ring.
 pub(super) const LONGEST: usize = (32 << 10) + 128;
 
@@ -278,6 +278,11 @@ impl Outward {
             }
         }
         Ok(wakes)
+    }
+
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> &Segment {
+        &self.memory
     }
 
     /// Spoils the positions of all rings of packets.

@@ -5,6 +5,9 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "mpi")]
+mod lying;
+
 use super::{
     backend::Routed,
     pair::{LONGEST, Pair},
@@ -15,7 +18,7 @@ use crate::{
     prng::Prng,
     reliability::Obstacle,
     ring::{LONG, Meet, Owner, Side},
-    shm::{Access, Segment, without_shared_memory},
+    shm::{Access, Segment, without_call, without_shared_memory},
     time::Instant,
 };
 
@@ -586,6 +589,42 @@ fn where_there_is_no_memory_the_network_takes_over() {
         all[1].wait(Some(LATE)).unwrap();
         assert_eq!(receive(&mut all[1]), Some((links[from].0, b"far".to_vec())));
     }
+}
+
+/// Nor is there any where processes may not connect to each other, or pass memory on.
+#[test]
+fn a_process_that_may_not_call_uses_the_network() {
+    for call in [libc::SYS_connect, libc::SYS_sendmsg] {
+        let (forced, free) = (network(), network());
+        let forced = without_call(call, || Routed::new(forced, 0, true).map(drop));
+        assert_eq!(forced.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+        let mut own = without_call(call, || Routed::new(free, 0, false)).unwrap();
+        let mut other = Routed::new(network(), 1, false).unwrap();
+        let address = own.local_addr();
+        own.introduce(other.local_addr(), &other.link_address()).unwrap();
+        other.introduce(address, &own.link_address()).unwrap();
+        let met = [&mut own, &mut other].map(|one| one.meet().unwrap());
+        assert_eq!(met.each_ref().map(|met| met.memory), [0, 0]);
+        let obstacle = met[0].obstacle.as_deref().unwrap();
+        assert!(
+            obstacle.starts_with("process 0 can have none: Operation not permitted"),
+            "{obstacle}"
+        );
+        assert_eq!(met[1].obstacle, None, "one line");
+        assert_eq!(transmit(&mut other, address, b"far"), Sent::All);
+        own.wait(Some(LATE)).unwrap();
+        assert_eq!(receive(&mut own), Some((other.local_addr(), b"far".to_vec())));
+    }
+}
+
+/// A process that may no longer call loses the peer, which it had not called yet, and nothing else.
+#[test]
+fn a_call_that_is_forbidden_later_ends_one_session() {
+    let [mut a, b] = two();
+    let to_b = b.local_addr();
+    let sent = without_call(libc::SYS_connect, || transmit(&mut a, to_b, b"lost"));
+    assert_eq!((sent, refused(&mut a)), (Sent::Dropped, vec![to_b]));
+    assert_eq!(a.receive(Instant::ZERO, 4).unwrap(), 0);
 }
 
 /// A process that is waited for, but was never sent anything: there is no memory, and its end, and that it leaves, are
