@@ -4,7 +4,7 @@ use std::{
     env, fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{self, Command, Stdio},
+    process::{self, Command, Output, Stdio},
 };
 
 /// The sources.
@@ -12,8 +12,8 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs")
 }
 
-/// Compiles a program, and runs it with these variables, by the launcher if `ranks` are given. `library` is its file,
-/// `name` that by which the loader knows it, `flags` are for the compiler.
+/// Compiles a program, and runs it with these variables, by the launcher if `ranks` are given: it ends well. `library` is
+/// its file, `name` that by which the loader knows it, `flags` are for the compiler.
 pub(crate) fn run(
     program: &str,
     (library, name): (&str, &str),
@@ -21,6 +21,21 @@ pub(crate) fn run(
     ranks: Option<&str>,
     variables: &[(&str, &str)],
 ) {
+    if let Some(output) = output(&[program], (library, name), flags, ranks, variables) {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program}: {}: {said}", output.status);
+    }
+}
+
+/// The same for a program with arguments, which may end in any way. `None`: there is no compiler here.
+pub(crate) fn output(
+    words: &[&str],
+    (library, name): (&str, &str),
+    flags: &[&str],
+    ranks: Option<&str>,
+    variables: &[(&str, &str)],
+) -> Option<Output> {
+    let (program, arguments) = words.split_first().expect("a program");
     let is_there = |source: &&(PathBuf, &str)| source.0.exists();
     let both = [("c", "cc"), ("cpp", "c++")].map(|(end, by)| (sources().join(format!("{program}.{end}")), by));
     let (source, compiler) = both.iter().find(is_there).expect("the program");
@@ -31,10 +46,10 @@ pub(crate) fn run(
         .is_err()
     {
         println!("skipped: no {compiler} here");
-        return;
+        return None;
     }
     let library = env::current_exe().expect("the test's own path").with_file_name(library);
-    let folder = env::temp_dir().join(format!("hikyaku-{program}-{name}-{}", process::id()));
+    let folder = env::temp_dir().join(format!("hikyaku-{}-{name}-{}", words.join("-"), process::id()));
     fs::create_dir_all(&folder).unwrap();
     let linked = folder.join(name);
     symlink(&library, &linked).unwrap();
@@ -60,9 +75,8 @@ pub(crate) fn run(
         );
         command.arg(launcher).args(["run", "-n", ranks]);
     }
-    command.arg(&executable);
+    command.arg(&executable).args(arguments);
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program}: {}: {said}", output.status);
     fs::remove_dir_all(&folder).unwrap();
+    Some(output)
 }

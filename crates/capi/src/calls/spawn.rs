@@ -14,8 +14,8 @@ use hikyaku::mpi::{
 
 use super::{Done, communicators::hand_out};
 use crate::{
-    border::{Call, Failure, InOut, Int, Ints, OutInts, Pointer, Rank},
-    objects::{Comm, Communicator, Info, Topology},
+    border::{Call, Failure, Handles, InOut, Int, Ints, OutInts, Pointer, Rank},
+    objects::{Comm, Communicator, Info, InfoObject, Topology},
     process,
 };
 
@@ -32,7 +32,7 @@ macro_rules! spawning {
                     intercomm: InOut<Communicator>, array_of_errcodes: OutInts);
                 "Comm_spawn_multiple" => spawn::comm_spawn_multiple(
                     count: Int, array_of_commands: Pointer, array_of_argv: Pointer, array_of_maxprocs: Ints,
-                    array_of_info: Pointer, root: Rank, comm: Comm, intercomm: InOut<Communicator>,
+                    array_of_info: Handles<InfoObject>, root: Rank, comm: Comm, intercomm: InOut<Communicator>,
                     array_of_errcodes: OutInts);
             }
         };
@@ -75,17 +75,28 @@ pub fn comm_spawn_multiple(
     array_of_commands: Pointer,
     array_of_argv: Pointer,
     array_of_maxprocs: Ints,
-    _array_of_info: Pointer,
+    array_of_info: Handles<InfoObject>,
     root: Rank,
     comm: Comm,
     intercomm: InOut<Communicator>,
     array_of_errcodes: OutInts,
 ) -> Done {
     let programs = |is_root: bool| {
+        if !is_root {
+            return Ok(Vec::new());
+        }
         let count = usize::try_from(count.0)
             .map_err(|_| Failure::value(ErrorClass::Count, "count", count.0.into(), 1, i32::MAX.into()))?;
-        let count = if is_root { count } else { 0 };
-        let program = |index: usize| {
+        if count > 0 && array_of_commands.0 == 0 {
+            return Err(Failure::text(ErrorClass::Arg, "array_of_commands is a null pointer"));
+        }
+        // Their contents are not read: the launcher has no settings for single programs.
+        let infos = array_of_info.iter(count)?;
+        infos
+            .filter(|info| !info.is_null())
+            .try_for_each(|info| info.get().map(drop))?;
+        let processes = array_of_maxprocs.list(count)?;
+        let program = |(index, processes)| {
             // SAFETY: at the root the arrays have `count` elements; that of arguments may be a null pointer.
             unsafe {
                 let command = element(array_of_commands.0, index);
@@ -94,15 +105,16 @@ pub fn comm_spawn_multiple(
                 } else {
                     element(array_of_argv.0, index)
                 };
-                program(command, argv, array_of_maxprocs.get(index))
+                program(command, argv, processes)
             }
         };
-        (0..count).map(program).collect()
+        processes.into_iter().enumerate().map(program).collect()
     };
     spawn(programs, root, comm, intercomm, array_of_errcodes)
 }
 
-/// Has the programs started that the root names. All processes are started, or none.
+/// Has the programs started that the root names. All processes are started, or none. The others hear of a mistake of the
+/// root's as of any other reason why it has started none.
 fn spawn(
     programs: impl FnOnce(bool) -> Result<Vec<Program>, Failure>,
     root: Rank,
@@ -111,15 +123,22 @@ fn spawn(
     errcodes: OutInts,
 ) -> Done {
     let comm = comm.get()?;
-    let programs = programs(comm.comm.rank() == root.0)?;
+    // The launcher refuses to start no program.
+    let (programs, mistake) = match programs(comm.comm.rank() == root.0) {
+        Ok(programs) => (programs, None),
+        Err(mistake) => (Vec::new(), Some(mistake)),
+    };
     let job = process::job().ok_or_else(|| Failure::text(ErrorClass::Spawn, "this process has left its job"))?;
-    let made = job.spawn(&comm.comm, root.0, &programs).map_err(|error| match error {
-        SpawnError::Mpi(error) => Failure::Engine(error),
-        error => {
-            eprintln!("hikyaku: {error}");
-            Failure::text(ErrorClass::Spawn, "the processes could not be started, as printed")
-        }
-    })?;
+    let made = job
+        .spawn(&comm.comm, root.0, &programs)
+        .map_err(|error| match (error, mistake) {
+            (SpawnError::Mpi(error), _) => Failure::Engine(error),
+            (_, Some(mistake)) => mistake,
+            (error, None) => {
+                eprintln!("hikyaku: {error}");
+                Failure::text(ErrorClass::Spawn, "the processes could not be started, as printed")
+            }
+        })?;
     if errcodes.address() != 0 {
         // All of them run.
         let started = made.remote_size().unwrap_or(0);
@@ -138,7 +157,7 @@ unsafe fn program(command: usize, argv: usize, processes: i32) -> Result<Program
     let processes =
         processes.ok_or_else(|| Failure::text(ErrorClass::Spawn, "the number of processes is not at least 1"))?;
     if command == 0 {
-        return Err(ErrorClass::Arg.into());
+        return Err(Failure::text(ErrorClass::Arg, "the command is a null pointer"));
     }
     // SAFETY: the caller's contract.
     let mut words = vec![unsafe { word(command) }];

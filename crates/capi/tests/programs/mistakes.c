@@ -1,5 +1,7 @@
 /* Wrong arguments, each of which ends in an error with a text that says what is wrong. It is a job of one process. */
 #include "check.h"
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* A call fails with this class, and its text has these words. */
 static void refused(int code, int class, const char *words, const char *what)
@@ -49,6 +51,43 @@ static void numbers(void)
     refused(MPI_Send(NULL, 1, MPI_INT, 0, 0, MPI_COMM_SELF), MPI_ERR_BUFFER, "null pointer", "no buffer");
 }
 
+/* Programs to start, without what says which ones. Where it may be absent, the launcher is asked, and there is none. */
+static void spawned(void)
+{
+    char command[] = "program", *commands[] = {command, NULL};
+    int processes[] = {1, 1}, none[] = {0, 0};
+    MPI_Comm made;
+    MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL}, freed[2];
+    MPI_Info_create(&freed[0]);
+    freed[1] = freed[0];
+    MPI_Info_free(&freed[1]);
+#define START(count, commands, processes, infos)                                                                      \
+    MPI_Comm_spawn_multiple(count, commands, MPI_ARGVS_NULL, processes, infos, 0, MPI_COMM_SELF, &made,                \
+                            MPI_ERRCODES_IGNORE)
+    refused(START(1, NULL, processes, infos), MPI_ERR_ARG, "array_of_commands", "no array of commands");
+    refused(START(1, commands, NULL, infos), MPI_ERR_ARG, "null pointer", "no array of numbers");
+    refused(START(1, commands, processes, NULL), MPI_ERR_ARG, "null pointer", "no array of infos");
+    refused(START(2, commands, processes, infos), MPI_ERR_ARG, "the command", "a null pointer for a command");
+    refused(START(2, commands, processes, freed), MPI_ERR_INFO, "", "an info that was freed");
+    refused(START(1, commands, none, infos), MPI_ERR_SPAWN, "at least 1", "no process");
+    refused(START(-1, commands, processes, infos), MPI_ERR_COUNT, "-1", "a negative number of commands");
+    refused(START(1, commands, processes, infos), MPI_ERR_SPAWN, "could not be started", "nobody starts them");
+    refused(MPI_Comm_spawn(NULL, MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_SELF, &made, MPI_ERRCODES_IGNORE),
+            MPI_ERR_ARG, "the command", "no command");
+}
+
+/* Sockets with nobody at the other end: the process lives to see the error. */
+static void joined(void)
+{
+    MPI_Comm made;
+    int ends[2];
+    check(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && close(ends[1]) == 0, "a socket whose other end is closed");
+    refused(MPI_Comm_join(ends[0], &made), MPI_ERR_ARG, "fd", "a peer that has gone");
+    close(ends[0]);
+    refused(MPI_Comm_join(ends[0], &made), MPI_ERR_ARG, "fd", "a descriptor that is closed");
+    refused(MPI_Comm_join(-1, &made), MPI_ERR_ARG, "fd", "no descriptor");
+}
+
 /* Asks for the ends of receives of which one has failed: it goes on being asked for. */
 static void truncated(void)
 {
@@ -76,6 +115,8 @@ int main(int argc, char **argv)
     null_arrays();
     numbers();
     truncated();
+    spawned();
+    joined();
     MPI_Finalize();
     return 0;
 }
