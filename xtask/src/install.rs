@@ -6,6 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+#[path = "../../crates/cli/src/names.rs"]
+mod names;
+
+use names::NAMES;
+
 use crate::shell::{self, Cmd};
 
 const USAGE: &str = "usage: cargo xtask install --prefix DIR";
@@ -13,19 +18,7 @@ const USAGE: &str = "usage: cargo xtask install --prefix DIR";
 /// (what cargo makes, its name for the loader)
 const LIBRARIES: [(&str, &str); 2] = [("libmpi_abi.so", "libmpi_abi.so.1"), ("libmpich.so", "libmpi.so.12")];
 /// (folder under the prefix, file in `crates/capi`)
-const FILES: [(&str, &str); 4] = [
-    ("include", "include/mpi.h"),
-    ("bin", "wrappers/mpicc"),
-    ("bin", "wrappers/mpiexec"),
-    ("lib/pkgconfig", "wrappers/mpi.pc"),
-];
-/// (link, what it leads to): names by which programs are asked for.
-const LINKS: [(&str, &str); 4] = [
-    ("bin/mpicxx", "mpicc"),
-    ("bin/mpic++", "mpicc"),
-    ("bin/mpirun", "mpiexec"),
-    ("lib/libmpi_abi.so", "libmpi_abi.so.1"),
-];
+const FILES: [(&str, &str); 2] = [("include", "include/mpi.h"), ("lib/pkgconfig", "mpi.pc")];
 /// (shell, the file that it reads)
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/hikyaku"),
@@ -56,6 +49,10 @@ pub(crate) fn install(prefix: &Path, profile: &str) -> Result<(), String> {
     Cmd::new(&command)
         .args(["man", &prefix.join("share/man/man1").display().to_string()])
         .run()?;
+    for (name, stands_for) in NAMES {
+        let page = format!(".so man1/hikyaku-{stands_for}.1\n");
+        put(&prefix.join(format!("share/man/man1/{name}.1")), page.as_bytes(), 0o644).map_err(failed)?;
+    }
     for (name, file) in COMPLETIONS {
         let text = Cmd::new(&command).args(["completions", name]).stdout();
         let text = text.ok_or_else(|| format!("{command} completions {name} fails"))?;
@@ -75,16 +72,21 @@ fn fill(prefix: &Path, built: &Path) -> io::Result<()> {
             .replace("@PREFIX@", &prefix.display().to_string())
             .replace("@VERSION@", env!("CARGO_PKG_VERSION"));
         let to: PathBuf = prefix.join(folder).join(from.file_name().expect("a file"));
-        put(&to, text.as_bytes(), if folder == "bin" { 0o755 } else { 0o644 })?;
+        put(&to, text.as_bytes(), 0o644)?;
     }
-    for (link, to) in LINKS {
-        let link = prefix.join(link);
-        if fs::symlink_metadata(&link).is_ok() {
-            fs::remove_file(&link)?;
-        }
-        symlink(to, &link)?;
+    for (name, _) in NAMES {
+        link(&prefix.join("bin").join(name), "hikyaku")?;
     }
-    Ok(())
+    // By this name, compilers look for it.
+    link(&prefix.join("lib/libmpi_abi.so"), "libmpi_abi.so.1")
+}
+
+/// Makes a link to a file beside it.
+fn link(path: &Path, to: &str) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        fs::remove_file(path)?;
+    }
+    symlink(to, path)
 }
 
 /// Writes a file beside its place and moves it there, so that programs that use the old one keep it.

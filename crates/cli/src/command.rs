@@ -7,6 +7,7 @@ use hikyaku_bench::{
 };
 
 use crate::{
+    compiler::{self, CompilerArgs},
     doctor::{self, DoctorArgs},
     hello::{self, HelloArgs},
     info::{self, InfoArgs},
@@ -37,6 +38,12 @@ pub(crate) enum Command {
     /// Start the processes of a job, here or on several hosts
     #[command(after_help = run::EXAMPLES)]
     Run(Box<RunArgs>),
+    /// Compile C for the C library: the machine's compiler, with the header and the library of MPI
+    #[command(after_help = compiler::EXAMPLES_OF_C)]
+    Cc(CompilerArgs),
+    /// Compile C++ for the C library
+    #[command(after_help = compiler::EXAMPLES_OF_CXX)]
+    Cxx(CompilerArgs),
     /// Try out a launcher: print this process's rank, and where the others are
     #[command(after_help = hello::EXAMPLES)]
     Hello(HelloArgs),

@@ -20,6 +20,7 @@ pub(crate) mod signals;
 mod spawn;
 
 pub(crate) use args::{EXAMPLES, RunArgs};
+pub(crate) use remote::quoted;
 
 /// Runs the job; gives the exit code.
 pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {

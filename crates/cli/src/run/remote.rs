@@ -215,6 +215,6 @@ impl Drop for Link {
 }
 
 /// For a shell.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
