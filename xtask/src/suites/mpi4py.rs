@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::place::{self, Place};
-use crate::shell::Cmd;
+use crate::shell::{self, Cmd};
 
 const VERSION: &str = "4.1.2";
 const RANKS: [u32; 5] = [1, 2, 3, 5, 8];
@@ -28,6 +28,47 @@ const WITHOUT_FILES: [&str; 6] = [
 /// Modules that ask whether there are files, and take an error for an answer only if it says that the function is
 /// missing from the library.
 const ASK_FOR_FILES: [&str; 3] = ["test_file.py", "test_io.py", "test_subclass.py"];
+
+/// (why tests are skipped, in the words of mpi4py's tests; the function that explains it while it is missing)
+const FOR_MISSING: [(&str, &str); 3] = [
+    ("File", "MPI_File_open"),
+    ("mpi-file", "MPI_File_open"),
+    ("mpi-io", "MPI_File_open"),
+];
+/// Further reasons for which tests may be skipped: the library has no part in them.
+const FOR_OTHERS: [&str; 8] = [
+    // Packages that the environment does not have.
+    "cffi",
+    "cupy",
+    "dill",
+    "numba",
+    "yaml",
+    // A function that is none of the standard's.
+    "mpi-comm_revoke",
+    // `MPI_COMM_SELF` is too small for the test, or the job too large.
+    "comm.size==1",
+    "mpi-world-size>1",
+];
+/// The same for jobs that are too small for a test; the number of ranks that it needs follows.
+const TOO_FEW_RANKS: &str = "mpi-world-size<";
+
+/// Whether tests of a job of so many ranks may be skipped for this reason. `missing` is the list of missing functions.
+fn is_explained(reason: &str, ranks: u32, missing: &str) -> bool {
+    if let Some(least) = reason.strip_prefix(TOO_FEW_RANKS) {
+        return least.parse().is_ok_and(|least| ranks < least);
+    }
+    let function = FOR_MISSING.iter().find(|(known, _)| *known == reason);
+    function.is_some_and(|(_, function)| missing.contains(&format!("`{function}`"))) || FOR_OTHERS.contains(&reason)
+}
+
+/// The list of missing functions.
+fn missing_functions() -> Result<String, String> {
+    let page = shell::root().join("docs/capi.md");
+    let text = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let list = text.split_once("\n## Functions that are missing\n");
+    list.map(|(_, list)| list.to_owned())
+        .ok_or_else(|| format!("{} has no list of missing functions", page.display()))
+}
 
 /// Programs of our own, for two ranks: what mpi4py's tests do not ask.
 const PROGRAMS: [&str; 4] = ["callbacks", "partitions", "checks", "fork"];
@@ -239,6 +280,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     if kinds.is_empty() {
         kinds = Kind::ALL.to_vec();
     }
+    let missing = missing_functions()?;
     let bench = Bench::new(profile)?;
     bench.tests()?;
     let mut table = vec![
@@ -263,8 +305,17 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             for (reason, times) in reasons {
                 println!("    skipped by all ranks together: {times} × {reason}");
             }
+            let of = format!("{} with {ranks} ranks", kind.name());
             if kind != Kind::Control && (*wrong > 0 || *run == 0) {
-                failed.push(format!("{} with {ranks} ranks", kind.name()));
+                failed.push(of.clone());
+            }
+            let unexplained = reasons.keys().filter(|reason| !is_explained(reason, ranks, &missing));
+            let unexplained: Vec<&str> = unexplained.map(String::as_str).collect();
+            if kind != Kind::Control && !unexplained.is_empty() {
+                failed.push(format!(
+                    "{of} skips tests for reasons that nothing explains: {}",
+                    unexplained.join(", ")
+                ));
             }
         }
     }
@@ -288,5 +339,19 @@ mod tests {
         );
         assert_eq!((count.run, count.failed, count.skipped), (12, 3, 1));
         assert_eq!(count.reasons["mpi-file"], 1);
+    }
+
+    #[test]
+    fn tests_are_skipped_for_known_reasons_only() {
+        let missing = missing_functions().unwrap();
+        let of_two = Count::of(
+            "testA (x.Y.testA) ... skipped 'mpi-file'\ntestB (x.Y.testB) ... skipped 'mpi-win'\n\
+             testC (x.Y.testC) ... skipped 'mpi-world-size<3'\ntestD (x.Y.testD) ... skipped 'mpi-world-size<2'\n",
+        );
+        let reasons = of_two.reasons.keys().map(String::as_str);
+        let unexplained: Vec<&str> = reasons.filter(|reason| !is_explained(reason, 2, &missing)).collect();
+        assert_eq!(unexplained, ["mpi-win", "mpi-world-size<2"]);
+        // When there are files, nothing explains that their tests are skipped.
+        assert!(!is_explained("mpi-file", 2, "`MPI_Register_datarep`"));
     }
 }
