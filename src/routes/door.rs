@@ -96,11 +96,15 @@ impl Door {
     /// The system does not allow it.
     pub(super) fn try_it(&mut self, sockets: &Sockets) -> io::Result<()> {
         let why = match self.call(self.name, 0)? {
-            Ok(_) => match self.answer(sockets).pop().map(|caller| caller.pair) {
-                Some(Ok(_)) => return Ok(()),
-                Some(Err(_)) => "memory that is passed on cannot be mapped",
-                None => "what is passed on does not arrive",
-            },
+            Ok(_called) => {
+                let caller = self.answer(sockets).pop();
+                if matches!(&caller, Some(caller) if caller.pair.is_ok()) {
+                    return Ok(());
+                }
+                // As many descriptors are open as when one was to come: was there none left for it?
+                self.listener.try_clone()?;
+                "what is passed on does not arrive"
+            }
             Err(NotMet::Busy) => "too many processes call at once",
             Err(NotMet::Refused(Some(_))) => "this process is told to be another user than it is",
             Err(NotMet::Refused(None)) => "a socket of this process does not answer",
