@@ -145,7 +145,7 @@ fn a_device_with_nothing_behind_it_is_used_only_if_it_is_named() {
 }
 
 /// At one of the addresses another program has the port, and at another the kernel still asks whether somebody else has it.
-/// Nobody has named them, so the ranks do without.
+/// The user has not named them, so the ranks do without.
 #[test]
 #[ignore = "needs root and iproute2: cargo xtask ci"]
 fn addresses_at_which_no_socket_can_be_opened_are_left_out() {

@@ -52,7 +52,7 @@ packet by packet (without segmentation offload), which is what simulated hosts d
 fitted to these times by the simulator itself, whose times stand beside those measured. Costs hold for packets of the \
 size measured: `hikyaku sim` has the same option --mtu. What ranks of one host cost each other through memory is \
 measured by broadcasts, whatever the backend, and from which size on the kernel should copy their messages \
-(HIKYAKU_CMA_LIMIT) by messages of 64 KB to 1 MB.";
+(HIKYAKU_CMA_LIMIT) by messages of 8 KB to 1 MB.";
 
 /// Options of `tune`.
 #[derive(Clone, Debug, Args)]
