@@ -61,7 +61,8 @@ fn counted(mut command: Command) -> Command {
     command
 }
 
-/// Each of the two ranks has sent megabytes by each of its two devices.
+/// Each of the two ranks has sent more than probes by each of its two devices: how much of some megabytes goes by which
+/// depends on when the system lets the two run.
 fn has_used_both(output: &Output) {
     succeeds(output);
     let text = said(output);
@@ -70,7 +71,7 @@ fn has_used_both(output: &Output) {
     let rails: Vec<_> = all.iter().map(|rail| (rail.of, rail.to, rail.number)).collect();
     assert_eq!(rails, [(0, 1, 0), (0, 1, 1), (1, 0, 0), (1, 0, 1)], "{text}");
     for rail in &all {
-        assert!(rail.is_proven && rail.bytes_sent > 1 << 20, "{rail:?}\n{text}");
+        assert!(rail.is_proven && rail.bytes_sent > 128 << 10, "{rail:?}\n{text}");
         assert_eq!(rail.address, format!("198.18.{}.{}", 16 * rail.number, 1 + rail.to));
     }
 }
