@@ -7,6 +7,7 @@ mod exchange;
 mod lost;
 
 use std::{
+    collections::VecDeque,
     env,
     net::SocketAddr,
     os::fd::AsFd,
@@ -16,11 +17,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use exchange::{LONG, exchange};
+use exchange::{LONG, content, exchange};
 use hikyaku::{
-    Config, PeerError, PeerId,
+    Config, PeerError, PeerId, SendError,
     backends::{BindError, shm},
-    transport::{BuildError, Event, Transport, WaitPolicy},
+    reliability::Payload,
+    transport::{BuildError, Event, SendOptions, Transport, WaitPolicy},
 };
 use lost::until_down;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -216,6 +218,17 @@ fn child() {
             echo(&mut transport);
             transport.close(LONG).unwrap();
         }
+        "aborts" => {
+            let mut transport = bind(2, "", Config::default());
+            let peer = transport.add_peer(to, 1).unwrap();
+            transport.send(peer, b"here").unwrap();
+            transport.receive(Some(LONG)).unwrap();
+            for number in 0..LAST {
+                transport.send(peer, &number.to_le_bytes()).unwrap();
+            }
+            transport.progress().unwrap();
+            std::process::abort();
+        }
         "echo" => {
             let mut transport = bind(2, &env::var(NAME).unwrap(), Config::default());
             let peer = transport.add_peer(to, 1).unwrap();
@@ -226,6 +239,9 @@ fn child() {
         other => panic!("no role {other}"),
     }
 }
+
+/// Messages of a process that aborts: more than a ring holds.
+const LAST: u32 = 200;
 
 /// A process that is a peer.
 struct Process {
@@ -298,6 +314,137 @@ fn ask(transport: &mut Transport, peer: PeerId, question: &[u8]) {
     while transport.receive(Some(LONG)).unwrap().data() != question {}
 }
 
+/// Asks a peer that echoes a hundred times. Returns how many of the questions did not go as packets.
+fn asks_by_ring(transport: &mut Transport, peer: PeerId) -> u64 {
+    // (What wakes a peer that sleeps is a packet, too.)
+    let past = |transport: &Transport| transport.stats().packets_sent - transport.backend_stats().datagrams_sent;
+    let before = past(transport);
+    for number in 0..100_u32 {
+        ask(transport, peer, &number.to_le_bytes());
+    }
+    past(transport) - before
+}
+
+/// Whatever a message carries, and whichever way it goes by that, it comes as it was sent, and in order.
+#[test]
+fn all_kinds_of_messages_keep_their_order() {
+    let (mut a, to_b, mut b, to_a) = pair();
+    b.send(to_a, b"opens the session").unwrap();
+    a.receive(Some(LONG)).unwrap();
+    let plain = SendOptions::default();
+    let kinds = [
+        plain,
+        SendOptions { tag: Some(0), ..plain },
+        SendOptions {
+            tag: Some(u64::MAX),
+            ..plain
+        },
+        SendOptions {
+            tag: Some(u64::MAX - 1),
+            more: true,
+            ..plain
+        },
+        SendOptions {
+            immediate: Some(5),
+            ..plain
+        },
+        SendOptions { channel: 1, ..plain },
+        SendOptions {
+            source: Some(1),
+            destination: Some(2),
+            ..plain
+        },
+    ];
+    let mut rng = 1_u64;
+    let mut sent = VecDeque::new();
+    for number in 0..20_000_usize {
+        rng = rng.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let options = kinds[(rng >> 33) as usize % kinds.len()];
+        let data = content(number, ((rng >> 40) as usize % 6_000) >> (rng >> 60));
+        loop {
+            match a.send_with(to_b, Payload::Copy(&data), &options) {
+                Ok(_) => break,
+                Err(SendError::WouldBlock(_)) => drop(a.progress().unwrap()),
+                Err(error) => panic!("{error}"),
+            }
+            take(&mut b, &mut sent);
+        }
+        sent.push_back((options, data));
+        if (rng >> 50).is_multiple_of(8) {
+            a.progress().unwrap();
+            take(&mut b, &mut sent);
+        }
+    }
+    while !sent.is_empty() {
+        a.progress().unwrap();
+        take(&mut b, &mut sent);
+    }
+}
+
+/// Takes what has come, and compares it with what was sent.
+fn take(b: &mut Transport, sent: &mut VecDeque<(SendOptions, Vec<u8>)>) {
+    while let Some(message) = b.try_receive().unwrap() {
+        let (options, data) = sent.pop_front().unwrap();
+        assert!(message.data() == data, "{options:?}, {} bytes", data.len());
+        assert_eq!(
+            (message.tag_if_any(), message.immediate()),
+            (options.tag, options.immediate)
+        );
+        assert_eq!((message.source(), message.destination()), (1, 2));
+    }
+}
+
+/// One that always has something in its ring does not keep the messages of another one from being received.
+#[test]
+fn peers_have_their_turns() {
+    let [mut own, mut one, mut two] = [1, 2, 3].map(|processor| bind(processor, "", Config::default()));
+    let mut others = [&mut one, &mut two].map(|other| (other.add_peer(own.local_addr(), 1).unwrap(), other));
+    for (processor, (to_own, other)) in (2..).zip(&mut others) {
+        let to_other = own.add_peer(other.local_addr(), processor).unwrap();
+        other.send(*to_own, b"opens the session").unwrap();
+        own.receive(Some(LONG)).unwrap();
+        own.send(to_other, b"and answers").unwrap();
+        own.progress().unwrap();
+        other.receive(Some(LONG)).unwrap();
+    }
+    for (to_own, other) in &mut others {
+        for _ in 0..40 {
+            other.send(*to_own, b"waits in the ring").unwrap();
+        }
+    }
+    let packets = others.each_ref().map(|(_, other)| other.backend_stats().datagrams_sent);
+    let mut of = [0, 0];
+    for _ in 0..100 {
+        let index = own.receive(Some(LONG)).unwrap().source() as usize - 2;
+        of[index] += 1;
+        let (to_own, other) = &mut others[index];
+        other.send(*to_own, b"and one more").unwrap();
+    }
+    assert!(of[0] >= 30 && of[1] >= 30, "{of:?}");
+    assert_eq!(packets, others.map(|(_, other)| other.backend_stats().datagrams_sent));
+}
+
+/// What a process has sent is received, before its end is told.
+#[test]
+fn what_was_sent_before_an_abort_is_received() {
+    let config = Config {
+        accept_strangers: true,
+        ..Config::default()
+    };
+    let mut a = bind(1, "", config);
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "child", "--nocapture"]).env(ROLE, "aborts");
+    let mut child = start(command.env(TO, a.local_addr().to_string()));
+    let peer = a.receive(Some(LONG)).unwrap().peer();
+    a.send(peer, b"go").unwrap();
+    a.progress().unwrap();
+    assert!(!child.wait().unwrap().success());
+    for number in 0..LAST {
+        assert_eq!(a.receive(Some(LONG)).unwrap().data(), number.to_le_bytes());
+    }
+    assert_eq!(until_down(&mut a, peer), PeerError::Refused);
+}
+
 /// (On a busy machine this process may have to wait for its turn: the best of a few counts.)
 #[test]
 fn a_killed_process_is_lost_within_a_fifth_of_a_second() {
@@ -349,7 +496,7 @@ fn a_process_that_is_started_anew_is_met_again() {
     let name = name("anew");
     for _ in 0..3 {
         let mut victim = Process::start(&mut a, &name);
-        ask(&mut a, victim.peer, b"1");
+        assert!(asks_by_ring(&mut a, victim.peer) > 90);
         victim.child.kill().unwrap();
         victim.child.wait().unwrap();
         assert_eq!(until_down(&mut a, victim.peer), PeerError::Refused);

@@ -61,6 +61,9 @@ impl Messenger {
     pub(crate) fn set_aside(&mut self, aside: &mut Aside, peer: PeerId) -> Result<bool, PeerId> {
         loop {
             self.finish();
+            if self.inbox.messages() == 0 {
+                self.deliver_all_short();
+            }
             let Some(next) = self.inbox.next() else {
                 return Ok(false);
             };

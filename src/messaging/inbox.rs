@@ -20,7 +20,7 @@ use super::{
 use crate::{
     config::Config,
     prefetch::Locate,
-    reliability::{Arriving, Origin, PeerId, Sink, Verdict},
+    reliability::{Arriving, Inward, Origin, PeerId, Sink, Verdict},
     span::Span,
     wire::{ANY_PROCESSOR, Base, Flags, Head as PacketHead, Packet, Plain, Records, Seq},
 };
@@ -190,6 +190,13 @@ impl Inbox {
             busy.stale = busy.stale.saturating_sub(u64::from(cost) + promoted);
         }
         self.rest(peer);
+    }
+
+    /// Returns whether a short message with this number is the next of its pair, and nothing of its peer waits.
+    #[inline]
+    pub(super) fn is_next_short(&self, of: &Inward, number: u32) -> bool {
+        let pair = self.peers.get(of.peer.index());
+        pair.is_some_and(|pair| pair.is_next_short((of.source, of.session), number))
     }
 
     /// The number of the next message of the pair of a short message, if it is that one, and nothing of its peer waits.

@@ -33,6 +33,7 @@ mod pair;
 mod ready;
 mod ring;
 mod short;
+mod staged;
 pub mod tagged;
 #[cfg(test)]
 mod tests;
@@ -44,7 +45,7 @@ use bytes::Bytes;
 
 #[cfg(feature = "std")]
 pub(crate) use self::aside::Aside;
-use self::{inbox::Inbox, message::Kept, pair::Numbers};
+use self::{inbox::Inbox, message::Kept, pair::Numbers, staged::Staged};
 pub use self::{
     memory_region::{Access, MemoryRegion, RegionId},
     message::Message,
@@ -87,6 +88,7 @@ pub struct Messenger {
     seed: u64,
     /// When the layer above wants to be called again.
     alarm: Option<Instant>,
+    staged: Staged,
 }
 
 impl fmt::Debug for Messenger {
@@ -113,6 +115,7 @@ impl Messenger {
             numbers: Numbers::default(),
             seed: 0,
             alarm: None,
+            staged: Staged::default(),
         }
     }
 
@@ -134,7 +137,7 @@ impl Messenger {
     #[must_use]
     #[inline]
     pub fn ready(&self) -> usize {
-        self.inbox.messages() + self.inbox.regions.has_landed() + usize::from(self.has_short())
+        self.inbox.messages() + self.inbox.regions.has_landed() + usize::from(self.has_next_short())
     }
 }
 
@@ -231,8 +234,11 @@ impl Messenger {
         if self.is_in_place() {
             return None;
         }
-        if self.inbox.messages() == 0 {
-            self.deliver_all_short();
+        if self.inbox.messages() == 0 && self.find_short() {
+            match self.take_short() {
+                Some(taken) => return Some(self.staged.lend(taken)),
+                None => self.deliver_all_short(),
+            }
         }
         self.inbox.take(&[])
     }
@@ -490,6 +496,8 @@ impl Messenger {
 
     /// See [`Endpoint::handle_unreachable`](crate::reliability::Endpoint::handle_unreachable).
     pub fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]) {
+        // (What a peer sent before it ended may lie in its ring.)
+        self.deliver_all_short();
         self.layer.handle_unreachable(now, address, quoted);
     }
 

@@ -85,7 +85,6 @@ impl Numbers {
 
     /// The session with a peer, as far as messages of its usual pair were sent in it, and the number of the next one; the
     /// caller uses it up by setting its successor.
-    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(super) fn usual(&mut self, peer: PeerId) -> Option<(u32, &mut Seq)> {
         let next = self.usual.get_mut(peer.index())?;
@@ -160,11 +159,13 @@ impl Inbound {
     /// The number of the next message of the pair of a short message, if it is that one, and nothing of its peer waits.
     #[inline(always)]
     pub(super) fn next_of_short(&mut self, short: &Arriving<'_>) -> Option<&mut Seq> {
-        let is_next = self.busy == IDLE
-            && self.session == short.session
-            && self.source == short.source
-            && self.next == Seq(short.front.number);
+        let is_next = self.is_next_short((short.source, short.session), short.front.number);
         is_next.then_some(&mut self.next)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_next_short(&self, (source, session): (u32, u32), number: u32) -> bool {
+        self.busy == IDLE && self.session == session && self.source == source && self.next == Seq(number)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Short messages, which come and go by rings in memory, past packets.
 
-use super::Messenger;
 #[cfg(feature = "mpi")]
 use super::pair::Inbound;
+use super::{Messenger, SendOptions, staged::Taken};
 #[cfg(feature = "mpi")]
 use crate::reliability;
 use crate::{
@@ -10,6 +10,10 @@ use crate::{
     time::Instant,
     wire::Seq,
 };
+
+/// The longest message that goes by a ring unasked, bytes: a longer one takes as long as a packet, and a stream of them
+/// longer.
+const PLAIN: usize = 4 << 10;
 
 /// The messages of a ring, past the inbox.
 #[cfg(feature = "mpi")]
@@ -32,7 +36,6 @@ impl Run<'_> {
 impl Messenger {
     /// Sends a message with match bits at once, if its peer is reached by a ring. `None`: it is not, or there is no room,
     /// and [`send`](Self::send) takes the message. Else returns whether there is something to transmit.
-    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(super) fn send_short(&mut self, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
         let (session, number) = self.numbers.usual(peer)?;
@@ -44,10 +47,64 @@ impl Messenger {
         Some(transmits)
     }
 
+    /// The same for a message with these `options`: a record carries no more than a tag.
+    #[inline]
+    pub fn send_plain(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> Option<bool> {
+        let SendOptions {
+            source: None,
+            destination: None,
+            channel: 0,
+            immediate: None,
+            tag,
+            more: _,
+        } = *options
+        else {
+            return None;
+        };
+        if data.len() > PLAIN || tag == Some(Arriving::UNTAGGED) {
+            return None;
+        }
+        let transmits = self.send_short(peer, tag.unwrap_or(Arriving::UNTAGGED), data)?;
+        self.layer.memory_mut()?.note_short_sent(data.len());
+        Some(transmits)
+    }
+
+    /// Takes the next short message out of the ring that was [found](Self::find_short), if it is the next of its pair.
+    #[inline]
+    pub(super) fn take_short(&mut self) -> Option<Taken> {
+        let destination = self.inbox.processor();
+        let memory = self.layer.memory_mut()?;
+        let arriving = memory.next_short(Which::Whole)?;
+        let number = self.inbox.next_of_short(&arriving)?;
+        let taken = self.staged.copy(&arriving, destination);
+        let (peer, cost) = arriving.take(number);
+        memory.note_short_received(taken.len());
+        if self.staged.is_turn_over() {
+            memory.go_to_next_ring();
+        }
+        self.accept_short(peer, cost);
+        Some(taken)
+    }
+
     /// Returns whether short messages wait where they came in.
     #[inline]
     pub fn has_short(&self) -> bool {
         self.layer.memory().is_some_and(|memory| memory.has_short())
+    }
+
+    /// Returns whether one of them is the next of its pair, and so can be received.
+    #[inline]
+    pub(super) fn has_next_short(&self) -> bool {
+        let memory = self.layer.memory();
+        memory.is_some_and(|memory| memory.has_short_such_that(|of, number| self.inbox.is_next_short(of, number)))
+    }
+
+    /// Moves short messages that have come before others of their pair to the inbox, where they wait for those.
+    #[inline]
+    pub fn admit_early(&mut self) {
+        if self.has_short() && !self.has_next_short() {
+            self.deliver_all_short();
+        }
     }
 
     /// Returns whether a short message waits, of which some may not be there yet, and goes to its ring.
@@ -102,7 +159,7 @@ impl Messenger {
 
     /// Moves all short messages to the inbox.
     #[inline]
-    pub(super) fn deliver_all_short(&mut self) {
+    pub(crate) fn deliver_all_short(&mut self) {
         if self.has_short() {
             while self.deliver_short() {}
         }
@@ -113,6 +170,12 @@ impl Messenger {
     #[inline]
     pub(crate) fn has_ring(&self, peer: PeerId) -> bool {
         self.layer.memory().is_some_and(|memory| memory.has_ring(peer))
+    }
+
+    /// Returns whether the program waits by itself until a descriptor is readable, while this side says that it sleeps.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.layer.memory().is_some_and(|memory| memory.is_watched())
     }
 
     /// This side is about to sleep, or has woken up: peers that send short messages wake it. Returns whether it may sleep.

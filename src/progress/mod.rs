@@ -322,6 +322,14 @@ impl Driver {
         options: &SendOptions,
         payload: Payload<'_>,
     ) -> Result<Option<SendToken>, SendError> {
+        if let Payload::Copy(data) = payload
+            && let Some(transmits) = self.messenger.send_plain(peer, options, data)
+        {
+            if transmits {
+                self.transmit_now();
+            }
+            return Ok(None);
+        }
         let due = if options.more {
             Due::Later
         } else {
@@ -518,6 +526,13 @@ impl Driver {
         Ok(self.messenger.ready())
     }
 
+    /// Has the messenger take all messages in: a caller that makes passes without receiving them must not hold up those
+    /// that come behind them.
+    #[inline]
+    pub(crate) fn admit(&mut self) {
+        self.messenger.deliver_all_short();
+    }
+
     /// Makes passes until messages are ready or `timeout` has passed. Returns whether messages are ready.
     ///
     /// # Errors
@@ -564,6 +579,10 @@ impl Driver {
             if is_asked && done(self) {
                 self.backlog = acks == Acks::Later;
                 return Ok(true);
+            }
+            match acks {
+                Acks::Now => self.messenger.deliver_all_short(),
+                Acks::Later => self.messenger.admit_early(),
             }
             // Datagrams may arrive faster than they are taken, and never stop: check the time limit after this many
             // bursts.
@@ -645,6 +664,9 @@ impl Driver {
     #[inline]
     fn check(&mut self) -> io::Result<()> {
         self.passes += 1;
+        if self.messenger.is_watched() {
+            self.messenger.set_asleep(false);
+        }
         match self.failure.take() {
             None => Ok(()),
             Some(failure) => Err(failure),
@@ -738,6 +760,10 @@ impl Driver {
             any |= !self.held;
         }
         self.collect_events();
+        if self.messenger.is_watched() {
+            // The program may sleep when this call returns, unless there is a message.
+            self.messenger.set_asleep(true);
+        }
         Ok(any)
     }
 

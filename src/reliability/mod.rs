@@ -37,7 +37,7 @@ pub use layer::{Layer, PacketLayer, Route};
 pub(crate) use memory::Obstacle;
 #[cfg(feature = "mpi")]
 pub(crate) use memory::Run;
-pub(crate) use memory::{Arriving, Which};
+pub(crate) use memory::{Arriving, Inward, Which};
 pub use memory::{CrossMemory, Gate, MemoryLayer};
 pub use path::{MAX_RAILS, Path};
 pub use sealing::{Forged, Sealer, Transmission};

@@ -1,6 +1,7 @@
 //! Rings between threads of one process.
 
 use alloc::{collections::BTreeMap, sync::Arc};
+use core::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use super::{Consumer, Meet, Producer, Side, ring};
@@ -17,7 +18,7 @@ type Waiting = BTreeMap<(Side, Side), (Producer, Consumer)>;
 pub struct Exchange(Arc<Mutex<Waiting>>);
 
 impl Meet for Exchange {
-    fn meet(&mut self, own: Side, other: Side) -> Option<(Producer, Consumer)> {
+    fn meet(&mut self, _: SocketAddr, own: Side, other: Side) -> Option<(Producer, Consumer)> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ends) = waiting.remove(&(own, other)) {
             return Some(ends);

@@ -241,7 +241,8 @@ impl Place {
         unsafe { Shared::new(self.progress.cast(), lines, chunks, self.owner) }
     }
 
-    /// The end that writes, of a ring that nobody has used yet. A stream goes around in up to `stream` bytes.
+    /// The end that writes, of a ring that nobody has used yet. A stream goes around in up to `stream` bytes. There is no
+    /// room until the owner says that the other side [reads](Owner::is_read).
     ///
     /// # Safety
     /// See [`shared`](Self::shared).
@@ -251,7 +252,10 @@ impl Place {
         // SAFETY: the caller's contract.
         let mut shared = unsafe { self.shared() };
         shared.levels[STREAM] = (stream / CHUNK) as u32;
-        Producer::new(shared, 0)
+        Producer {
+            taken: 0_u32.wrapping_sub(shared.mask + 1),
+            ..Producer::new(shared, 0)
+        }
     }
 
     /// The end that reads.
@@ -519,10 +523,12 @@ impl Producer {
         self.written.wrapping_sub(self.taken).wrapping_add(lines) <= self.shared.mask + 1
     }
 
-    /// Looks how far the consumer is.
+    /// Looks how far the consumer is, if there is one.
     #[cold]
     fn look_for_room(&mut self) {
-        self.taken = self.shared.progress().taken.load(Ordering::Acquire);
+        if self.shared.owner.is_read() {
+            self.taken = self.shared.progress().taken.load(Ordering::Acquire);
+        }
     }
 
     /// Returns whether the consumer sleeps, and has to be woken for what was pushed.
@@ -571,6 +577,14 @@ impl Consumer {
     pub fn has_record(&self) -> bool {
         // SAFETY: as in `front_up_to`.
         self.has_begun() && self.is_whole(unsafe { self.shared.line(self.taken).record.look(|record| len_of(record)) })
+    }
+
+    /// The number of the next record, if there is one.
+    #[inline]
+    pub(crate) fn next_number(&self) -> Option<u32> {
+        // SAFETY: as in `front_up_to`.
+        self.has_record()
+            .then(|| unsafe { self.shared.line(self.taken).record.look(|record| head(record)) }.0)
     }
 
     /// Returns whether all bytes of the next record, which has so many, are there.

@@ -23,7 +23,7 @@ mod record;
 #[cfg(all(test, feature = "std"))]
 mod tests;
 
-use core::fmt;
+use core::{fmt, net::SocketAddr};
 
 #[cfg(feature = "std")]
 pub use self::exchange::Exchange;
@@ -61,6 +61,13 @@ pub struct Side {
 
 /// Joins two sides that see the same memory.
 pub trait Meet: fmt::Debug + Send {
-    /// Gives `own` side its ends of the two rings between it and the `other` side, once; `None`: there are none.
-    fn meet(&mut self, own: Side, other: Side) -> Option<(Producer, Consumer)>;
+    /// Gives `own` side its ends of the two rings between it and the `other` side, whose address is `at`, once; `None`: there
+    /// are none.
+    fn meet(&mut self, at: SocketAddr, own: Side, other: Side) -> Option<(Producer, Consumer)>;
+
+    /// Returns whether the program waits by itself until a descriptor is readable. Then this side says that it sleeps
+    /// whenever it has found nothing.
+    fn is_watched(&self) -> bool {
+        false
+    }
 }

@@ -4,6 +4,11 @@ use core::ptr::NonNull;
 
 /// The owner of the memory in which a ring lies.
 pub(crate) trait Owner: Send + Sync {
+    /// Returns whether the other side reads what is written into this ring.
+    fn is_read(&self) -> bool {
+        true
+    }
+
     /// Lets the producer go on in more memory: that for a stream, or less. It has it until [`take_back`](Self::take_back).
     fn lend(&self, is_for_stream: bool) -> bool {
         let _ = is_for_stream;

@@ -353,7 +353,8 @@ fn both_sides_of_a_session_get_the_same_rings() {
         session,
         epoch: 7,
     };
-    let ends = |own, other| exchange.clone().meet(own, other).expect("rings");
+    let at = SocketAddr::from(([127, 0, 0, 1], 1));
+    let ends = |own, other| exchange.clone().meet(at, own, other).expect("rings");
     let (mut to_b, mut from_b) = ends(side(0, 1), side(1, 1));
     let (mut to_other, _from_other) = ends(side(0, 2), side(1, 1));
     let (mut to_a, mut from_a) = ends(side(1, 1), side(0, 1));

@@ -159,7 +159,7 @@ impl Routed {
             let (gates, crosses) = (near.clone(), near.clone());
             let memory = memory
                 .with_gates(move |address| gates.gate(address))
-                .with_cross_memory(move |process| crosses.cross(process));
+                .with_cross_memory(move |address| crosses.cross(address));
             let near = near.clone();
             Ok(Beside::new(endpoint, memory, move |address, _| {
                 near.gate(address).is_some()
@@ -230,14 +230,13 @@ impl Routed {
         // If both call there are two memories. Each direction of packets stays with one of them; of the rings for short
         // messages both sides take those that the higher one has made.
         let is_higher = self.own.is_some_and(|own| own.process > other.process);
-        let is_preferred = pair.is_own() == is_higher;
+        let is_own = pair.is_own();
         let way = Way::bell(other.number(), secret)?;
         let index = self.links.add(address, (pair.outward, pair.inward), way)?;
         if let Some(gate) = self.near.gate(address) {
             self.links.set_gate(index, gate);
         }
-        self.near
-            .add_rings(other.process, pair.short, pair.attached, is_preferred);
+        self.near.add_rings(address, pair.short, is_own, is_higher);
         event!(DEBUG, process = other.process, "memory in common");
         Ok(index)
     }
@@ -282,7 +281,7 @@ impl Routed {
     fn forget(&mut self, address: SocketAddr) {
         if let Some(old) = self.host.remove(&address) {
             self.names.remove(&old.number());
-            self.near.forget(address, old.process);
+            self.near.forget(address);
             self.uncalled.remove(&address);
             self.links.forget(address);
         }

@@ -3,11 +3,8 @@
 use std::{
     io,
     net::SocketAddr,
-    os::fd::BorrowedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    os::{fd::BorrowedFd, unix::net::UnixStream},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,9 +12,11 @@ use super::{
     door::{self, Door, NotMet},
     limits,
     links::Links,
-    pair::LONGEST,
+    near::Near,
+    pair::{LONGEST, Pair},
     socket::{News, Sockets, Way},
     streams::Streams,
+    watched::Watched,
 };
 use crate::{
     backends::{
@@ -42,27 +41,7 @@ pub(crate) struct MemoryBackend {
     address: SocketAddr,
     received: usize,
     looked: Instant,
-    watched: Watched,
-}
-
-/// Whether a program watches the descriptor. If so, each pass that finds nothing asks to be woken.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Watched(Arc<AtomicBool>);
-
-impl Watched {
-    /// It does.
-    fn note(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn is_so(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// It does not: only whether there is a descriptor was asked.
-    pub(crate) fn clear(&self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
+    near: Near,
 }
 
 impl MemoryBackend {
@@ -86,17 +65,28 @@ impl MemoryBackend {
             address: address_of(name),
             received: 0,
             looked: Instant::ZERO,
-            watched: Watched::default(),
+            near: Near::default(),
         })
     }
 
-    /// The packet layer that fits.
-    pub(crate) fn layer(config: Config) -> Result<MemoryLayer, ConfigError> {
-        MemoryLayer::new(config, limits(), random())
+    /// Returns what makes the packet layer that fits.
+    pub(crate) fn layer(&self) -> impl Fn(Config) -> Result<MemoryLayer, ConfigError> + Send + Sync + use<> {
+        let near = self.near.clone();
+        move |config| Ok(MemoryLayer::new(config, limits(), random())?.with_rings(near.clone()))
     }
 
     pub(crate) fn watched(&self) -> Watched {
-        self.watched.clone()
+        self.near.watched().clone()
+    }
+
+    /// There is a memory in common with a process. Returns the link.
+    fn join(&mut self, name: u64, pair: Pair, socket: UnixStream) -> io::Result<usize> {
+        let (address, is_own) = (address_of(name), pair.is_own());
+        let way = Way::Connection(socket);
+        let index = self.links.add(address, (pair.outward, pair.inward), way)?;
+        let is_higher = name_of(self.address) > Some(name);
+        self.near.add_rings(address, pair.short, is_own, is_higher);
+        Ok(index)
     }
 
     /// Connects to a peer. Returns the link, or what became of the burst.
@@ -107,7 +97,10 @@ impl MemoryBackend {
         if let Some(index) = self.links.find_open(address) {
             return Ok(Ok(index));
         }
-        let called = match name_of(address) {
+        // (If there was a memory in common with a process at this address, that process has ended.)
+        self.near.forget(address);
+        let name = name_of(address);
+        let called = match name {
             Some(name) => self.door.call(name, 0).unwrap_or_else(|error| {
                 event!(WARN, %address, %error, "no memory in common with a process");
                 drop(error);
@@ -116,10 +109,7 @@ impl MemoryBackend {
             None => Err(NotMet::Refused(None)),
         };
         match called {
-            Ok((pair, socket)) => {
-                let way = Way::Connection(socket);
-                Ok(Ok(self.links.add(address, (pair.outward, pair.inward), way)?))
-            }
+            Ok((pair, socket)) => Ok(Ok(self.join(name.unwrap_or_default(), pair, socket)?)),
             Err(NotMet::Busy) => Ok(Err(Sent::Busy)),
             Err(NotMet::Refused(why)) => {
                 self.links.refuse(address, why.map(|why| why as u8));
@@ -138,10 +128,7 @@ impl MemoryBackend {
         if news.is_called {
             for caller in self.door.answer(&self.links.sockets) {
                 match caller.pair {
-                    Ok(pair) => {
-                        let (address, way) = (address_of(caller.name), Way::Connection(caller.socket));
-                        self.links.add(address, (pair.outward, pair.inward), way)?;
-                    }
+                    Ok(pair) => drop(self.join(caller.name, pair, caller.socket)?),
                     Err(why) => door::refuse(&caller.socket, why),
                 }
             }
@@ -180,7 +167,7 @@ impl Backend for MemoryBackend {
     }
 
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
-        let is_watched = self.watched.is_so();
+        let is_watched = self.near.watched().is_so();
         if is_watched {
             self.links.disarm();
         }
@@ -224,7 +211,7 @@ impl Backend for MemoryBackend {
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.watched.note();
+        self.near.watched().note();
         Some(self.links.sockets.descriptor())
     }
 

@@ -16,6 +16,7 @@
 
 mod attached;
 mod backend;
+mod claim;
 mod door;
 mod identity;
 mod links;
@@ -28,6 +29,7 @@ mod socket;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 #[cfg(feature = "mpi")]
 pub(crate) use self::passing::{Passing, domain};

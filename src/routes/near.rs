@@ -1,36 +1,41 @@
 //! Which peers are reached through memory, for the packet layer, and its rings of short messages.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::attached::Attached;
+use super::{attached::Attached, pair::Short, watched::Watched};
 use crate::{
     reliability::{CrossMemory, Gate},
     ring::{Consumer, Meet, Producer, Side},
 };
 
-/// The session for which there are rings: those of the memory are used once.
-const SESSION: u32 = 1;
-
 #[derive(Debug, Default)]
 struct Table {
     gates: HashMap<SocketAddr, Gate>,
-    /// By the number of the process, until a session begins.
-    rings: BTreeMap<u32, (Producer, Consumer)>,
+    /// Until a session begins: the rings of the memory in common with a process, and whether this process has made it.
+    rings: HashMap<SocketAddr, (Short, bool)>,
     /// What copies between the memory of the same processes and that of this one.
-    attached: BTreeMap<u32, Attached>,
+    attached: HashMap<SocketAddr, Attached>,
 }
 
 /// All clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Near(Arc<Mutex<Table>>);
+pub(super) struct Near {
+    table: Arc<Mutex<Table>>,
+    watched: Watched,
+}
 
 impl Near {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the program watches the descriptor.
+    pub(super) fn watched(&self) -> &Watched {
+        &self.watched
     }
 
     /// Adds a process. Gives the gate that packets to it have to pass.
@@ -40,27 +45,28 @@ impl Near {
         gate
     }
 
-    /// Keeps the rings of a memory in common with a process until a session begins. If there are those of another memory,
-    /// the rings that are `preferred` stay: both processes must take the same.
-    pub(super) fn add_rings(&self, process: u32, rings: (Producer, Consumer), attached: Attached, preferred: bool) {
+    /// Keeps the rings of a memory in common with a process until a session begins, in place of those of an older one. If
+    /// both have made a memory at the same moment, both take the rings of the one that the side with the `higher` name has
+    /// made.
+    pub(super) fn add_rings(&self, at: SocketAddr, short: Short, is_own: bool, is_higher: bool) {
         let mut table = self.table();
-        if preferred || !table.rings.contains_key(&process) {
-            table.rings.insert(process, rings);
-            table.attached.insert(process, attached);
+        let is_other = |(_, was_own): &(Short, bool)| *was_own != is_own;
+        if is_own == is_higher || !table.rings.get(&at).is_some_and(is_other) {
+            table.rings.insert(at, (short, is_own));
         }
     }
 
     /// The process at this address has ended.
-    pub(super) fn forget(&self, address: SocketAddr, process: u32) {
+    pub(super) fn forget(&self, address: SocketAddr) {
         let mut table = self.table();
         table.gates.remove(&address);
-        table.rings.remove(&process);
-        table.attached.remove(&process);
+        table.rings.remove(&address);
+        table.attached.remove(&address);
     }
 
     /// What copies straight between the memory of a process, whose rings have been given, and that of this one.
-    pub(super) fn cross(&self, process: u32) -> Option<Box<dyn CrossMemory>> {
-        let attached = self.table().attached.remove(&process)?;
+    pub(super) fn cross(&self, at: SocketAddr) -> Option<Box<dyn CrossMemory>> {
+        let attached = self.table().attached.remove(&at)?;
         Some(Box::new(attached))
     }
 
@@ -70,10 +76,15 @@ impl Near {
 }
 
 impl Meet for Near {
-    fn meet(&mut self, own: Side, other: Side) -> Option<(Producer, Consumer)> {
-        if own.session != SESSION || other.session != SESSION {
-            return None;
-        }
-        self.table().rings.remove(&other.processor)
+    fn meet(&mut self, at: SocketAddr, own: Side, other: Side) -> Option<(Producer, Consumer)> {
+        let mut table = self.table();
+        let (short, _) = table.rings.remove(&at)?;
+        short.claim.take(own, other);
+        table.attached.insert(at, short.attached);
+        Some(short.rings)
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watched.is_so()
     }
 }

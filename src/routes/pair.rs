@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! 0         control of the rings, a page: for each direction, the positions of its four rings of packets,
-//!           and how far its ring of short messages is written and read; at 2048, for each side what copies between
-//!           the processes by way of the system need (`attached.rs`)
+//!           and how far its ring of short messages is written and read; at 1920, for each side for which session it uses
+//!           those (`claim.rs`); at 2048, for each side what copies between the processes by way of the system need
+//!           (`attached.rs`)
 //! 4096      two rings of short messages, 64 lines each
 //! 12288     two rings of packets of 2 KB, two of 64 KB, two of 512 KB, two of 2 MB
 //! ...       bytes of short messages that are longer than a line: for each direction 16 KB, 256 KB, and 2 MB for streams
@@ -29,6 +30,7 @@ use std::{
 
 use super::{
     attached::{self, Attached},
+    claim::{self, Claim},
     streams::{Lender, Streams},
 };
 use crate::{
@@ -38,7 +40,7 @@ use crate::{
 };
 
 /// The version of this layout.
-pub(super) const LAYOUT: u32 = 8;
+pub(super) const LAYOUT: u32 = 9;
 /// Lines of a ring of short messages.
 const LINES: u32 = 64;
 const LINE: usize = 64;
@@ -49,8 +51,9 @@ const LEVELS: usize = 4;
 const LARGE: usize = 2;
 /// A page: where control ends, and a multiple of what the other parts begin at.
 const PAGE: usize = 4096;
-/// In it, what copies by way of the system need.
+/// In it, what copies by way of the system need, and before that, who uses the rings of short messages.
 const ATTACHED: usize = PAGE / 2;
+const CLAIMS: usize = ATTACHED - 2 * claim::LEN;
 const PACKETS: usize = PAGE + 2 * LINES as usize * LINE;
 const CHUNKS: usize = PACKETS + 2 * (SIZES[0] + SIZES[1] + SIZES[2] + SIZES[3]);
 pub(super) const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
@@ -58,7 +61,7 @@ pub(super) const LEN: usize = CHUNKS + 2 * ring::Place::CHUNKS;
 pub(super) const LONGEST: usize = (32 << 10) + 128;
 
 const _: () = assert!(2 * taken(LONGEST) <= SIZES[LARGE]);
-const _: () = assert!(2 * (LEVELS * CONTROL + ring::Place::PROGRESS) <= ATTACHED);
+const _: () = assert!(2 * (LEVELS * CONTROL + ring::Place::PROGRESS) <= CLAIMS);
 const _: () = assert!(ATTACHED + 2 * attached::LEN <= PAGE);
 
 /// The kind of a record that is a packet, and of one that says that the ring of another level comes next.
@@ -111,8 +114,16 @@ fn lines(memory: &Segment, role: Role, owner: impl ring::Owner + 'static) -> rin
 pub(super) struct Pair {
     pub(super) outward: Outward,
     pub(super) inward: Inward,
+    pub(super) short: Short,
+}
+
+/// What the packet layer has of a memory.
+#[derive(Debug)]
+pub(super) struct Short {
     /// The rings of short messages.
-    pub(super) short: (ring::Producer, ring::Consumer),
+    pub(super) rings: (ring::Producer, ring::Consumer),
+    /// For which session they are used.
+    pub(super) claim: Arc<Claim>,
     /// The memory of the other process.
     pub(super) attached: Attached,
 }
@@ -150,11 +161,13 @@ impl Pair {
             Role::Guest => Role::Maker,
         };
         let largest = streams.largest_ring();
+        let side = |role: Role| CLAIMS + role as usize * claim::LEN;
+        let claim = Arc::new(Claim::new(Arc::clone(&memory), (side(role), side(other))));
         // SAFETY: the places lie in the memory, begin at cache lines, do not overlap each other or the rings of packets,
         // and each ring has one end here. (There is one `Pair` for a mapping.)
-        let short = unsafe {
+        let rings = unsafe {
             (
-                lines(&memory, role, Lender::new(&memory, streams)).producer(largest),
+                lines(&memory, role, Lender::new(&memory, &claim, streams)).producer(largest),
                 lines(&memory, other, Arc::clone(&memory)).consumer(),
             )
         };
@@ -176,8 +189,11 @@ impl Pair {
                 level: 0,
                 memory: Arc::clone(&memory),
             },
-            short,
-            attached: Attached::new(memory, (side(role), side(other)), process),
+            short: Short {
+                rings,
+                claim,
+                attached: Attached::new(memory, (side(role), side(other)), process),
+            },
         })
     }
 }

@@ -11,6 +11,7 @@ use std::{
     },
 };
 
+use super::claim::Claim;
 use crate::{ring::Owner, shm::Segment};
 
 /// Large rings of a host, of up to 2 MB each: its processes have equal shares, of one at least.
@@ -71,16 +72,18 @@ impl Streams {
 #[derive(Debug)]
 pub(super) struct Lender {
     memory: Arc<Segment>,
+    claim: Arc<Claim>,
     all: Arc<Streams>,
     has_grown: AtomicBool,
     is_stream: AtomicBool,
 }
 
 impl Lender {
-    pub(super) fn new(memory: &Arc<Segment>, all: &Arc<Streams>) -> Self {
+    pub(super) fn new(memory: &Arc<Segment>, claim: &Arc<Claim>, all: &Arc<Streams>) -> Self {
         all.rings.fetch_add(1, Relaxed);
         Self {
             memory: Arc::clone(memory),
+            claim: Arc::clone(claim),
             all: Arc::clone(all),
             has_grown: AtomicBool::new(false),
             is_stream: AtomicBool::new(false),
@@ -102,6 +105,10 @@ impl Lender {
 }
 
 impl Owner for Lender {
+    fn is_read(&self) -> bool {
+        self.claim.is_mutual()
+    }
+
     fn lend(&self, is_for_stream: bool) -> bool {
         if is_for_stream && !self.all.have_room() {
             return false;

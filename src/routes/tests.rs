@@ -10,6 +10,7 @@ mod lying;
 
 use super::{
     backend::Routed,
+    claim::Claim,
     pair::{LONGEST, Pair},
     streams::{Lender, Streams},
 };
@@ -36,7 +37,8 @@ fn streams_have_their_share() {
     let streams = Arc::<Streams>::default();
     let (memory, _) = Segment::create("test", 4096, Access::Write).unwrap();
     let memory = Arc::new(memory);
-    let lenders = |count: usize| Vec::from_iter((0..count).map(|_| Lender::new(&memory, &streams)));
+    let claim = Arc::new(Claim::new(Arc::clone(&memory), (0, 0)));
+    let lenders = |count: usize| Vec::from_iter((0..count).map(|_| Lender::new(&memory, &claim, &streams)));
     let served = |lenders: &[Lender]| lenders.iter().filter(|lender| lender.lend(true)).count();
     for (rings, share) in [(7, 7), (31, 2), (255, 1)] {
         let lenders = lenders(rings);
@@ -140,16 +142,21 @@ fn a_process_that_scribbles_does_no_harm() {
         let len = rustix::fs::fstat(&fd).unwrap().st_size as usize;
         let memory = Segment::map(fd.as_fd(), len, Access::Write).unwrap();
         let mut guest = Pair::take(&fd, &Arc::default(), 0).unwrap();
+        let side = |processor| Side {
+            processor,
+            session: 1,
+            epoch: 0,
+        };
+        maker.short.claim.take(side(0), side(1));
+        guest.short.claim.take(side(1), side(0));
         let (mut into, mut room) = ([0; LONGEST], vec![0; LONG]);
         for _ in 0..200 {
             let data = pattern(&mut rng, 700);
             let sent = maker.outward.push(&[IoSlice::new(&data)], data.len()).is_ok()
                 && guest.outward.push(&[IoSlice::new(&data)], data.len()).is_ok();
-            maker
-                .short
-                .0
-                .push(1, 2, &data[..data.len().min(rng.below(100) as usize)]);
-            guest.short.0.push(1, 2, &data);
+            let some = data.len().min(rng.below(100) as usize);
+            maker.short.rings.0.push(1, 2, &data[..some]);
+            guest.short.rings.0.push(1, 2, &data);
             // The controls, the rings of short messages, the smallest rings; seldom something else.
             let within = if rng.chance(0.9) { 16 << 10 } else { len as u64 };
             let at = (rng.below(within) as usize & !3).min(len - 8);
@@ -164,14 +171,14 @@ fn a_process_that_scribbles_does_no_harm() {
                 maker.inward.next(&mut into)
             });
             maker.inward.release();
-            for consumer in [&mut maker.short.1, &mut guest.short.1] {
+            for consumer in [&mut maker.short.rings.1, &mut guest.short.rings.1] {
                 if let Some(short) = consumer.front() {
                     assert!(short.len() <= LONG, "else it would not fit");
                     short.copy_to(&mut room);
                     short.take();
                 }
             }
-            maker.short.0.rest();
+            maker.short.rings.0.rest();
             let rested = maker.outward.rest().is_ok() && guest.inward.arm().is_ok();
             if !sent || taken.is_err() || !rested {
                 corrupt += 1;
@@ -308,8 +315,9 @@ fn both_may_call_at_the_same_moment() {
         session: 1,
         epoch: 0,
     };
-    let (mut to_b, mut of_b) = a.near.meet(side(0), side(1)).unwrap();
-    let (mut to_a, mut of_a) = b.near.meet(side(1), side(0)).unwrap();
+    let (mut to_b, mut of_b) = a.near.meet(to_b, side(0), side(1)).unwrap();
+    assert!(!to_b.push(1, 2, b"early"), "nobody reads it yet");
+    let (mut to_a, mut of_a) = b.near.meet(to_a, side(1), side(0)).unwrap();
     assert!(to_b.push(1, 2, b"short") && to_a.push(3, 4, b"SHORT"));
     let mut room = [0; 5];
     for (ring, text) in [(&mut of_b, b"SHORT"), (&mut of_a, b"short")] {

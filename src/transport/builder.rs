@@ -248,8 +248,9 @@ impl Builder {
             addr: address,
             source,
         })?;
-        self.layer = Some(MakeLayer(Arc::new(|config, _, _| {
-            Ok(Box::new(MemoryBackend::layer(config)?).into())
+        let make = backend.layer();
+        self.layer = Some(MakeLayer(Arc::new(move |config, _, _| {
+            Ok(Box::new(make(config)?).into())
         })));
         let watched = backend.watched();
         let driver = self.driver(Box::new(backend))?;

@@ -659,6 +659,7 @@ impl Transport {
 
     #[inline]
     fn pass(&mut self, acks: Acks) -> Result<(), BackendError> {
+        self.driver.admit();
         match self.driver.progress(acks) {
             Ok(_) => Ok(()),
             Err(error) => Err(self.failed(error)),

@@ -1,7 +1,7 @@
 //! Copies from the memory of one process straight to that of another.
 
 use alloc::boxed::Box;
-use core::fmt;
+use core::{fmt, net::SocketAddr};
 
 /// Copies between the memory of this process and that of a peer, as an operating system does it for processes that may
 /// (cross-memory attach).
@@ -29,5 +29,5 @@ pub trait CrossMemory: fmt::Debug + Send {
     fn withdraw(&mut self);
 }
 
-/// Gives what copies between the memory of the process with this number and that of this one.
-pub(super) type Crosses = Box<dyn Fn(u32) -> Option<Box<dyn CrossMemory>> + Send>;
+/// Gives what copies between the memory of the process at this address and that of this one.
+pub(super) type Crosses = Box<dyn Fn(SocketAddr) -> Option<Box<dyn CrossMemory>> + Send>;

@@ -28,12 +28,15 @@ use bytes::Bytes;
 use self::cross_memory::Crosses;
 #[cfg(feature = "mpi")]
 pub(crate) use self::short::Run;
-pub(crate) use self::short::{Arriving, Which};
 pub use self::{cross_memory::CrossMemory, gate::Gate};
 use self::{
     gate::Blocked,
     queue::{Queue, Queued},
     rings::Rings,
+};
+pub(crate) use self::{
+    rings::Inward,
+    short::{Arriving, Which},
 };
 use super::{
     Burst, Due, Event, Limits, LostMessages, Origin, Outgoing, Path, Payload, Sink, Target, Verdict,
@@ -287,7 +290,6 @@ impl MemoryLayer {
         self.peers.get(peer.index())?.down
     }
 
-    /// A packet that the medium has taken arrives. Only the first one of a session is answered.
     pub(super) fn is_idle(&self, peer: PeerId) -> bool {
         self.peers.get(peer.index()).is_none_or(Peer::is_idle)
     }
@@ -706,7 +708,7 @@ impl MemoryLayer {
 
     fn receive<S: Sink + ?Sized>(&mut self, peer: u32, datagram: &[u8], sink: &mut S) -> Result<(), DropReason> {
         let packet = Packet::new_checked(datagram).map_err(|_| DropReason::Malformed)?;
-        self.enter_session(peer, packet.session())?;
+        self.enter_session(peer, packet.session(), sink)?;
         if !self.hear_answers(peer, packet.base().acknowledgement) {
             self.end_session(peer, PeerError::Misbehaved);
             return Err(DropReason::Refused);
@@ -754,22 +756,24 @@ impl MemoryLayer {
 
     /// A packet with this token has come.
     #[inline]
-    fn enter_session(&mut self, peer: u32, token: Token) -> Result<(), DropReason> {
+    fn enter_session<S: Sink + ?Sized>(&mut self, peer: u32, token: Token, sink: &mut S) -> Result<(), DropReason> {
         let p = &mut self.peers[peer as usize];
         if p.theirs == token && p.is_up && p.down.is_none() {
             return Ok(());
         }
-        self.begin_session(peer, token)
+        self.begin_session(peer, token, sink)
     }
 
     #[cold]
-    fn begin_session(&mut self, peer: u32, token: Token) -> Result<(), DropReason> {
+    fn begin_session<S: Sink + ?Sized>(&mut self, peer: u32, token: Token, sink: &mut S) -> Result<(), DropReason> {
         let p = &self.peers[peer as usize];
         let is_next = p.theirs.secret != token.secret || p.theirs.index < token.index;
         if !is_next {
             return Err(DropReason::DeadIncarnation);
         }
         if p.is_up {
+            // What it sent before lies in its ring.
+            self.deliver_rings(Some(peer), sink);
             self.end_session(peer, PeerError::Restarted);
         }
         let p = &mut self.peers[peer as usize];

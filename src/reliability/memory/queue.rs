@@ -121,14 +121,12 @@ impl Queue {
     }
 
     /// Returns whether nothing waits for credit, and there is enough for so much more.
-    #[cfg(feature = "mpi")]
     #[inline]
     pub(super) fn can_pay(&self, cost: u32) -> bool {
         self.cost_queued + u64::from(cost) <= self.cost_limit
     }
 
     /// Takes credit for a message that does not go through the queue.
-    #[cfg(feature = "mpi")]
     #[inline]
     pub(super) fn pay(&mut self, cost: u32) {
         self.cost_queued += u64::from(cost);

@@ -1,6 +1,7 @@
 //! The rings by which short messages come in.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::net::SocketAddr;
 
 use crate::{
     id::PeerId,
@@ -22,11 +23,12 @@ pub(super) struct Rings {
     pub(super) rested: Instant,
 }
 
+/// The ring by which a peer's messages come in.
 #[derive(Debug)]
-pub(super) struct Inward {
-    pub(super) peer: PeerId,
-    pub(super) source: u32,
-    pub(super) session: u32,
+pub(crate) struct Inward {
+    pub(crate) peer: PeerId,
+    pub(crate) source: u32,
+    pub(crate) session: u32,
     pub(super) ring: Consumer,
     /// Credit of messages received from it that is not free again yet.
     pub(super) accepted: u32,
@@ -40,9 +42,15 @@ impl Rings {
         self.meet = Some(Box::new(meet));
     }
 
+    /// Returns whether the program watches a descriptor.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        self.meet.as_ref().is_some_and(|meet| meet.is_watched())
+    }
+
     /// Gets the rings of a session with a peer, if there are any, and returns the one that goes out.
-    pub(super) fn open(&mut self, peer: PeerId, own: Side, other: Side) -> Option<Producer> {
-        let (outward, ring) = self.meet.as_mut()?.meet(own, other)?;
+    pub(super) fn open(&mut self, peer: PeerId, at: SocketAddr, own: Side, other: Side) -> Option<Producer> {
+        let (outward, ring) = self.meet.as_mut()?.meet(at, own, other)?;
         self.inward.push(Inward {
             peer,
             source: other.processor,
@@ -72,6 +80,13 @@ impl Rings {
         self.inward.iter().any(|inward| inward.ring.has_record())
     }
 
+    /// Returns whether the next message in one, by its number, is such a one.
+    #[inline]
+    pub(super) fn has_such(&self, is_such: impl Fn(&Inward, u32) -> bool) -> bool {
+        let next = |inward: &Inward| inward.ring.next_number().is_some_and(|number| is_such(inward, number));
+        self.inward.iter().any(next)
+    }
+
     /// The ring that is read now.
     #[inline(always)]
     pub(super) fn current(&mut self) -> Option<&mut Inward> {
@@ -83,6 +98,11 @@ impl Rings {
     pub(super) fn find(&mut self) -> bool {
         let is_next = |inward: &Inward| inward.ring.has_begun();
         self.inward.get(self.next).is_some_and(is_next) || self.find_other()
+    }
+
+    /// The next ring is read from now on, if there is a message in it.
+    pub(super) fn go_on(&mut self) {
+        self.next = (self.next + 1) % self.inward.len().max(1);
     }
 
     fn find_other(&mut self) -> bool {

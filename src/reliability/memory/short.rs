@@ -1,11 +1,11 @@
 //! Short messages that go by a ring instead of as packets.
 //!
-//! A session that is up has a ring for each direction, if the two sides can [meet](Meet). A message with match bits that
-//! fits into a record, in its line or beside it, goes there; when the ring is full, or the message is longer, it becomes a packet. Numbers of messages
-//! keep the order of both ways, and both take the same credit.
+//! A session that is up has a ring for each direction, if the two sides can [meet](Meet). A message that
+//! fits into a record, in its line or beside it, goes there; when the ring is full, or the message is longer, it becomes a
+//! packet. Numbers of messages keep the order of both ways, and both take the same credit.
 
 use alloc::{boxed::Box, vec::Vec};
-use core::time::Duration;
+use core::{net::SocketAddr, time::Duration};
 
 use super::{CrossMemory, MemoryLayer, rings::Inward};
 use crate::{
@@ -42,8 +42,7 @@ pub(crate) enum Which {
     Whole,
 }
 
-/// A message that has come by a ring, where it lies. It has match bits, and is of the usual pair of processors: the peer's
-/// and our first one.
+/// A message that has come by a ring, where it lies. It is of the usual pair of processors: the peer's and our first one.
 pub(crate) struct Arriving<'a> {
     /// The peer.
     pub(crate) peer: PeerId,
@@ -57,6 +56,8 @@ pub(crate) struct Arriving<'a> {
 }
 
 impl Arriving<'_> {
+    /// The match bits of a message that has none.
+    pub(crate) const UNTAGGED: u64 = u64::MAX;
     /// Most bytes that are read with the rest; longer ones lie beside it.
     pub(crate) const IN_LINE: usize = TWO;
     /// The longest one that a ring takes, bytes.
@@ -121,10 +122,13 @@ impl MemoryLayer {
         self
     }
 
-    /// `crosses` gives what copies straight between the memory of a process and that of this one, by its number, when a
+    /// `crosses` gives what copies straight between the memory of a process and that of this one, by its address, when a
     /// session with it has got its [rings](Self::with_rings).
     #[must_use]
-    pub fn with_cross_memory(mut self, crosses: impl Fn(u32) -> Option<Box<dyn CrossMemory>> + Send + 'static) -> Self {
+    pub fn with_cross_memory(
+        mut self,
+        crosses: impl Fn(SocketAddr) -> Option<Box<dyn CrossMemory>> + Send + 'static,
+    ) -> Self {
         self.crosses = Some(Box::new(crosses));
         self
     }
@@ -142,9 +146,9 @@ impl MemoryLayer {
             session: p.theirs.index,
             epoch: p.theirs.secret,
         };
-        p.outward = self.rings.open(PeerId(peer), own, other);
+        p.outward = self.rings.open(PeerId(peer), p.address, own, other);
         let crosses = self.crosses.as_ref().filter(|_| p.outward.is_some());
-        p.cross = crosses.and_then(|cross| cross(other.processor));
+        p.cross = crosses.and_then(|cross| cross(p.address));
     }
 
     /// What copies straight between the memory of a peer and that of this process, if it can.
@@ -203,7 +207,6 @@ impl MemoryLayer {
 
     /// Sends a message of this session and of the usual pair of processors by the ring. `None`: it has to go as a packet.
     /// Else returns whether there is something to transmit.
-    #[cfg(feature = "mpi")]
     #[inline(always)]
     pub(crate) fn send_short(
         &mut self,
@@ -232,8 +235,21 @@ impl MemoryLayer {
         Some(p.queue.is_ready)
     }
 
+    /// A message of so many bytes went by a ring, as a packet would have.
+    #[inline]
+    pub(crate) fn note_short_sent(&mut self, len: usize) {
+        self.stats.packets_sent += 1;
+        self.stats.payload_sent += len as u64;
+    }
+
+    /// The same of one that has come.
+    #[inline]
+    pub(crate) fn note_short_received(&mut self, len: usize) {
+        self.stats.packets_received += 1;
+        self.stats.note_delivered(1, len as u32);
+    }
+
     /// A packet tells the peer that there is something in the ring.
-    #[cfg(feature = "mpi")]
     #[cold]
     fn wake(&mut self, peer: PeerId) {
         let p = &mut self.peers[peer.index()];
@@ -260,10 +276,28 @@ impl MemoryLayer {
         self.rings.has_record()
     }
 
+    /// Returns whether the program watches a descriptor.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.rings.is_watched()
+    }
+
+    /// Returns whether the next message in a ring, by its ring and number, is such a one.
+    #[inline]
+    pub(crate) fn has_short_such_that(&self, is_such: impl Fn(&Inward, u32) -> bool) -> bool {
+        self.rings.has_such(is_such)
+    }
+
     /// Returns whether there is a next message, which is in another ring if that of the last one is empty.
     #[inline]
     pub(crate) fn find_short(&mut self) -> bool {
         self.rings.find()
+    }
+
+    /// The next message is looked for in the other rings first.
+    #[cold]
+    pub(crate) fn go_to_next_ring(&mut self) {
+        self.rings.go_on();
     }
 
     /// The next message, where it lies, if it is in the ring of the last one.
@@ -324,7 +358,7 @@ impl MemoryLayer {
             let len = (total - at).min(PART);
             let mut room = [0; HEADERS];
             let mut header = Builder::new(&mut room, &base);
-            if at == 0 {
+            if at == 0 && bits != Arriving::UNTAGGED {
                 header.match_bits(bits);
             }
             if len < total {

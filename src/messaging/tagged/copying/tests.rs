@@ -171,10 +171,10 @@ impl Pair {
         let (exchange, common) = (Exchange::default(), Arc::<Mutex<Common>>::default());
         let halves = [0, 1].map(|side: usize| {
             let common = Arc::clone(&common);
-            let stand_in = move |other: u32| -> Option<Box<dyn CrossMemory>> {
+            let stand_in = move |at: SocketAddr| -> Option<Box<dyn CrossMemory>> {
                 Some(Box::new(StandIn {
                     common: Arc::clone(&common),
-                    side: 1 - other as usize,
+                    side: usize::from(at == address(0)),
                     is_closed: false,
                 }))
             };
