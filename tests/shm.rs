@@ -23,6 +23,7 @@ use hikyaku::{
     backends::{BindError, shm},
     reliability::Payload,
     transport::{BuildError, Event, SendOptions, Transport, WaitPolicy},
+    wire::ANY_PROCESSOR,
 };
 use lost::until_down;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -392,6 +393,72 @@ fn take(b: &mut Transport, sent: &mut VecDeque<(SendOptions, Vec<u8>)>) {
         );
         assert_eq!((message.source(), message.destination()), (1, 2));
     }
+}
+
+/// Messages of several processors, and to peers whose number is not known, are not mistaken for those of the usual pair.
+#[test]
+fn processors_are_told_apart() {
+    for (a_as, b_as) in [(1, 2), (ANY_PROCESSOR, 2), (1, ANY_PROCESSOR), (5, 2), (1, 6)] {
+        let bind = |processors: [u32; 2]| Transport::builder().processors(&processors).bind_shm("").unwrap();
+        let (mut a, mut b) = (bind([1, 5]), bind([2, 6]));
+        let to_b = a.add_peer(b.local_addr(), b_as).unwrap();
+        let to_a = b.add_peer(a.local_addr(), a_as).unwrap();
+        let sixth = SendOptions {
+            source: Some(5),
+            destination: Some(6),
+            ..SendOptions::default()
+        };
+        for number in 0..50_u32 {
+            let options = if number % 7 == 3 { sixth } else { SendOptions::default() };
+            a.send_with(to_b, Payload::Copy(&number.to_le_bytes()), &options)
+                .unwrap();
+            a.progress().unwrap();
+            // (It sleeps, unless the message is there.)
+            assert_eq!(b.receive(Some(LONG)).unwrap().data(), number.to_le_bytes());
+            b.send(to_a, &number.to_le_bytes()).unwrap();
+            b.progress().unwrap();
+            assert_eq!(a.receive(Some(LONG)).unwrap().data(), number.to_le_bytes());
+        }
+    }
+}
+
+/// The last message and the goodbye behind it, to a peer that sleeps.
+#[test]
+fn the_last_message_before_a_goodbye_comes_whole() {
+    for round in 0..100 {
+        let (mut a, to_b, mut b, to_a) = pair();
+        let other = thread::spawn(move || {
+            b.send(to_a, b"ready").unwrap();
+            let len = b.receive(Some(LONG)).unwrap().len();
+            for message in 0..3 {
+                assert!(b.receive(Some(LONG)).unwrap().data() == content(message, 10 * len));
+            }
+            while !matches!(b.wait_event(Some(LONG)).unwrap(), Event::PeerClosed { peer } if peer == to_a) {}
+        });
+        a.receive(Some(LONG)).unwrap();
+        a.send(to_b, &vec![1; 1 + round % 20]).unwrap();
+        for message in 0..3 {
+            a.send(to_b, &content(message, 10 * (1 + round % 20))).unwrap();
+        }
+        a.close(LONG).unwrap();
+        other.join().unwrap();
+    }
+}
+
+/// What was said to be ready can be received, also if this side says goodbye first.
+#[test]
+fn ready_messages_outlast_a_goodbye() {
+    let (mut a, to_b, mut b, to_a) = pair();
+    b.send(to_a, b"1").unwrap();
+    a.receive(Some(LONG)).unwrap();
+    a.send(to_b, b"2").unwrap();
+    a.progress().unwrap();
+    b.receive(Some(LONG)).unwrap();
+    b.send(to_a, b"3").unwrap();
+    assert_eq!(a.progress().unwrap(), 1);
+    a.close_peer(to_b);
+    a.progress().unwrap();
+    assert_eq!(a.try_receive().unwrap().unwrap().data(), b"3");
 }
 
 /// One that always has something in its ring does not keep the messages of another one from being received.

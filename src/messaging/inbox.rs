@@ -192,6 +192,12 @@ impl Inbox {
         self.rest(peer);
     }
 
+    /// Returns whether a message is no longer than this side takes.
+    #[inline]
+    pub(super) fn takes(&self, len: usize) -> bool {
+        len as u64 <= self.max_message
+    }
+
     /// Returns whether a short message with this number is the next of its pair, and nothing of its peer waits.
     #[inline]
     pub(super) fn is_next_short(&self, of: &Inward, number: u32) -> bool {
@@ -736,6 +742,10 @@ impl Inbox {
 }
 
 impl Sink for Inbox {
+    fn leave_datagram(&mut self) {
+        self.lends = false;
+    }
+
     #[inline]
     fn takes_apart(&self) -> bool {
         true

@@ -404,6 +404,8 @@ impl Messenger {
 
     /// Says goodbye to a peer once its queue is drained. [`Event::Down`] reports the end.
     pub fn close(&mut self, now: Instant, peer: PeerId) {
+        // (Those that were told to be ready can still be received.)
+        self.deliver_all_short();
         self.finish();
         self.layer.close(now, peer);
     }

@@ -75,6 +75,9 @@ impl Messenger {
         let destination = self.inbox.processor();
         let memory = self.layer.memory_mut()?;
         let arriving = memory.next_short(Which::Whole)?;
+        if !self.inbox.takes(arriving.front.len()) {
+            return None;
+        }
         let number = self.inbox.next_of_short(&arriving)?;
         let taken = self.staged.copy(&arriving, destination);
         let (peer, cost) = arriving.take(number);
@@ -99,12 +102,21 @@ impl Messenger {
         memory.is_some_and(|memory| memory.has_short_such_that(|of, number| self.inbox.is_next_short(of, number)))
     }
 
-    /// Moves short messages that have come before others of their pair to the inbox, where they wait for those.
+    /// Moves short messages that have come before others of their pair to the inbox, where they wait for those. Returns whether
+    /// there were any.
     #[inline]
-    pub fn admit_early(&mut self) {
-        if self.has_short() && !self.has_next_short() {
+    pub fn admit_early(&mut self) -> bool {
+        let are_early = self.has_short() && !self.has_next_short();
+        if are_early {
             self.deliver_all_short();
         }
+        are_early
+    }
+
+    /// Moves the next short message to the inbox, if nothing is there. Returns whether something is.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn admit_next(&mut self) -> bool {
+        self.inbox.messages() > 0 || self.deliver_short() && self.inbox.messages() > 0
     }
 
     /// Returns whether a short message waits, of which some may not be there yet, and goes to its ring.
@@ -160,7 +172,8 @@ impl Messenger {
     /// Moves all short messages to the inbox.
     #[inline]
     pub(crate) fn deliver_all_short(&mut self) {
-        if self.has_short() {
+        // (One that is in place is before them.)
+        if self.has_short() && !self.is_in_place() {
             while self.deliver_short() {}
         }
     }

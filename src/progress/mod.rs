@@ -66,6 +66,8 @@ const EMPTY_PASSES: u32 = 8;
 const NEXT_LOOK: u64 = 10_000;
 /// A due deadline waits for at most this many passes that had something to receive.
 const BUSY_PASSES: u32 = 8;
+/// Messages that come past the backend between two passes.
+const UNPOLLED: u32 = 16;
 /// It does not pay to sleep for less than this, ns.
 const SHORT: u64 = 2_000;
 /// How long to sleep at most while a burst waits for room in the backend.
@@ -97,6 +99,8 @@ pub struct Driver {
     overdue: u32,
     /// Passes in a row that did not poll the backend.
     postponed: u32,
+    /// Messages in a row that were received without a pass.
+    unpolled: u32,
     passes: u64,
     /// When the backend was last polled for received datagrams.
     looked: Instant,
@@ -160,6 +164,7 @@ impl Driver {
             last: 0,
             overdue: 0,
             postponed: 0,
+            unpolled: 0,
             passes: 0,
             looked: clock.now(),
             events: Events::default(),
@@ -415,6 +420,7 @@ impl Driver {
     /// See [`Messenger::close`].
     pub fn close(&mut self, peer: PeerId) {
         let now = self.read_clock();
+        self.copy_out();
         self.messenger.close(now, peer);
         self.collect_events();
     }
@@ -523,6 +529,7 @@ impl Driver {
                 break;
             }
         }
+        self.may_sleep();
         Ok(self.messenger.ready())
     }
 
@@ -530,7 +537,36 @@ impl Driver {
     /// that come behind them.
     #[inline]
     pub(crate) fn admit(&mut self) {
-        self.messenger.deliver_all_short();
+        if self.messenger.has_short() {
+            self.copy_out();
+            self.messenger.deliver_all_short();
+        }
+    }
+
+    /// Returns whether a message can be received, whatever its sender does meanwhile.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn admit_next(&mut self) -> bool {
+        self.messenger.ready() > 0 && self.messenger.admit_next()
+    }
+
+    /// Returns whether a pass is due though messages wait: they come past the backend, without an end if they come fast
+    /// enough.
+    #[inline]
+    pub(crate) fn is_pass_due(&mut self) -> bool {
+        self.messenger.has_short() && {
+            self.unpolled = (self.unpolled + 1) % UNPOLLED;
+            self.unpolled == 0
+        }
+    }
+
+    /// The program may wait for the descriptor by itself when this call returns: peers that send short messages wake it. If
+    /// there are some already, it is to come back.
+    #[inline]
+    fn may_sleep(&mut self) {
+        if self.messenger.is_watched() && !self.messenger.set_asleep(true) {
+            self.messenger.admit_early();
+            self.backlog = true;
+        }
     }
 
     /// Makes passes until messages are ready or `timeout` has passed. Returns whether messages are ready.
@@ -540,6 +576,9 @@ impl Driver {
     #[inline]
     pub fn wait_ready(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
         if self.messenger.ready() > 0 {
+            if self.is_pass_due() {
+                self.progress(Acks::Later)?;
+            }
             return Ok(true);
         }
         self.run(timeout, Acks::Later, |driver| driver.messenger.ready() > 0)
@@ -551,6 +590,18 @@ impl Driver {
     /// # Errors
     /// The backend has failed; this driver cannot be used any more.
     pub fn run(
+        &mut self,
+        timeout: Option<Duration>,
+        acks: Acks,
+        done: impl FnMut(&mut Self) -> bool,
+    ) -> io::Result<bool> {
+        let ran = self.make_passes(timeout, acks, done);
+        self.may_sleep();
+        ran
+    }
+
+    #[inline]
+    fn make_passes(
         &mut self,
         timeout: Option<Duration>,
         acks: Acks,
@@ -574,15 +625,18 @@ impl Driver {
         let mut since = None;
         let mut busy = 0;
         loop {
+            let admits = match acks {
+                Acks::Now => {
+                    self.messenger.deliver_all_short();
+                    true
+                }
+                Acks::Later => self.messenger.admit_early(),
+            };
             // (The layer above may have asked to be called at the time of a deadline that was handled.)
-            let is_asked = self.begin(now)? || acks == Acks::Now;
+            let is_asked = self.begin(now)? || admits;
             if is_asked && done(self) {
                 self.backlog = acks == Acks::Later;
                 return Ok(true);
-            }
-            match acks {
-                Acks::Now => self.messenger.deliver_all_short(),
-                Acks::Later => self.messenger.admit_early(),
             }
             // Datagrams may arrive faster than they are taken, and never stop: check the time limit after this many
             // bursts.
@@ -760,16 +814,13 @@ impl Driver {
             any |= !self.held;
         }
         self.collect_events();
-        if self.messenger.is_watched() {
-            // The program may sleep when this call returns, unless there is a message.
-            self.messenger.set_asleep(true);
-        }
         Ok(any)
     }
 
     /// Hands in what the backend has to say of datagrams that were sent. Returns whether there was anything.
     fn hear_notices(&mut self, now: Instant) -> bool {
         let mut any = false;
+        self.copy_out();
         let messenger = &mut self.messenger;
         self.backend.poll_notices(&mut |notice| {
             any = true;

@@ -156,6 +156,9 @@ pub trait Sink {
     /// Takes the data packet of `origin`, delivered for the first and only time, in any order within its flow.
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict;
 
+    /// What is delivered from here on does not lie in the datagram that is handled now, so nothing of it can stay there.
+    fn leave_datagram(&mut self) {}
+
     /// The same for a whole message, by a shorter way, if that is all it takes: then it is [`Verdict::Taken`]. `false`:
     /// nothing was done.
     fn deliver_plain(&mut self, origin: &Origin, message: &Plain<'_>) -> bool {
@@ -175,6 +178,10 @@ pub trait Sink {
 impl<S: Sink + ?Sized> Sink for &mut S {
     fn takes_apart(&self) -> bool {
         (**self).takes_apart()
+    }
+
+    fn leave_datagram(&mut self) {
+        (**self).leave_datagram();
     }
 
     fn deliver(&mut self, origin: Origin, packet: Packet<&[u8]>) -> Verdict {

@@ -3,12 +3,13 @@
 //! Each side writes that into a line of the memory when it takes its ends, and writes into its ring only once the other
 //! side has said the same of itself. So rings stay unused, and messages go as packets, if the two sides do not mean the
 //! same: one of them may know a process that has ended at the address of the other, or a session that the other one has
-//! not heard of; or each has taken the rings of another memory, when both made one at the same moment.
+//! not heard of; messages may be of other processors than the first ones; or each has taken the rings of another memory, when both made one at the same moment.
 //!
 //! ```text
 //! 0     the epoch of this side's process
 //! 8     the epoch of the other side's process
-//! 16    the numbers of the session, this side's above the other's; 0: nobody has taken the rings
+//! 16    the processors, this side's above the other's
+//! 24    the numbers of the session, this side's above the other's; 0: nobody has taken the rings
 //! ```
 
 use std::sync::{
@@ -21,7 +22,8 @@ use crate::{ring::Side, shm::Segment};
 /// Bytes of a side.
 pub(super) const LEN: usize = 64;
 const EPOCHS: [usize; 2] = [0, 8];
-const SESSIONS: usize = 16;
+const PROCESSORS: usize = 16;
+const SESSIONS: usize = 24;
 
 /// What both sides of a memory say of it.
 #[derive(Debug)]
@@ -34,8 +36,9 @@ pub(super) struct Claim {
     sides: OnceLock<(Side, Side)>,
 }
 
-fn sessions(own: Side, other: Side) -> u64 {
-    u64::from(own.session) << 32 | u64::from(other.session)
+/// Two numbers of the sides, the first above the other.
+fn both(own: u32, other: u32) -> u64 {
+    u64::from(own) << 32 | u64::from(other)
 }
 
 impl Claim {
@@ -54,9 +57,11 @@ impl Claim {
             let [this, that] = EPOCHS.map(|at| self.memory.atomic(self.own + at));
             this.store(own.epoch, Relaxed);
             that.store(other.epoch, Relaxed);
+            let processors = both(own.processor, other.processor);
+            self.memory.atomic(self.own + PROCESSORS).store(processors, Relaxed);
             self.memory
                 .atomic(self.own + SESSIONS)
-                .store(sessions(own, other), Release);
+                .store(both(own.session, other.session), Release);
         }
     }
 
@@ -66,7 +71,8 @@ impl Claim {
             return false;
         };
         let said = |at: usize, order| self.memory.atomic(self.other + at).load(order);
-        said(SESSIONS, Acquire) == sessions(other, own)
+        said(SESSIONS, Acquire) == both(other.session, own.session)
+            && said(PROCESSORS, Relaxed) == both(other.processor, own.processor)
             && EPOCHS.map(|at| said(at, Relaxed)) == [other.epoch, own.epoch]
     }
 }
@@ -91,6 +97,8 @@ mod tests {
             ((b, side(0, 2, 7)), false),
             ((side(1, 3, 8), a), false),
             ((b, side(0, 1, 6)), false),
+            // A peer that was added by another of its processors.
+            ((b, side(2, 1, 7)), false),
         ];
         for ((own, other), is_mutual) in cases {
             let (memory, _) = Segment::create("claims", 4_096, Access::Write).unwrap();

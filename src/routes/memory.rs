@@ -72,7 +72,12 @@ impl MemoryBackend {
     /// Returns what makes the packet layer that fits.
     pub(crate) fn layer(&self) -> impl Fn(Config) -> Result<MemoryLayer, ConfigError> + Send + Sync + use<> {
         let near = self.near.clone();
-        move |config| Ok(MemoryLayer::new(config, limits(), random())?.with_rings(near.clone()))
+        move |config| {
+            let (layer, crosses) = (MemoryLayer::new(config, limits(), random())?, near.clone());
+            Ok(layer
+                .with_rings(near.clone())
+                .with_cross_memory(move |address| crosses.cross(address)))
+        }
     }
 
     pub(crate) fn watched(&self) -> Watched {
@@ -207,7 +212,18 @@ impl Backend for MemoryBackend {
     }
 
     fn poll_notices(&mut self, each: &mut dyn FnMut(Notice<'_>)) {
-        self.links.report(each);
+        let (links, mut ended) = (&mut self.links, Vec::new());
+        links.report(&mut |notice| {
+            if let Notice::Unreachable(told) = &notice {
+                ended.push(told.address);
+            }
+            each(notice);
+        });
+        for address in ended {
+            if links.find_open(address).is_none() {
+                self.near.forget(address);
+            }
+        }
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -159,7 +159,7 @@ impl AsyncTransport {
     /// # Errors
     /// The backend has failed: the transport cannot be used any more.
     pub async fn receive(&mut self) -> Result<Message<'_>, BackendError> {
-        self.advance_until(Acks::Later, |transport| transport.ready() > 0)
+        self.advance_until(Acks::Later, |transport| transport.is_sure_of_message())
             .await?;
         match self.transport.try_receive()? {
             Some(message) => Ok(message),
@@ -174,7 +174,7 @@ impl AsyncTransport {
     pub async fn receive_from(&mut self, peer: PeerId) -> Result<Message<'_>, WaitError> {
         let mut found = self.transport.pass_over(peer);
         while found == Ok(false) {
-            let more = |transport: &Transport| transport.driver.ready() > 0;
+            let more = |transport: &mut Transport| transport.driver.ready() > 0;
             self.advance_until(Acks::Later, more).await?;
             found = self.transport.pass_over(peer);
         }
@@ -203,7 +203,8 @@ impl AsyncTransport {
     /// # Errors
     /// The backend has failed: the transport cannot be used any more.
     pub async fn wait_any(&mut self) -> Result<Incoming<'_>, BackendError> {
-        self.advance_until(Acks::Later, Transport::has_incoming).await?;
+        let there = |transport: &mut Transport| transport.is_sure_of_message() || transport.driver.has_event();
+        self.advance_until(Acks::Later, there).await?;
         match self.transport.next_incoming() {
             Some(incoming) => Ok(incoming),
             None => unreachable!("one of them is there"),
@@ -218,7 +219,7 @@ impl AsyncTransport {
         self.transport.driver.watch_losses(true);
         let flushing = Flushing(self);
         flushing.0.transport.driver.request_acks();
-        let all_idle = |transport: &Transport| transport.driver.messenger().layer().all_idle();
+        let all_idle = |transport: &mut Transport| transport.driver.messenger().layer().all_idle();
         let flushed = flushing.0.advance_until(Acks::Now, all_idle).await;
         flushed?;
         match flushing.0.transport.driver.losses().first() {
@@ -246,12 +247,12 @@ impl AsyncTransport {
     }
 
     /// Makes progress until `done`.
-    async fn advance_until(&mut self, acks: Acks, done: impl Fn(&Transport) -> bool) -> Result<(), BackendError> {
+    async fn advance_until(&mut self, acks: Acks, done: impl Fn(&mut Transport) -> bool) -> Result<(), BackendError> {
         // A task that always finds something must let others run.
         consume_budget().await;
-        while !done(&self.transport) {
+        while !done(&mut self.transport) {
             self.transport.pass(acks)?;
-            if done(&self.transport) {
+            if done(&mut self.transport) {
                 break;
             }
             self.wait().await?;

@@ -509,6 +509,8 @@ impl Transport {
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, BackendError> {
         if self.ready() == 0 {
             self.pass(Acks::Later)?;
+        } else if self.driver.is_pass_due() {
+            self.poll(Acks::Later)?;
         }
         Ok(self.next_message())
     }
@@ -637,6 +639,12 @@ impl Transport {
         self.next_incoming().ok_or_else(|| timed_out(timeout))
     }
 
+    /// Returns whether a message can be received, whatever its sender does meanwhile.
+    #[cfg(feature = "tokio")]
+    fn is_sure_of_message(&mut self) -> bool {
+        !self.aside.is_empty() || self.driver.admit_next()
+    }
+
     fn has_incoming(&self) -> bool {
         self.ready() > 0 || self.driver.has_event()
     }
@@ -660,6 +668,11 @@ impl Transport {
     #[inline]
     fn pass(&mut self, acks: Acks) -> Result<(), BackendError> {
         self.driver.admit();
+        self.poll(acks)
+    }
+
+    #[inline]
+    fn poll(&mut self, acks: Acks) -> Result<(), BackendError> {
         match self.driver.progress(acks) {
             Ok(_) => Ok(()),
             Err(error) => Err(self.failed(error)),

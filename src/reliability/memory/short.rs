@@ -378,6 +378,7 @@ impl MemoryLayer {
     }
 
     fn deliver_from_ring<S: Sink + ?Sized>(&mut self, peer: PeerId, session: u32, packet: &[u8], sink: &mut S) {
+        sink.leave_datagram();
         self.stats.packets_received += 1;
         let p = &mut self.peers[peer.index()];
         if p.session != session || p.down.is_some() {
