@@ -50,6 +50,8 @@ impl Messenger {
     /// The same for a message with these `options`: a record carries no more than a tag.
     #[inline]
     pub fn send_plain(&mut self, peer: PeerId, options: &SendOptions, data: &[u8]) -> Option<bool> {
+        // (No more than this is asked where there is no memory.)
+        self.layer.memory()?;
         let SendOptions {
             source: None,
             destination: None,
