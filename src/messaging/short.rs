@@ -84,9 +84,6 @@ impl Messenger {
         let taken = self.staged.copy(&arriving, destination);
         let (peer, cost) = arriving.take(number);
         memory.note_short_received(taken.len());
-        if self.staged.is_turn_over() {
-            memory.go_to_next_ring();
-        }
         self.accept_short(peer, cost);
         Some(taken)
     }
@@ -104,8 +101,8 @@ impl Messenger {
         memory.is_some_and(|memory| memory.has_short_such_that(|of, number| self.inbox.is_next_short(of, number)))
     }
 
-    /// Moves short messages that have come before others of their pair to the inbox, where they wait for those. Returns whether
-    /// there were any.
+    /// Moves short messages that have come before others of their pair to the inbox, where they wait for those. Returns
+    /// whether there were any.
     #[inline]
     pub fn admit_early(&mut self) -> bool {
         let are_early = self.has_short() && !self.has_next_short();

@@ -5,16 +5,11 @@ use alloc::vec::Vec;
 use super::message::{Body, Message};
 use crate::reliability::{Arriving, PeerId};
 
-/// After so many messages of one peer, those of another one have their turn.
-const IN_A_ROW: u32 = 32;
-
 /// Its bytes.
 #[derive(Default)]
 pub(super) struct Staged {
     bytes: Vec<u8>,
     kept: u32,
-    /// Messages since the last change of rings.
-    in_a_row: u32,
 }
 
 /// What else is known of it.
@@ -43,7 +38,6 @@ impl Staged {
             self.bytes.resize(len, 0);
         }
         arriving.front.copy_to(&mut self.bytes[..len]);
-        self.in_a_row += 1;
         Taken {
             peer: arriving.peer,
             source: arriving.source,
@@ -52,16 +46,6 @@ impl Staged {
             bits: arriving.front.bits,
             len,
         }
-    }
-
-    /// Returns, once after [`IN_A_ROW`] messages, that the next one is to be of another ring.
-    #[inline]
-    pub(super) fn is_turn_over(&mut self) -> bool {
-        let is_over = self.in_a_row >= IN_A_ROW;
-        if is_over {
-            self.in_a_row = 0;
-        }
-        is_over
     }
 
     /// Lends the message.

@@ -529,7 +529,7 @@ impl Driver {
                 break;
             }
         }
-        self.may_sleep();
+        self.announce_sleep();
         Ok(self.messenger.ready())
     }
 
@@ -559,10 +559,10 @@ impl Driver {
         }
     }
 
-    /// The program may wait for the descriptor by itself when this call returns: peers that send short messages wake it. If
-    /// there are some already, it is to come back.
+    /// When this call returns, the program may wait for the descriptor by itself: peers that send short messages are told to
+    /// wake it. If there are some already, a pass is due.
     #[inline]
-    fn may_sleep(&mut self) {
+    fn announce_sleep(&mut self) {
         if self.messenger.is_watched() && !self.messenger.set_asleep(true) {
             self.messenger.admit_early();
             self.backlog = true;
@@ -596,7 +596,7 @@ impl Driver {
         done: impl FnMut(&mut Self) -> bool,
     ) -> io::Result<bool> {
         let ran = self.make_passes(timeout, acks, done);
-        self.may_sleep();
+        self.announce_sleep();
         ran
     }
 

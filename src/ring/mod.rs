@@ -66,7 +66,7 @@ pub trait Meet: fmt::Debug + Send {
     fn meet(&mut self, at: SocketAddr, own: Side, other: Side) -> Option<(Producer, Consumer)>;
 
     /// Returns whether the program waits by itself until a descriptor is readable. Then this side says that it sleeps
-    /// whenever it has found nothing.
+    /// whenever it does not look.
     fn is_watched(&self) -> bool {
         false
     }

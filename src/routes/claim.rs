@@ -2,8 +2,12 @@
 //!
 //! Each side writes that into a line of the memory when it takes its ends, and writes into its ring only once the other
 //! side has said the same of itself. So rings stay unused, and messages go as packets, if the two sides do not mean the
-//! same: one of them may know a process that has ended at the address of the other, or a session that the other one has
-//! not heard of; messages may be of other processors than the first ones; or each has taken the rings of another memory, when both made one at the same moment.
+//! same:
+//!
+//! - one of them may know a process that has ended at the address of the other, or a session that the other one has not
+//!   heard of;
+//! - one may know the other by a processor that is not its first one;
+//! - each may have taken the rings of another memory, when both made one at the same moment.
 //!
 //! ```text
 //! 0     the epoch of this side's process

@@ -104,17 +104,17 @@ impl MemoryBackend {
         }
         // (If there was a memory in common with a process at this address, that process has ended.)
         self.near.forget(address);
-        let name = name_of(address);
-        let called = match name {
-            Some(name) => self.door.call(name, 0).unwrap_or_else(|error| {
-                event!(WARN, %address, %error, "no memory in common with a process");
-                drop(error);
-                Err(NotMet::Refused(Some(Obstacle::Memory)))
-            }),
-            None => Err(NotMet::Refused(None)),
+        let Some(name) = name_of(address) else {
+            self.links.refuse(address, None);
+            return Ok(Err(Sent::Dropped));
         };
+        let called = self.door.call(name, 0).unwrap_or_else(|error| {
+            event!(WARN, %address, %error, "no memory in common with a process");
+            drop(error);
+            Err(NotMet::Refused(Some(Obstacle::Memory)))
+        });
         match called {
-            Ok((pair, socket)) => Ok(Ok(self.join(name.unwrap_or_default(), pair, socket)?)),
+            Ok((pair, socket)) => Ok(Ok(self.join(name, pair, socket)?)),
             Err(NotMet::Busy) => Ok(Err(Sent::Busy)),
             Err(NotMet::Refused(why)) => {
                 self.links.refuse(address, why.map(|why| why as u8));

@@ -1,12 +1,15 @@
 //! Which messages a receive takes, by match bits.
 
+use crate::reliability::Arriving;
+
 /// Messages whose match bits have this one carry a [`MARK`].
 pub const MARKED: u64 = 1 << 34;
 /// These bits of such a message say something about it, and do not count for matching. Receives have zeros there.
 pub const MARK: u64 = 0xfff << 20;
 
-/// Match bits of messages of the protocol itself, where these go by a ring. No others may have them.
-pub const PROTOCOL: u64 = u64::MAX;
+/// Match bits of messages of the protocol itself, where these go by a ring: as packets they have none. No others may have
+/// them.
+pub const PROTOCOL: u64 = Arriving::UNTAGGED;
 
 /// The match bits that count.
 #[inline(always)]

@@ -9,6 +9,9 @@ use crate::{
     time::Instant,
 };
 
+/// After so many messages of one peer, those of another one have their turn.
+const IN_A_ROW: u32 = 32;
+
 /// The rings that come in, and where to get them.
 #[derive(Debug, Default)]
 pub(super) struct Rings {
@@ -17,6 +20,8 @@ pub(super) struct Rings {
     inward: Vec<Inward>,
     /// The one that is read now.
     next: usize,
+    /// Messages taken since the last turn.
+    in_a_row: u32,
     /// Room for a message that becomes a packet.
     pub(super) scratch: Vec<u8>,
     /// When silent ones were last looked for.
@@ -100,9 +105,14 @@ impl Rings {
         self.inward.get(self.next).is_some_and(is_next) || self.find_other()
     }
 
-    /// The next ring is read from now on, if there is a message in it.
-    pub(super) fn go_on(&mut self) {
-        self.next = (self.next + 1) % self.inward.len().max(1);
+    /// A message was taken from the ring that is read now: another one has its turn after [`IN_A_ROW`].
+    #[inline]
+    pub(super) fn note_taken(&mut self) {
+        self.in_a_row += 1;
+        if self.in_a_row >= IN_A_ROW {
+            self.in_a_row = 0;
+            self.next = (self.next + 1) % self.inward.len().max(1);
+        }
     }
 
     fn find_other(&mut self) -> bool {

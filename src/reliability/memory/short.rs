@@ -247,6 +247,7 @@ impl MemoryLayer {
     pub(crate) fn note_short_received(&mut self, len: usize) {
         self.stats.packets_received += 1;
         self.stats.note_delivered(1, len as u32);
+        self.rings.note_taken();
     }
 
     /// A packet tells the peer that there is something in the ring.
@@ -292,12 +293,6 @@ impl MemoryLayer {
     #[inline]
     pub(crate) fn find_short(&mut self) -> bool {
         self.rings.find()
-    }
-
-    /// The next message is looked for in the other rings first.
-    #[cold]
-    pub(crate) fn go_to_next_ring(&mut self) {
-        self.rings.go_on();
     }
 
     /// The next message, where it lies, if it is in the ring of the last one.
