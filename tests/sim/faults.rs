@@ -373,6 +373,43 @@ fn the_receive_of_a_matched_message_ends_with_its_sender() {
     assert_eq!(class(&outcome.results[0]), Some(ErrorClass::ProcFailed));
 }
 
+/// Rank 2 misses rank 0 and tells the others; rank 1, which has heard of it, leaves; rank 3 hears of rank 1 first.
+#[test]
+fn the_first_that_has_left_is_named_where_the_next_one_is_missed_first() {
+    let mut simulation = Simulation::new(4, 1);
+    simulation.faults.plan = vec![
+        (5 * MS, Fault::Cut(0, 1)),
+        (5 * MS, Fault::Cut(2, 3)),
+        (60 * MS, Fault::Join),
+    ];
+    let outcome = simulation
+        .run(|engine| {
+            let world = Communicator::world(engine);
+            let mut values = [1_i64, 0];
+            let datatype = Datatype::predefined(Kind::I64);
+            let [input, output] = values
+                .each_mut()
+                .map(|value| Region::Plain((value as *mut i64).cast(), &datatype));
+            let buffers = Buffers { input, output };
+            let call = Call::of(Collective::Allreduce).with_count(1);
+            let (sum, algorithm) = (Operation::predefined(Predefined::Sum), Algorithm::RecursiveDoubling);
+            world.barrier().unwrap();
+            if world.rank() == 0 {
+                sim::compute(10 * MS).unwrap();
+                world.finalize(MS).unwrap();
+                return None;
+            }
+            // SAFETY: the values are not used otherwise before the request has ended.
+            let sums = unsafe { world.collective("MPI_Allreduce", &call, &buffers, Some(&sum), Some(algorithm)) };
+            let error = sums.unwrap().wait().unwrap_err();
+            world.finalize(MS).unwrap();
+            Some((error.class(), error.peer()))
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let missed = Some((ErrorClass::ProcFailed, Some(0)));
+    assert_eq!(outcome.results, [None, missed, missed, missed]);
+}
+
 /// Many meet in a queue for one packet, and would again after each time-out if all of these were the same.
 #[test]
 fn who_is_crowded_out_is_not_taken_for_dead() {

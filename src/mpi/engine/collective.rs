@@ -362,7 +362,7 @@ impl Collectives {
 
 /// How a collective with a lost member fails at once: other members have given up because of it, and will not
 /// answer.
-fn failed_member(core: &Core, call: &Collective) -> Option<Ended> {
+fn failed_member(core: &mut Core, call: &Collective) -> Option<Ended> {
     if !core.any_failed {
         return missed(core, call);
     }
@@ -385,7 +385,7 @@ fn give_up_round(core: &mut Core, messenger: &mut Messenger, running: &Running, 
 }
 
 /// How a collective fails because one of its processes has left before it took part in it.
-fn missed(core: &Core, call: &Collective) -> Option<Ended> {
+fn missed(core: &mut Core, call: &Collective) -> Option<Ended> {
     core.missed(call.bits, &call.group)
 }
 

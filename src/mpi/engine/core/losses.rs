@@ -5,7 +5,7 @@ use core::{iter, time::Duration};
 
 use super::{
     Core, Ended, LEAVING, LOST, MISSED, RequestId, State, WAKE,
-    leaving::{AnyOf, is_from, split},
+    leaving::{AnyOf, Missed},
 };
 use crate::{
     error::PeerError,
@@ -233,14 +233,9 @@ impl Core {
 
     /// How a collective fails because one of its processes has left before it took part in it, or in an earlier one of
     /// the same communicator.
-    pub(in crate::mpi::engine) fn missed(&self, bits: u64, members: &Group) -> Option<Ended> {
-        if self.leaving.missed.is_empty() {
-            return None;
-        }
-        let (kind, number) = split(bits);
-        let &(first, process) = self.leaving.missed.get(&kind)?;
-        let concerns = is_from(number, first) && members.rank_of(process).is_some();
-        concerns.then(|| Ended::failed(process, self.lost(process).unwrap_or(PeerError::Closed)))
+    pub(in crate::mpi::engine) fn missed(&mut self, bits: u64, members: &Group) -> Option<Ended> {
+        let process = self.leaving.give_up(bits, members)?;
+        Some(Ended::failed(process, self.lost(process).unwrap_or(PeerError::Closed)))
     }
 
     /// This process begins nothing more: tells the peers that it has talked with now, and others when they open a
@@ -262,6 +257,13 @@ impl Core {
             // The notice would overtake the sends that are held back.
             if self.tagged.holds_requests(peer) {
                 return true;
+            }
+            // It may overtake what others tell this peer: a collective that this process has given up because of another one
+            // would be given up there because of this process.
+            let process = messenger.layer().processor(peer);
+            for missed in process.into_iter().flat_map(|process| self.leaving.untold(process)) {
+                self.tagged
+                    .send_active(messenger, now, peer, MISSED, &missed.to_bytes());
             }
             self.tagged.send_active(messenger, now, peer, LEAVING, &[]);
             self.touch(peer);
@@ -321,12 +323,12 @@ impl Core {
         if failure.outcome != Outcome::Failed(PeerError::Closed) || is_of_finalize(bits) {
             return;
         }
-        if !self.leaving.miss(bits, process) {
+        let missed = Missed::new(process, bits);
+        let data = missed.to_bytes();
+        if !self.leaving.miss(missed) {
+            self.leaving.give_up(bits, members);
             return;
         }
-        let mut data = [0; 12];
-        data[..4].copy_from_slice(&process.to_be_bytes());
-        data[4..].copy_from_slice(&bits.to_be_bytes());
         for other in members.processes() {
             if other != process
                 && self.lost(other).is_none()
@@ -350,14 +352,11 @@ impl Core {
 
     /// Another process reports that a collective needs a process that has left.
     pub(super) fn handle_missed(&mut self, data: &[u8]) {
-        let Some((process, bits)) = data.split_at_checked(4) else {
+        let Some(missed) = Missed::heard(data) else {
             return;
         };
-        let (Ok(process), Ok(bits)) = (process.try_into(), bits.try_into()) else {
-            return;
-        };
-        let (process, bits) = (u32::from_be_bytes(process), u64::from_be_bytes(bits));
-        if process < self.peers.size() && process != self.process && self.leaving.miss(bits, process) {
+        let process = missed.process();
+        if process < self.peers.size() && process != self.process && self.leaving.miss(missed) {
             self.misses = true;
         }
     }
