@@ -8,7 +8,7 @@ use std::{
 
 use hikyaku::{
     Config, PeerId,
-    reliability::{Burst, Endpoint, Limits, Origin, Outgoing, Payload, Sink, Verdict},
+    reliability::{Burst, Endpoint, Event, Limits, Origin, Outgoing, Payload, Sink, Verdict},
     time::Instant,
     transport::{Transport, WaitPolicy},
     wire::{Packet, Seq},
@@ -106,11 +106,14 @@ impl Spoke {
             // What does not fit the hub's buffer is sent again.
             let _ = self.socket.send_to(&datagram, burst.destination());
         }
-        while self.endpoint.poll_event().is_some() {}
+        while let Some(event) = self.endpoint.poll_event() {
+            assert!(!matches!(event, Event::Down { .. }), "{}: {event:?}", self.number);
+        }
     }
 }
 
-/// The spokes of a batch ask until each has its answers; the hub answers all.
+/// The spokes of a batch ask until each has its answers and has acknowledged them; the hub answers all. (Where this takes
+/// long, the hub gives up those that never acknowledge.)
 fn talk(hub: &mut Transport, batch: &mut [Spoke], burst: &mut Burst) {
     let expected = batch[0].got.0.len() + 1;
     for spoke in &mut *batch {
@@ -118,7 +121,7 @@ fn talk(hub: &mut Transport, batch: &mut [Spoke], burst: &mut Burst) {
     }
     while batch
         .iter()
-        .any(|spoke| spoke.got.0.len() < expected || !spoke.endpoint.all_idle())
+        .any(|spoke| spoke.got.0.len() < expected || spoke.endpoint.stats().acks_alone < expected as u64)
     {
         for spoke in &mut *batch {
             spoke.pump(burst);
