@@ -7,6 +7,7 @@ use super::{Messenger, SendOptions, staged::Taken};
 use crate::reliability;
 use crate::{
     reliability::{Arriving, PeerId, Which},
+    ring::Pieces,
     time::Instant,
     wire::Seq,
 };
@@ -37,7 +38,7 @@ impl Messenger {
     /// Sends a message with match bits at once, if its peer is reached by a ring. `None`: it is not, or there is no room,
     /// and [`send`](Self::send) takes the message. Else returns whether there is something to transmit.
     #[inline(always)]
-    pub(super) fn send_short(&mut self, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
+    pub(super) fn send_short(&mut self, peer: PeerId, bits: u64, data: impl Pieces) -> Option<bool> {
         let (session, number) = self.numbers.usual(peer)?;
         let transmits = self
             .layer

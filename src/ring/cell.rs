@@ -11,7 +11,7 @@ use super::copies::Copies;
 /// Bytes of a chunk: a cache line.
 pub(super) const CHUNK: usize = 64;
 /// Bytes of a long record: so many are copied out while the next ones are copied in. Whole chunks.
-pub(super) const PIECE: usize = 8 << 10;
+pub(crate) const PIECE: usize = 8 << 10;
 pub(super) type Chunk = [u8; CHUNK];
 
 #[repr(transparent)]

@@ -12,6 +12,7 @@ use super::{
     cell::{self, CHUNK, Cell, Chunk, PIECE},
     copies::Copies,
     owner::Owner,
+    pieces::Pieces,
     places::{LEVELS, Levels, OWN_LEVELS, PREPARED, Places, STREAM, STREAM_BYTES},
     primitives::{
         Arc,
@@ -295,12 +296,19 @@ impl Producer {
     /// Appends a record. `false`: there is no room now, or never for so many bytes.
     #[inline(always)]
     pub fn push(&mut self, bits: u64, number: u32, data: &[u8]) -> bool {
-        let at = self.written;
-        if data.len() > ROOM {
-            return match data.len() <= TWO {
-                true => self.push_two(bits, number, data),
-                false => self.push_long(bits, number, data),
-            };
+        self.push_pieces(bits, number, data)
+    }
+
+    /// The same of bytes that need not lie together.
+    #[inline(always)]
+    pub(crate) fn push_pieces(&mut self, bits: u64, number: u32, mut data: impl Pieces) -> bool {
+        let (at, len) = (self.written, data.len());
+        if len > TWO {
+            return self.push_long(bits, number, data);
+        }
+        let data = data.piece(0, len);
+        if len > ROOM {
+            return self.push_two(bits, number, data);
         }
         if !self.has_room(1) {
             return false;
@@ -369,42 +377,39 @@ impl Producer {
 
     /// The same for a long record.
     #[inline(never)]
-    fn push_long(&mut self, bits: u64, number: u32, data: &[u8]) -> bool {
-        if data.len() > LONG || !self.has_room(1) {
+    fn push_long(&mut self, bits: u64, number: u32, mut data: impl Pieces) -> bool {
+        let len = data.len();
+        if len > LONG || !self.has_room(1) {
             return false;
         }
-        let Some(chunk) = self.find_chunks(data.len().div_ceil(CHUNK) as u32) else {
+        let Some(chunk) = self.find_chunks(len.div_ceil(CHUNK) as u32) else {
             return false;
         };
         let at = self.written;
         self.written = at.wrapping_add(1);
         self.long.untaken.push_back((self.written, self.long.head));
-        self.long.carried += data.len();
+        self.long.carried += len;
         let line = self.shared.line(at);
         let filled = &self.shared.progress().filled;
-        let mut pieces = data.chunks(PIECE);
+        let mut there = len.min(PIECE);
         // SAFETY: the chunks are free: the consumer has taken the records that were there, and reads them again only after
         // the flag of this line has changed. Else as in `push`.
         unsafe {
-            cell::write(
-                self.shared.chunk(chunk),
-                pieces.next().unwrap_or_default(),
-                &mut self.copies,
-            );
+            cell::write(self.shared.chunk(chunk), data.piece(0, there), &mut self.copies);
             line.record.fill(|record| {
                 (&raw mut (*record).number).write(number);
                 (&raw mut (*record).bits).write_unaligned(bits);
-                (&raw mut (*record).len).write(data.len() as u32);
+                (&raw mut (*record).len).write(len as u32);
                 (&raw mut (*record).data).cast::<u32>().write(chunk);
             });
         }
-        let mut there = PIECE;
-        if data.len() > there {
+        if len > there {
             filled.store(self.written, there);
         }
         line.count.store(self.written, Ordering::Release);
-        for piece in pieces {
+        while there < len {
             let at = chunk + (there / CHUNK) as u32;
+            let piece = data.piece(there, PIECE.min(len - there));
             // SAFETY: as above; the consumer reads the piece only after it has been told that it is there.
             unsafe { cell::write(self.shared.chunk(at), piece, &mut self.copies) };
             there += piece.len();

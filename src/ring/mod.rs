@@ -18,6 +18,7 @@ mod exchange;
 mod fence;
 mod lines;
 mod owner;
+mod pieces;
 mod places;
 mod record;
 #[cfg(all(test, feature = "std"))]
@@ -33,7 +34,7 @@ pub use self::lines::{Consumer, Front, LONG, Producer, ring};
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::owner::Owner;
 pub use self::record::ROOM;
-pub(crate) use self::record::TWO;
+pub(crate) use self::{cell::PIECE, pieces::Pieces, record::TWO};
 use crate::copies;
 
 /// The parts of the ring. Its models use the same sources with loom's atomics.

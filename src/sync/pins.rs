@@ -16,6 +16,12 @@ impl Pins {
         Pin(self.clone())
     }
 
+    /// References that have not been given back.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Whether all references have been given back, so that no thread reads the memory any more.
     pub(crate) fn are_released(&self) -> bool {
         // Pairs with the release in `Pin::drop`.

@@ -1,7 +1,10 @@
 //! Short messages by rings, among others that go as packets.
 #![expect(unsafe_code, reason = "MPI's engine takes pointers")]
 
-use hikyaku::mpi::engine::{ANY_SOURCE, ANY_TAG, Communicator, Mode, Request};
+use hikyaku::mpi::{
+    datatype::Datatype,
+    engine::{ANY_SOURCE, ANY_TAG, Communicator, Mode, Request},
+};
 
 use crate::support::{byte, job, pattern};
 
@@ -47,6 +50,48 @@ fn messages_of_all_kinds_keep_their_order() {
             for tag in [2, 0, 1] {
                 for number in (tag..3_000_u32).step_by(3) {
                     assert_eq!(receive(&world, 4, other, tag as i32), number.to_ne_bytes());
+                }
+            }
+        }
+        world.barrier().unwrap();
+    });
+}
+
+/// Lies in the gaps between elements.
+const GAP: u8 = 0xee;
+
+/// These bytes in pieces of eight, with gaps of as many bytes between them.
+fn with_gaps(data: &[u8]) -> Vec<u8> {
+    data.chunks(8).flat_map(|piece| [piece, &[GAP; 8]].concat()).collect()
+}
+
+/// Elements with gaps on either side or both: in one line, in two, in pieces of long records, and in packets.
+#[test]
+fn elements_with_gaps_keep_their_order() {
+    const COUNTS: [usize; 9] = [1, 5, 6, 13, 14, 1_000, 1_025, 8_193, 100_000];
+    job(4, |world| {
+        let (rank, other) = (world.rank(), world.rank() ^ 1);
+        for round in 0..12 {
+            let (leaves, lands) = (round % 2 == 0, round % 3 == 0);
+            for (salt, count) in COUNTS.into_iter().enumerate() {
+                let data = pattern(8 * count, salt + round);
+                let strided = Datatype::vector(count as i64, 8, 16, &byte()).unwrap();
+                if rank % 2 > 0 {
+                    let mut room = with_gaps(&vec![0; 8 * count]);
+                    if lands {
+                        let base = room.as_mut_ptr();
+                        // SAFETY: nothing else uses the vector during the call.
+                        unsafe { world.receive(base, 1, &strided, other, 3) }.unwrap();
+                        assert_eq!(room, with_gaps(&data));
+                    } else {
+                        assert_eq!(receive(&world, 8 * count, other, 3), data);
+                    }
+                } else if leaves {
+                    let spread = with_gaps(&data);
+                    // SAFETY: the vector outlives the call.
+                    unsafe { world.send(Mode::Standard, spread.as_ptr(), 1, &strided, other, 3) }.unwrap();
+                } else {
+                    send(&world, &data, other, 3);
                 }
             }
         }

@@ -15,6 +15,11 @@ pub trait Content: Send {
     /// The bytes from `offset` on, at least one and at most `max`: by reference if they are contiguous. The result is
     /// dropped once the peer has them.
     fn chunk(&mut self, offset: u64, max: u64) -> Bytes;
+
+    /// Whether copies of so much are under way that the next [`chunk`](Self::chunk) should wait until some are dropped.
+    fn is_busy(&self) -> bool {
+        false
+    }
 }
 
 impl Content for Bytes {

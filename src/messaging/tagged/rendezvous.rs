@@ -265,6 +265,14 @@ impl Rendezvous {
             return self.cross(messenger, now, id, answers);
         }
         while send.sent < send.until {
+            if send.content.is_busy() {
+                self.stalled.push_back(id);
+                if send.under_way == 0 {
+                    // (Only what is under way is heard of when it ends.)
+                    messenger.wake_at(now);
+                }
+                return None;
+            }
             let most = (send.until - send.sent).min(CHUNK);
             let chunk = send.content.chunk(send.sent, most);
             let len = chunk.len() as u64;

@@ -9,7 +9,7 @@ use super::{
 #[cfg(feature = "mpi")]
 use super::{Handle, Receive, Selector};
 #[cfg(feature = "mpi")]
-use crate::{reliability::PeerId, wire::Seq};
+use crate::{reliability::PeerId, ring::Pieces, wire::Seq};
 use crate::{
     reliability::{Arriving, Which},
     time::Instant,
@@ -30,7 +30,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         messenger: &mut Messenger,
         peer: PeerId,
         bits: u64,
-        data: &[u8],
+        data: impl Pieces,
     ) -> Option<bool> {
         if data.len() > Arriving::IN_LINE {
             return self.send_long(messenger, peer, bits, data);
@@ -42,7 +42,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
 
     #[cfg(feature = "mpi")]
     #[inline(never)]
-    fn send_long(&mut self, messenger: &mut Messenger, peer: PeerId, bits: u64, data: &[u8]) -> Option<bool> {
+    fn send_long(&mut self, messenger: &mut Messenger, peer: PeerId, bits: u64, data: impl Pieces) -> Option<bool> {
         let len = data.len() as u64;
         if !self.goes_by_ring(messenger, peer, len) || !self.has_room(messenger, peer, len) {
             return None;

@@ -10,6 +10,7 @@ use core::{
 
 use bytes::Bytes;
 
+use super::packed::{PACK, Packs, UNDER_WAY};
 use crate::{
     messaging::{MemoryRegion, tagged::Content},
     mpi::datatype::{Datatype, Kind, Signature},
@@ -17,8 +18,6 @@ use crate::{
     sync,
 };
 
-/// Bytes packed at a time when data cannot be sent from where they lie.
-const PACK: u64 = 64 << 10;
 /// Contiguous runs of at least this many bytes are sent from where they lie.
 const RUN: u64 = 4 << 10;
 
@@ -262,7 +261,7 @@ impl Buffer {
         }
         while at < len {
             scratch.clear();
-            from.pack(at, PACK.min(len - at), scratch);
+            from.pack(at, (PACK as u64).min(len - at), scratch);
             self.place(at, Span::new(scratch));
             at += scratch.len() as u64;
         }
@@ -494,14 +493,19 @@ impl Pins {
 pub(super) struct PinnedBuffer {
     buffer: Buffer,
     pins: Pins,
+    packs: Packs,
+    /// Packed bytes that are under way.
+    packed: sync::Pins,
 }
 
 impl PinnedBuffer {
-    pub(super) fn new(buffer: Buffer) -> (Self, Pins) {
+    pub(super) fn new(buffer: Buffer, packs: &Packs) -> (Self, Pins) {
         let pins = Pins::default();
         let pinned = Self {
             buffer,
             pins: pins.clone(),
+            packs: packs.clone(),
+            packed: sync::Pins::default(),
         };
         (pinned, pins)
     }
@@ -554,8 +558,12 @@ impl Content for PinnedBuffer {
             }
             break;
         }
-        let mut packed = Vec::new();
-        self.buffer.pack(offset, max.min(PACK), &mut packed);
-        packed.into()
+        let len = max.min(PACK as u64);
+        self.packs
+            .fill(&self.packed, |bytes| self.buffer.pack(offset, len, bytes))
+    }
+
+    fn is_busy(&self) -> bool {
+        self.packed.count() >= UNDER_WAY
     }
 }

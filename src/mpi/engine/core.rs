@@ -24,6 +24,7 @@ pub(crate) use self::{
 use self::{leaving::Leaving, parked::Parked};
 use super::{
     buffer::{Buffer, PinnedBuffer, Pins},
+    packed::Packs,
     peers::Peers,
 };
 use crate::{
@@ -188,6 +189,7 @@ pub(crate) struct Core {
     /// … and wakers to be called after the lock is released.
     woken: Vec<Waker>,
     pub(super) scratch: Vec<u8>,
+    pub(super) packs: Packs,
     /// Peers whose messages are waited for without a request: by probes.
     probed: Vec<PeerId>,
     /// The same for probes that name no source.
@@ -265,6 +267,7 @@ impl Core {
             parked: None,
             spare: RequestId::NONE,
             scratch: Vec::new(),
+            packs: Packs::default(),
             advancing: VecDeque::new(),
             losses: VecDeque::new(),
             misses: false,
@@ -426,7 +429,7 @@ impl Core {
         if let Some(error) = self.absent(process, bits) {
             return Some(self.failed_to(owner, process, error));
         }
-        let (pinned, pins) = PinnedBuffer::new(buffer);
+        let (pinned, pins) = PinnedBuffer::new(buffer, &self.packs);
         let (id, slot) = self.request(owner, Some(peer));
         slot.pins = Some(pins);
         if let Err(error) = self.tagged.send(messenger, now, peer, bits, Box::new(pinned), id.0) {
@@ -444,7 +447,7 @@ impl Core {
             self.collect();
             return None;
         }
-        let (pinned, pins) = PinnedBuffer::new(buffer);
+        let (pinned, pins) = PinnedBuffer::new(buffer, &self.packs);
         let (id, slot) = self.request(owner, None);
         slot.pins = Some(pins);
         self.tagged.send_self_later(bits, Box::new(pinned), id.0);

@@ -37,6 +37,7 @@ mod met;
 mod met;
 mod native;
 mod on_host;
+mod packed;
 mod partitioned;
 mod peers;
 mod pool;

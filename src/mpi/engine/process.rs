@@ -160,6 +160,7 @@ impl Process {
             inbox: &mut core.inbox,
             touched: &mut core.touched,
             scratch: &mut core.scratch,
+            packs: &core.packs,
         };
         (self.rma.it(), net)
     }

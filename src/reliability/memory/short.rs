@@ -12,7 +12,7 @@ use crate::{
     error::{DropReason, PeerError},
     id::PeerId,
     reliability::{MESSAGE_COST, Sink},
-    ring::{Front, LONG, Meet, Producer, Side, TWO},
+    ring::{Front, LONG, Meet, Pieces, Producer, Side, TWO},
     time::Instant,
     wire::{BASE_LEN, Base, Builder, Fragment, Kind, Packet, Seq, Token},
 };
@@ -214,16 +214,17 @@ impl MemoryLayer {
         session: u32,
         number: Seq,
         bits: u64,
-        data: &[u8],
+        data: impl Pieces,
     ) -> Option<bool> {
         let p = self.peers.get_mut(peer.index())?;
         let outward = p.outward.as_mut()?;
-        let cost = data.len() as u32 + MESSAGE_COST;
+        let len = data.len();
+        let cost = len as u32 + MESSAGE_COST;
         if p.session != session || !p.queue.can_pay(cost) {
             return None;
         }
         // (A long one that comes before packets that wait has to wait, too, at its receiver.)
-        if data.len() > TWO && !p.queue.is_empty() || !outward.push(bits, number.0, data) {
+        if len > TWO && !p.queue.is_empty() || !outward.push_pieces(bits, number.0, data) {
             return None;
         }
         p.queue.pay(cost);

@@ -10,7 +10,7 @@ use crate::{
     mpi::{
         Rank,
         datatype::Datatype,
-        engine::{buffer::PlainRun, class::Class, native::Native},
+        engine::{buffer::PlainRun, class::Class, native::Native, packed::Packing},
     },
     ring::LONG,
 };
@@ -40,17 +40,34 @@ impl Communicator {
         if len > LONG as u64 || mode == Mode::Synchronous || tag < 0 {
             return false;
         }
-        let (Some(rings), Some(begin), Some(process)) = (
-            self.rings(),
-            datatype.begin_of_small_run(count),
-            self.process_of(destination),
-        ) else {
+        let (Some(rings), Some(process)) = (self.rings(), self.process_of(destination)) else {
             return false;
+        };
+        let bits = self.bits(Class::Message, tag as u32);
+        let Some(begin) = datatype.begin_of_small_run(count) else {
+            // SAFETY: the caller's contract.
+            return unsafe { Self::send_packed(rings, (process, bits), base, count, datatype) };
         };
         // SAFETY: by the caller's contract these are the data of the elements, which are one run, of at least one element.
         let data = unsafe { slice::from_raw_parts(base.wrapping_offset(begin as isize), len as usize) };
-        let bits = self.bits(Class::Message, tag as u32);
         rings.send_short(process, bits, data)
+    }
+
+    /// The same of elements that are not one run.
+    ///
+    /// # Safety
+    /// See [`send`](Self::send).
+    #[inline(never)]
+    unsafe fn send_packed(
+        rings: &Native,
+        (process, bits): (u32, u64),
+        base: *const u8,
+        count: u64,
+        datatype: &Datatype,
+    ) -> bool {
+        // SAFETY: the caller's contract.
+        let packing = unsafe { Packing::new(base, count, datatype) };
+        packing.is_some_and(|mut packing| rings.send_short(process, bits, &mut packing))
     }
 
     /// The selector and the room of a receive that may get its message from a ring.

@@ -8,6 +8,7 @@ use crate::{
     },
     mpi::engine::buffer::{Buffer, PlainRun},
     reliability::{PeerId, Which},
+    ring::Pieces,
 };
 
 impl Core {
@@ -19,7 +20,7 @@ impl Core {
         messenger: &mut Messenger,
         process: u32,
         bits: u64,
-        data: &[u8],
+        data: impl Pieces,
         calm: bool,
     ) -> Option<bool> {
         let peer = self.peers.get(process)?;

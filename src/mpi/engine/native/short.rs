@@ -17,7 +17,7 @@ use crate::{
     },
     progress::WaitPolicy,
     reliability::Which,
-    ring::LONG,
+    ring::{LONG, Pieces},
     sync::Guard,
 };
 
@@ -30,7 +30,7 @@ const PROBE_LOOKS: u32 = 2048;
 impl Native {
     /// Sends a short message by a ring in memory, if there is one to that process now, and returns whether it did.
     #[inline(always)]
-    pub(in super::super) fn send_short(&self, process: u32, bits: u64, data: &[u8]) -> bool {
+    pub(in super::super) fn send_short(&self, process: u32, bits: u64, mut data: impl Pieces) -> bool {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         inner.callers.note();
@@ -40,7 +40,7 @@ impl Native {
         }
         match inner
             .core
-            .send_short(inner.driver.messenger_mut(), process, bits, data, calm)
+            .send_short(inner.driver.messenger_mut(), process, bits, &mut data, calm)
         {
             None => self.send_when_there_is_room(inner, process, bits, data),
             Some(false) => true,
@@ -54,7 +54,7 @@ impl Native {
     /// A receiver that takes one message after the other makes room sooner than a packet would be made, and packets take
     /// both sides more time. One that does not is waited for once.
     #[cold]
-    fn send_when_there_is_room(&self, inner: &mut Inner, process: u32, bits: u64, data: &[u8]) -> bool {
+    fn send_when_there_is_room(&self, inner: &mut Inner, process: u32, bits: u64, mut data: impl Pieces) -> bool {
         let (messenger, len) = (inner.driver.messenger(), data.len() as u64);
         let goes = |peer| messenger.has_ring(peer) && inner.core.tagged.goes_by_ring(messenger, peer, len);
         if !inner.core.peers.get(process).is_some_and(goes) {
@@ -67,7 +67,7 @@ impl Native {
         for _ in 0..LOOKS + data.len() as u32 / 64 {
             hint::spin_loop();
             let messenger = inner.driver.messenger_mut();
-            if let Some(transmits) = inner.core.send_short(messenger, process, bits, data, false) {
+            if let Some(transmits) = inner.core.send_short(messenger, process, bits, &mut data, false) {
                 if transmits {
                     inner.transmit();
                 }

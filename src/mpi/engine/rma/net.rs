@@ -9,7 +9,7 @@ use crate::{
         Access, MemoryRegion, Messenger, RegionId,
         tagged::{BULK, SERVED, Tagged},
     },
-    mpi::engine::{buffer::Buffer, core::Inbox, peers::Peers},
+    mpi::engine::{buffer::Buffer, core::Inbox, packed::Packs, peers::Peers},
     reliability::{PeerId, SendToken},
     time::Instant,
 };
@@ -33,6 +33,7 @@ pub(in crate::mpi::engine) struct Net<'a> {
     /// Peers and channels for which packets may be queued.
     pub(in crate::mpi::engine) touched: &'a mut Vec<(PeerId, u8)>,
     pub(in crate::mpi::engine) scratch: &'a mut Vec<u8>,
+    pub(in crate::mpi::engine) packs: &'a Packs,
 }
 
 impl Net<'_> {

@@ -56,7 +56,7 @@ impl Rma {
         if let Some(error) = net.lost(place.process) {
             return Err(Failure::Lost(error));
         }
-        let (operand, pins) = operand.map(PinnedBuffer::new).unzip();
+        let (operand, pins) = operand.map(|operand| PinnedBuffer::new(operand, net.packs)).unzip();
         let process = place.process;
         let len = place.datatype.size().saturating_mul(place.count);
         state.pending.entry(process).or_default().operations += 1;

@@ -32,6 +32,8 @@ pub(crate) mod holders;
 pub(crate) mod lines;
 #[path = "../../../../src/ring/owner.rs"]
 pub(crate) mod owner;
+#[path = "../../../../src/ring/pieces.rs"]
+pub(crate) mod pieces;
 #[path = "../../../../src/ring/places.rs"]
 pub(crate) mod places;
 #[warn(unsafe_code)]

@@ -1,0 +1,110 @@
+#![expect(unsafe_code, reason = "elements lie where the caller's pointer and datatype say")]
+//! Bytes of elements that are not one run, packed on their way out.
+
+use alloc::{sync::Arc, vec::Vec};
+use core::{
+    mem::{self, MaybeUninit},
+    slice,
+};
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::{
+    mpi::datatype::Datatype,
+    ring::{PIECE, Pieces},
+    sync::{Pin, Pins},
+};
+
+/// Bytes packed at a time when data cannot be sent from where they lie.
+pub(super) const PACK: usize = 64 << 10;
+/// So many times that may be under way of one message: they stay in the cache.
+pub(super) const UNDER_WAY: usize = 8;
+/// Memory that is kept for further messages, in pieces of [`PACK`] bytes at most.
+const KEPT: usize = 2 * UNDER_WAY;
+
+/// Elements that are not one run. A ring has them packed piece by piece.
+pub(crate) struct Packing<'a> {
+    base: *const u8,
+    count: u64,
+    datatype: &'a Datatype,
+    len: usize,
+    piece: [MaybeUninit<u8>; PIECE],
+}
+
+impl<'a> Packing<'a> {
+    /// `None`: they are one run, or none, or do not fit into the address space.
+    ///
+    /// # Safety
+    /// As long as this value exists, the data of the elements are initialised memory that may be read through `base` and is
+    /// not written to.
+    #[inline]
+    pub(crate) unsafe fn new(base: *const u8, count: u64, datatype: &'a Datatype) -> Option<Self> {
+        let len = datatype.packed_size(count).ok()?.try_into().ok()?;
+        let is_typed = !datatype.is_contiguous(count) && datatype.fits(count);
+        is_typed.then_some(Self {
+            base,
+            count,
+            datatype,
+            len,
+            piece: [MaybeUninit::uninit(); PIECE],
+        })
+    }
+}
+
+impl Pieces for Packing<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn piece(&mut self, at: usize, len: usize) -> &[u8] {
+        let room = &mut self.piece[..len];
+        // SAFETY: by `new`'s contract the data may be read; the room is other memory. So much of it is initialised then.
+        unsafe {
+            let filled = self.datatype.pack_at(self.base, self.count, at as u64, room);
+            slice::from_raw_parts(room.as_ptr().cast(), filled)
+        }
+    }
+}
+
+/// Memory for packed bytes, which is used again: fresh memory takes longer than the copy. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packs(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Packs {
+    /// Bytes that `fill` appends. They count in `under_way` until all references are dropped.
+    pub(super) fn fill(&self, under_way: &Pins, fill: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+        let free = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut bytes = free.unwrap_or_default();
+        fill(&mut bytes);
+        Bytes::from_owner(Packed {
+            bytes,
+            packs: self.clone(),
+            _pin: under_way.lend(),
+        })
+    }
+}
+
+struct Packed {
+    bytes: Vec<u8>,
+    packs: Packs,
+    _pin: Pin,
+}
+
+impl AsRef<[u8]> for Packed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Packed {
+    fn drop(&mut self) {
+        let mut bytes = mem::take(&mut self.bytes);
+        bytes.clear();
+        let mut free = self.packs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() < KEPT {
+            free.push(bytes);
+        }
+    }
+}
