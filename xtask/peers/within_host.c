@@ -2,7 +2,8 @@
  *
  * within_host OPERATION SIZE…
  *
- * prints a line "SIZE NANOSECONDS" for each size: of a message one way (latency), of a message of a window (bandwidth; with
+ * prints a line "SIZE NANOSECONDS" for each size: of a message one way (latency; with "latency, strided", of pieces of 16
+ * bytes with gaps of as many, at both ends), of a message of a window (bandwidth; with
  * "bandwidth-apart", each message of a window has memory of its own), of "lock + unlock" of a window of the other rank,
  * which nobody else wants, or of a collective, of that the mean over ranks; or of "init + finalize" of this process. A
  * figure is a mean: the clock is read before the first operation and after the last. */
@@ -22,7 +23,8 @@ static int by_size(int bytes, int small, int medium, int large, int huge) {
     return bytes <= 8192 ? small : bytes <= 65536 ? medium : bytes <= LARGE ? large : huge;
 }
 
-static double latency(int bytes) {
+/* Messages of so many elements, which are that many bytes. */
+static double latency(int bytes, int elements, MPI_Datatype type) {
     int count = by_size(bytes, 6000, 1500, 200, 60), warmup = (count + 4) / 5;
     double start = 0;
     MPI_Barrier(MPI_COMM_WORLD);
@@ -30,14 +32,23 @@ static double latency(int bytes) {
         if (i == warmup)
             start = MPI_Wtime();
         if (rank == 0) {
-            MPI_Send(out, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
-            MPI_Recv(in, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out, elements, type, 1, 1, MPI_COMM_WORLD);
+            MPI_Recv(in, elements, type, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else if (rank == 1) {
-            MPI_Recv(in, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(out, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+            MPI_Recv(in, elements, type, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(out, elements, type, 0, 1, MPI_COMM_WORLD);
         }
     }
     return (MPI_Wtime() - start) * 1e9 / (2.0 * count);
+}
+
+static double strided(int bytes) {
+    MPI_Datatype type;
+    MPI_Type_vector(bytes / 16, 16, 32, MPI_CHAR, &type);
+    MPI_Type_commit(&type);
+    double nanos = latency(bytes, 1, type);
+    MPI_Type_free(&type);
+    return nanos;
 }
 
 /* A message of a window lies `apart` bytes behind the one before. */
@@ -135,11 +146,12 @@ int main(int argc, char **argv) {
     for (int a = 2; a < argc; a++) {
         const char *name = argv[1];
         int bytes = atoi(argv[a]);
-        double nanos = strcmp(name, "latency") == 0     ? latency(bytes)
-                       : strcmp(name, "bandwidth") == 0 ? bandwidth(bytes, 0)
-                       : is_apart                       ? bandwidth(bytes, bytes)
-                       : strncmp(name, "lock", 4) == 0  ? lock()
-                                                        : collective(name, bytes);
+        double nanos = strcmp(name, "latency") == 0            ? latency(bytes, bytes, MPI_CHAR)
+                       : strcmp(name, "latency, strided") == 0 ? strided(bytes)
+                       : strcmp(name, "bandwidth") == 0        ? bandwidth(bytes, 0)
+                       : is_apart                              ? bandwidth(bytes, bytes)
+                       : strncmp(name, "lock", 4) == 0         ? lock()
+                                                               : collective(name, bytes);
         if (rank == 0)
             printf("%d %.2f\n", bytes, nanos);
     }

@@ -45,7 +45,7 @@ cargo xtask <chore>
   veth-goodput [--format json]
                             goodput between two namespaces, with 1 % loss against without (root)
   bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION]
-            [--within-host | --libraries pair|collectives|network|python|life]
+            [--within-host | --libraries pair|types|collectives|network|python|life]
                             MPI's operations in turns with Open MPI and mpi-rs over kernel TCP (about 3 minutes);
                             --libraries: the C libraries, part by part; --docs writes the tables into docs/measured
   bench-dpdk [--latency] [--ranks 2|4] [--format text|json|markdown] [--turns N] [--device DEVICE]

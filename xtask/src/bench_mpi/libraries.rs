@@ -23,11 +23,16 @@ pub(super) struct Part {
     pub(super) section: Section,
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         name: "pair",
         cases: &PAIRS,
         section: Section::libraries("bench-mpi --libraries pair"),
+    },
+    Part {
+        name: "types",
+        cases: &[STRIDED],
+        section: Section::libraries("bench-mpi --libraries types"),
     },
     Part {
         name: "collectives",
@@ -83,6 +88,14 @@ const LOCK: Case = Case {
     operation: "lock + unlock",
     sizes: &[0],
     peers: &[Peer::Abi, Peer::MpichAbi, Peer::Vader, Peer::Mpich],
+    ..LATENCY
+};
+
+/// Elements with gaps, at both ends.
+const STRIDED: Case = Case {
+    operation: "latency, strided",
+    sizes: &[64, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20],
+    peers: &[Peer::Abi, Peer::MpichAbi, Peer::Vader, Peer::VaderCma, Peer::Mpich],
     ..LATENCY
 };
 

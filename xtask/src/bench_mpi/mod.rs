@@ -104,7 +104,7 @@ enum Compared {
 impl Options {
     fn parse(args: &[String]) -> Result<Self, String> {
         let usage = "bench-mpi [--format text|json|markdown] [--docs] [--turns N] [--only OPERATION] \
-                     [--within-host|--libraries pair|collectives|network|python|life]";
+                     [--within-host|--libraries pair|types|collectives|network|python|life]";
         let mut options = Self {
             format: Format::Text,
             docs: false,
