@@ -239,8 +239,9 @@ pub fn choose(
     Ok(choice)
 }
 
-/// Pairs the addresses of a process, `own`, with those of a peer: those of one network, each once, and of the others all that
-/// are of one family, first each once and in their order. The first ones are a pair in any case. Returns at most `most`
+/// Pairs the addresses of a process, `own`, with those of a peer: those of one network, each once; those that are left over
+/// there with the first one of that network again; and of the others all that are of one family, first each once and in their
+/// order. The first ones are a pair in any case. Returns at most `most`
 /// pairs as indices of `own` and `theirs`; both sides find the same ones if there are not more.
 #[must_use]
 pub fn pairs(own: &[Chosen], theirs: &[IpAddr], most: usize) -> Vec<(usize, usize)> {
@@ -254,6 +255,19 @@ pub fn pairs(own: &[Chosen], theirs: &[IpAddr], most: usize) -> Vec<(usize, usiz
         let found = candidates.find(is_free);
         pairs.extend(found.map(|at| (port, at)));
     }
+    // One side has more addresses in the network: if the one that the other shares with it dies, these are left.
+    let is_left = |port: usize| pairs.iter().all(|(other, _)| *other != port);
+    let is_left_there = |at: usize| pairs.iter().all(|(_, other)| *other != at);
+    let mut again = Vec::new();
+    for (port, chosen) in own.iter().enumerate().filter(|(port, _)| is_left(*port)) {
+        let at = theirs.iter().position(|address| share(chosen, address));
+        again.extend(at.map(|at| (port, at)));
+    }
+    for (at, address) in theirs.iter().enumerate().filter(|(at, _)| is_left_there(*at)) {
+        let port = own.iter().position(|chosen| share(chosen, address));
+        again.extend(port.map(|port| (port, at)));
+    }
+    pairs.extend(again);
     // Behind routers, only probes tell which ones reach which.
     let is_free = |port: usize| pairs.iter().all(|(other, _)| *other != port) && !theirs.contains(&own[port].address);
     let is_free_there = |at: usize| pairs.iter().all(|(_, other)| *other != at) && !is_own(&theirs[at]);
@@ -549,6 +563,9 @@ mod tests {
         // Two interfaces of each in one network.
         let own = ["10.0.0.1/24", "10.0.0.3/24"];
         assert_eq!(pairs_of(&own, &["10.0.0.2", "10.0.0.4"]), [(0, 0), (1, 1)]);
+        // Of one, and in the reverse.
+        assert_eq!(pairs_of(&own, &["10.0.0.2"]), [(0, 0), (1, 0)]);
+        assert_eq!(pairs_of(&own[..1], &["10.0.0.2", "10.0.0.4"]), [(0, 0), (0, 1)]);
         // Through routers, all that may reach each other, first in their order; families do not mix; an address of this
         // host is none of the peer.
         let own = ["10.0.0.1/24", "10.1.0.1/24", "172.17.0.1/16", "fd00::1/64"];

@@ -40,6 +40,13 @@ pub enum InitError {
         /// The text.
         text: String,
     },
+    /// A process has addresses of the other family only: IPv6, where this one has IPv4, or the reverse.
+    Family {
+        /// Its number.
+        process: u32,
+        /// Its first address.
+        address: SocketAddr,
+    },
     /// A process cannot be reached by the information that it has published.
     Introduce {
         /// Its number.
@@ -85,6 +92,19 @@ impl fmt::Display for InitError {
             Self::Address { process, text } => {
                 write!(f, "process {process} says its address is '{}'", text.escape_default())
             }
+            Self::Family { process, address } => {
+                let (theirs, ours) = if address.is_ipv4() {
+                    ("IPv4", "IPv6")
+                } else {
+                    ("IPv6", "IPv4")
+                };
+                write!(
+                    f,
+                    "process {process} is at {}: it has {theirs} addresses only, and this one has {ours} addresses only; \
+                     HIKYAKU_IFACE takes addresses of one family",
+                    address.ip()
+                )
+            }
             Self::Introduce { process, source } => write!(f, "reaching process {process}: {source}"),
             Self::Meet(error) => write!(f, "HIKYAKU_ROUTES=memory: {error}"),
             Self::Connect(error) => error.fmt(f),
@@ -117,6 +137,7 @@ impl std::error::Error for InitError {
             | Self::Twice { .. }
             | Self::Backend { .. }
             | Self::Address { .. }
+            | Self::Family { .. }
             | Self::Check { .. } => None,
             Self::Bootstrap(error) => Some(error),
             Self::Environment(error) => Some(error),

@@ -94,6 +94,17 @@ impl Own {
         }
     }
 
+    /// An address of a process must be of a family that this one has, unless a poller carries all between them.
+    fn check_family(&self, process: u32, theirs: &[SocketAddr]) -> Result<(), InitError> {
+        let reaches = |address: &SocketAddr| self.ports.iter().any(|own| own.is_ipv4() == address.is_ipv4());
+        match theirs.first() {
+            Some(&address) if !self.chosen.is_empty() && !theirs.iter().any(reaches) => {
+                Err(InitError::Family { process, address })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// By which port to reach which of the addresses of a process, beside the first by the first.
     fn further(&self, theirs: &[SocketAddr]) -> Vec<Path> {
         let is_own = |address: &SocketAddr| self.ports.iter().any(|own| own.ip() == address.ip());
@@ -147,6 +158,7 @@ impl Job {
         for process in parents.iter().flat_map(Parents::processes) {
             let said = said_by(&job, process)?;
             let theirs = said.addresses();
+            own.check_family(process, &theirs)?;
             introduce(&mut bound, process, theirs[0], &said.link)?;
             add_rails(&mut bound, process, own.further(&theirs));
             others.push((process, theirs[0]));
@@ -407,6 +419,7 @@ fn exchange(
         let mut address = said.address;
         if process != job.rank() {
             let theirs = said.addresses();
+            ports.check_family(process, &theirs)?;
             let paths = ports.further(&theirs);
             if let Some(path) = paths.first()
                 && is_ambiguous(address, &own, &all)

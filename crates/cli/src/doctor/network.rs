@@ -98,6 +98,12 @@ fn value(name: &str, of: &str, setting: impl Fn(String) -> String) -> u32 {
     one("all").max(one(of))
 }
 
+/// Both are on one device, so that at most one of them is a rail. (A label, `eth0:1`, has no settings of its own.)
+fn is_one_device(one: &Interface, other: &Interface) -> bool {
+    let is_of_one = |device: &String| *device == one.name || one.carriers.contains(device);
+    is_of_one(&other.name) || other.carriers.iter().any(is_of_one)
+}
+
 /// Interfaces with addresses in one network: each should answer for its own address only, and take what comes back by
 /// another one. `setting` reads a file below `/proc/sys`.
 fn shared_networks(interfaces: &[Interface], setting: impl Fn(String) -> String) -> Vec<Finding> {
@@ -108,7 +114,7 @@ fn shared_networks(interfaces: &[Interface], setting: impl Fn(String) -> String)
         let before = &all[..number];
         let Some(other) = before
             .iter()
-            .find(|other| other.name != interface.name && other.shares_network(interface.address))
+            .find(|other| !is_one_device(other, interface) && other.shares_network(interface.address))
         else {
             continue;
         };
@@ -348,6 +354,14 @@ mod tests {
         for wanted in ["eth1.arp_ignore=1", "eth0.arp_announce=2", "eth1.rp_filter=2"] {
             assert!(advice.contains(wanted), "{advice}");
         }
+        let label = Interface {
+            carriers: vec!["eth0".to_owned()],
+            ..of("eth0:1", "10.0.0.2")
+        };
+        assert_eq!(
+            shared_networks(&[of("eth0", "10.0.0.1"), label], |_| "0".to_owned()),
+            []
+        );
         let good = |path: String| {
             if path.ends_with("arp_announce") || path.ends_with("rp_filter") {
                 "2"
