@@ -13,7 +13,7 @@ use std::{
 use hikyaku::{
     Config, Congestion, PeerId,
     messaging::{Messenger, SendOptions},
-    reliability::{Burst, Endpoint, Limits, Payload},
+    reliability::{Burst, Endpoint, Limits, Path, Payload},
     time::Instant,
     transport::Transport,
 };
@@ -67,12 +67,19 @@ struct Pair {
     config: Config,
     /// With each, the other as its peer.
     nodes: [(Messenger, PeerId); 2],
-    /// (when it arrives, at which node, the datagram)
-    wires: VecDeque<(Instant, usize, Vec<u8>)>,
+    /// (when it arrives, at which node, at which port, the datagram)
+    wires: VecDeque<(Instant, usize, u8, Vec<u8>)>,
+    /// What leaves by this port is lost.
+    dead: Option<u8>,
 }
 
 fn address(node: usize) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, 1 + node as u8], 1_000))
+    address_of(node, 0)
+}
+
+/// Both have an address for each port, which reaches that of the other one only.
+fn address_of(node: usize, port: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2 + port, 1 + node as u8], 1_000))
 }
 
 fn node(node: usize, incarnation: u64, config: &Config) -> (Messenger, PeerId) {
@@ -98,6 +105,15 @@ impl Pair {
             nodes: [node(0, 1, &config), node(1, 2, &config)],
             config,
             wires: VecDeque::new(),
+            dead: None,
+        }
+    }
+
+    /// A second rail between the two.
+    fn add_rail(&mut self) {
+        for (node, (messenger, peer)) in self.nodes.iter_mut().enumerate() {
+            let path = Path::new(address_of(1 - node, 1), 1);
+            assert_eq!(messenger.add_rail(self.now, *peer, path), Ok(1));
         }
     }
 
@@ -118,8 +134,9 @@ impl Pair {
                 while node.poll_transmit(self.now, &mut burst) {
                     let mut datagram = Vec::new();
                     node.gather(&burst, |bytes| datagram.extend_from_slice(bytes));
-                    if !lose(from, &datagram) {
-                        self.wires.push_back((self.now + DELAY, 1 - from, datagram));
+                    if !lose(from, &datagram) && self.dead != Some(burst.port()) {
+                        self.wires
+                            .push_back((self.now + DELAY, 1 - from, burst.port(), datagram));
                     }
                 }
                 while node.poll_event().is_some() {}
@@ -134,12 +151,10 @@ impl Pair {
             };
             self.now = self.now.max(next);
             while self.wires.front().is_some_and(|(at, ..)| *at <= self.now)
-                && let Some((_, to, mut datagram)) = self.wires.pop_front()
+                && let Some((_, to, port, mut datagram)) = self.wires.pop_front()
             {
-                let len = datagram.len();
-                self.nodes[to]
-                    .0
-                    .handle_datagrams(self.now, address(1 - to), &mut datagram, len);
+                let (len, path) = (datagram.len(), Path::new(address_of(1 - to, port), port));
+                self.nodes[to].0.handle_datagrams(self.now, path, &mut datagram, len);
             }
             for (node, _) in &mut self.nodes {
                 node.handle_timeout(self.now);
@@ -201,6 +216,42 @@ fn a_peer_that_goes_away_is_lost() {
         let begin = "WARN hikyaku::reliability::endpoint::session: session lost processor=0 peer=0 address=192.0.2.2:1000 session=1 \
                      error=no answer to ";
         assert!(lost.starts_with(begin), "{lost}");
+    });
+}
+
+/// A rail is told when the peer has answered there, when it does not any more, and when it never has.
+#[test]
+fn rails_come_and_go() {
+    let rail = |what: &str| {
+        format!("hikyaku::reliability::endpoint::rails: {what} processor=0 peer=0 rail=1 address=192.0.3.2:1000 port=1")
+    };
+    let of_rails = |lines: &Lines| {
+        let all = lines.take("endpoint::rails: ").into_iter();
+        all.filter(|line| line.contains("processor=0")).collect::<Vec<_>>()
+    };
+    listen(|lines| {
+        let mut pair = Pair::new(Config::default());
+        pair.add_rail();
+        let talk = |pair: &mut Pair, time| {
+            for _ in 0..200 {
+                pair.send(0, 8_000);
+            }
+            pair.run(time, never);
+        };
+        talk(&mut pair, SECOND);
+        assert_eq!(of_rails(lines), [format!("INFO {}", rail("rail up"))]);
+        pair.dead = Some(1);
+        talk(&mut pair, SECOND);
+        assert_eq!(of_rails(lines), [format!("WARN {}", rail("rail down"))]);
+        pair.dead = None;
+        talk(&mut pair, 10 * SECOND);
+        assert_eq!(of_rails(lines), [format!("INFO {}", rail("rail up"))]);
+        // One that is dead from the beginning.
+        let mut pair = Pair::new(Config::default());
+        pair.add_rail();
+        pair.dead = Some(1);
+        talk(&mut pair, 60 * SECOND);
+        assert_eq!(of_rails(lines), [format!("INFO {}", rail("no answer on a rail"))]);
     });
 }
 

@@ -200,6 +200,7 @@ fn restarts() {
         };
         let mut simulation = Simulation::new(ranks as u32, seed);
         simulation.options.eager_limit = rng.pick(&[0, 100, 4_096, 64 << 10]);
+        simulation.network.rails = rng.pick(&[1, 2, 3]);
         simulation.faults.watch = true;
         simulation.faults.impairment = Impairment {
             loss: rng.pick(&[0.0, 0.0, 0.05]),
@@ -219,6 +220,16 @@ fn restarts() {
             simulation.faults.plan.push((from, Fault::Cut(process, other)));
             let until = from + Duration::from_nanos(rng.skewed(10_000_000));
             simulation.faults.plan.push((until, Fault::Join));
+        }
+        let rails = u64::from(simulation.network.rails);
+        if rails > 1 && rng.chance(700) {
+            // A rail loses what one side sends, before the crash or at any time until the restart.
+            let from = Duration::from_nanos(rng.below(back.as_nanos() as u64 + 1));
+            let other = (process + 1 + rng.below(ranks - 1) as u32) % ranks as u32;
+            let (one, other) = rng.pick(&[(process, other), (other, process)]);
+            let cut = Fault::CutRail(one, other, rng.below(rails) as u8);
+            let until = from + Duration::from_nanos(rng.skewed(100_000_000));
+            simulation.faults.plan.extend([(from, cut), (until, Fault::Join)]);
         }
         plan.back = Some(back);
         simulation.limit = Some(back + PATIENCE);

@@ -626,29 +626,32 @@ fn an_address_that_two_hosts_have_stands_for_the_right_one() {
     );
 }
 
-/// `cut` and `mend` a rail of a stream; it goes on, and the rail comes back.
-fn is_survived(wires: &Wires, cut: impl FnOnce(), mend: impl FnOnce()) {
+/// `cut` and `mend` one of two rails of a stream; it goes on, and the rail comes back.
+fn is_survived(wires: &Wires, rail: usize, cut: impl FnOnce(), mend: impl FnOnce()) {
     let [mut sender, mut receiver] = wires.stream(160);
     sender.wait_for("rail 1 is up", START_LIMIT);
     receiver.wait_for("got 16", PART_LIMIT);
     cut();
-    sender.wait_for("rail 1 is down", PART_LIMIT);
+    sender.wait_for(&format!("rail {rail} is down"), PART_LIMIT);
     mend();
-    sender.wait_for("rail 1 is up", PART_LIMIT);
+    sender.wait_for(&format!("rail {rail} is up"), PART_LIMIT);
     receiver.wait_for("got all", PART_LIMIT);
     finish(sender);
     finish(receiver);
 }
 
+/// Either rail, at either end. (The first port's socket is not bound to its interface.)
+const CUTS: [(usize, usize); 4] = [(0, 0), (0, 1), (1, 0), (1, 1)];
+
 #[test]
 #[ignore = "needs root and iproute2: cargo xtask ci"]
 fn a_stream_survives_a_link_that_goes_down() {
-    for end in [0, 1] {
+    for (rail, end) in CUTS {
         let Some(wires) = Wires::new(2, 9000) else { return };
         wires.shape(400);
         let name = &wires.ends()[end].name;
-        let set = |state: &str| netns::ip(&format!("-n {name} link set veth1 {state}"));
-        is_survived(&wires, || set("down"), || set("up"));
+        let set = |state: &str| netns::ip(&format!("-n {name} link set veth{rail} {state}"));
+        is_survived(&wires, rail, || set("down"), || set("up"));
     }
 }
 
@@ -656,11 +659,11 @@ fn a_stream_survives_a_link_that_goes_down() {
 #[test]
 #[ignore = "needs root and iproute2: cargo xtask ci"]
 fn a_stream_survives_the_loss_of_one_direction() {
-    for end in [0, 1] {
+    for (rail, end) in CUTS {
         let Some(wires) = Wires::new(2, 9000) else { return };
         wires.shape(400);
-        let end = wires.ends()[end];
-        is_survived(&wires, || end.loss_on("veth1", 100), || end.loss_on("veth1", 0));
+        let (end, device) = (wires.ends()[end], format!("veth{rail}"));
+        is_survived(&wires, rail, || end.loss_on(&device, 100), || end.loss_on(&device, 0));
     }
 }
 
