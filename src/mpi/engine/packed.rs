@@ -108,3 +108,51 @@ impl Drop for Packed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mpi::datatype::Kind;
+    use alloc::vec;
+
+    #[test]
+    fn memory_is_used_again_and_what_is_under_way_is_counted() {
+        let (packs, under_way) = (Packs::default(), Pins::default());
+        let filled = |byte| packs.fill(&under_way, |bytes| bytes.resize(100, byte));
+        let (one, other) = (filled(1), filled(2));
+        assert_eq!((&*one, &*other, under_way.count()), (&[1; 100][..], &[2; 100][..], 2));
+        let at = one.as_ptr();
+        let part = one.slice(10..20);
+        drop(one);
+        assert_eq!(under_way.count(), 2, "a part is still there");
+        drop(part);
+        assert_eq!(under_way.count(), 1);
+        let third = filled(3);
+        assert_eq!((third.as_ptr(), &*third), (at, &[3; 100][..]));
+    }
+
+    /// The pieces are the packed bytes, whatever their length.
+    #[test]
+    fn elements_are_packed_piece_by_piece() {
+        let byte = Datatype::predefined(Kind::Byte);
+        let strided = Datatype::vector(3_000, 3, 5, &byte).unwrap();
+        let memory: Vec<u8> = (0..15_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
+        let wanted: Vec<u8> = memory.chunks(5).flat_map(|piece| piece[..3].to_vec()).collect();
+        // SAFETY: the elements are within the vector, which stays.
+        let mut packing = unsafe { Packing::new(memory.as_ptr(), 1, &strided) }.unwrap();
+        assert_eq!(packing.len(), 9_000);
+        for len in [1, 7, 1_000, PIECE] {
+            let mut seen = vec![];
+            while seen.len() < 9_000 {
+                let next = len.min(9_000 - seen.len());
+                let piece = packing.piece(seen.len(), next);
+                assert_eq!(piece.len(), next);
+                seen.extend_from_slice(piece);
+            }
+            assert_eq!(seen, wanted);
+        }
+        // SAFETY: as above.
+        let plain = unsafe { Packing::new(memory.as_ptr(), 100, &byte) };
+        assert!(plain.is_none(), "one run is not packed");
+    }
+}
