@@ -230,12 +230,15 @@ fn rails_come_and_go() {
         all.filter(|line| line.contains("processor=0")).collect::<Vec<_>>()
     };
     listen(|lines| {
-        let mut pair = Pair::new(Config::default());
+        let config = Config {
+            unexpected_bytes: 64 << 20,
+            ..Config::default()
+        };
+        let mut pair = Pair::new(config.clone());
         pair.add_rail();
+        // (A large message goes by both.)
         let talk = |pair: &mut Pair, time| {
-            for _ in 0..200 {
-                pair.send(0, 8_000);
-            }
+            pair.send(0, 4 << 20);
             pair.run(time, never);
         };
         talk(&mut pair, SECOND);
@@ -247,7 +250,7 @@ fn rails_come_and_go() {
         talk(&mut pair, 10 * SECOND);
         assert_eq!(of_rails(lines), [format!("INFO {}", rail("rail up"))]);
         // One that is dead from the beginning.
-        let mut pair = Pair::new(Config::default());
+        let mut pair = Pair::new(config);
         pair.add_rail();
         pair.dead = Some(1);
         talk(&mut pair, 60 * SECOND);

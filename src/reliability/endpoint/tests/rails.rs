@@ -1,6 +1,7 @@
 //! Several paths between two endpoints.
 
 use alloc::collections::BTreeMap;
+use core::time::Duration;
 
 mod proof;
 mod rates;
