@@ -756,7 +756,7 @@ fn a_stream_survives_an_address_and_an_interface_that_vanish() {
         let end = wires.ends()[end];
         let address = wires.address(end, 1);
         let set = |what: &str| netns::ip(&format!("-n {} address {what} {address}/24 dev veth1", end.name));
-        is_survived(&wires, || set("del"), || set("add"));
+        is_survived(&wires, 1, || set("del"), || set("add"));
         let delete = || netns::ip(&format!("-n {} link del veth1", end.name));
         let again = || {
             netns::join([(a, "veth1"), (b, "veth1")], [9000; 2]);
@@ -765,6 +765,6 @@ fn a_stream_survives_an_address_and_an_interface_that_vanish() {
                 netns::ip(&format!("-n {} address add {address}/24 dev veth1", end.name));
             }
         };
-        is_survived(&wires, delete, again);
+        is_survived(&wires, 1, delete, again);
     }
 }
