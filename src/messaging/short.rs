@@ -6,8 +6,7 @@ use super::{Messenger, SendOptions, staged::Taken};
 #[cfg(feature = "mpi")]
 use crate::reliability;
 use crate::{
-    reliability::{Arriving, PeerId, Which},
-    ring::Pieces,
+    reliability::{Arriving, PeerId, Pieces, Which},
     time::Instant,
     wire::Seq,
 };

@@ -43,6 +43,7 @@ pub use path::{MAX_RAILS, Path};
 pub use sealing::{Forged, Sealer, Transmission};
 
 pub use crate::id::{PeerId, SendToken};
+pub(crate) use crate::ring::Pieces;
 
 /// The payload of a message or placement to send.
 #[derive(Clone, Debug)]

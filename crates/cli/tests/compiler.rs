@@ -55,6 +55,22 @@ fn wrappers_become_the_compiler() {
     }
 }
 
+/// A build tool that asks pkg-config gets the options that the wrappers add.
+#[test]
+fn pkg_config_knows_the_wrappers_options() {
+    let (prefix, wrapper) = installed("wrapper-pkg-config", "mpicc", false);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../capi/mpi.pc");
+    let file = fs::read_to_string(file).unwrap();
+    for (field, question) in [("Cflags: ", "compile"), ("Libs: ", "link")] {
+        let options = file.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        let options = options
+            .replace("${includedir}", &format!("{}/include", prefix.display()))
+            .replace("${libdir}", &format!("{}/lib", prefix.display()));
+        let shown = Command::new(&wrapper).arg(format!("-showme:{question}")).output().unwrap();
+        assert_eq!(said(&shown), format!("{options}\n"));
+    }
+}
+
 /// From elsewhere, by a link to the link.
 #[test]
 fn a_wrapper_finds_its_folder_from_elsewhere() {

@@ -9,7 +9,10 @@ use super::{
 #[cfg(feature = "mpi")]
 use super::{Handle, Receive, Selector};
 #[cfg(feature = "mpi")]
-use crate::{reliability::PeerId, ring::Pieces, wire::Seq};
+use crate::{
+    reliability::{PeerId, Pieces},
+    wire::Seq,
+};
 use crate::{
     reliability::{Arriving, Which},
     time::Instant,
