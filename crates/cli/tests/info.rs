@@ -127,6 +127,41 @@ fn tables_are_aligned_by_part() {
     );
 }
 
+/// The interfaces of this host, all of which are named. (A host that has loopback only shows its one row.)
+#[test]
+fn further_addresses_have_rows_of_their_own() {
+    let document = json("", &[]);
+    let mut named: Vec<(&str, &str)> = Vec::new();
+    for interface in document["machine"]["interfaces"].as_array().expect("interfaces") {
+        let [name, address] = ["name", "address"].map(|key| interface[key].as_str().expect(key));
+        // An interface has one address; IPv4 if it has one. A seventh interface does not count.
+        if !address.contains(':') && named.len() < 6 && named.iter().all(|(other, _)| *other != name) {
+            named.push((name, address));
+        }
+    }
+    let names: Vec<&str> = named.iter().map(|(name, _)| *name).collect();
+    let setting = names.join(",");
+    let text = out(&info("", &[("HIKYAKU_IFACE", &setting)]));
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for first in ["address, ranks here only", "address, several hosts"] {
+        let at = lines.iter().position(|line| line.starts_with(first)).expect(&text);
+        for (index, (name, address)) in named.iter().enumerate() {
+            let is_first = index == 0;
+            let begin = if is_first {
+                first.to_owned()
+            } else {
+                format!("and {name} ")
+            };
+            let line = lines[at + index];
+            assert!(
+                line.starts_with(&begin) && line.contains(&format!(" {address}: HIKYAKU_IFACE={name}")),
+                "{name}: {line}\n{text}"
+            );
+        }
+        assert!(!lines[at + named.len()].starts_with("and "), "{text}");
+    }
+}
+
 #[test]
 fn all_mistakes_are_named() {
     let wrong = [

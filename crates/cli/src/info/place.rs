@@ -108,6 +108,21 @@ struct Chosen {
     left_out: Vec<LeftOut>,
 }
 
+impl Chosen {
+    /// The first address by this name, and the others below it.
+    fn rows(&self, name: &str) -> Vec<Vec<String>> {
+        let address = self
+            .address
+            .map_or_else(|| "none".to_owned(), |address| address.to_string());
+        let mut rows = vec![row(name, format!("{address}: {}", self.why))];
+        for rail in &self.rails {
+            let name = format!("  and {}", rail.interface);
+            rows.push(row(&name, format!("{}: {}", rail.address, rail.why)));
+        }
+        rows
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 struct Rail {
     interface: String,
@@ -176,14 +191,7 @@ impl Machine {
             ("address, ranks here only", &self.local),
             ("address, several hosts", &self.remote),
         ] {
-            let address = chosen
-                .address
-                .map_or_else(|| "none".to_owned(), |address| address.to_string());
-            rows.push(row(name, format!("{address}: {}", chosen.why)));
-            for rail in &chosen.rails {
-                let name = format!("  and {}", rail.interface);
-                rows.push(row(&name, format!("{}: {}", rail.address, rail.why)));
-            }
+            rows.extend(chosen.rows(name));
         }
         for LeftOut { interface, why } in &self.remote.left_out {
             rows.push(row(&format!("  not {interface}"), why.clone()));
@@ -264,4 +272,61 @@ fn udp(address: IpAddr) -> Option<Udp> {
         max_segments: capabilities.max_segments,
         receive_buffer: capabilities.receive_buffer,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn interfaces() -> Vec<address::Interface> {
+        let of = |name: &str, address: &str| address::Interface {
+            name: name.to_owned(),
+            address: address.parse().unwrap(),
+            prefix: 24,
+            carriers: Vec::new(),
+            unfit: None,
+        };
+        vec![
+            of("eth0", "10.0.0.1"),
+            of("eth1", "10.0.1.1"),
+            of("eth2", "fd02::1"),
+            of("eth3", "10.0.3.1"),
+        ]
+    }
+
+    /// A row for each address that a rank has beside its first, in the order of the setting; those that it does not name are no
+    /// rails.
+    #[test]
+    fn each_further_address_has_a_row() {
+        let settings = [("HIKYAKU_IFACE".to_owned(), "eth1,eth0,fd02::/64".to_owned())];
+        let (chosen, wrong) = choose(&settings.into_iter().collect(), &interfaces(), false);
+        assert_eq!(wrong, None);
+        let rows = chosen.rows("address, several hosts");
+        assert_eq!(
+            rows,
+            [
+                ["address, several hosts", "10.0.1.1: HIKYAKU_IFACE=eth1"],
+                ["  and eth0", "10.0.0.1: HIKYAKU_IFACE=eth0"],
+                ["  and eth2", "fd02::1: HIKYAKU_IFACE=fd02::/64"],
+            ]
+        );
+        assert_eq!(
+            serde_json::to_value(&chosen).unwrap()["rails"],
+            json!([
+                {"interface": "eth0", "address": "10.0.0.1", "why": "HIKYAKU_IFACE=eth0"},
+                {"interface": "eth2", "address": "fd02::1", "why": "HIKYAKU_IFACE=fd02::/64"},
+            ])
+        );
+    }
+
+    /// Nothing is said of rails where there are none.
+    #[test]
+    fn one_address_has_one_row() {
+        let settings = [("HIKYAKU_IFACE".to_owned(), "eth3".to_owned())];
+        let (chosen, _) = choose(&settings.into_iter().collect(), &interfaces(), false);
+        assert_eq!(chosen.rows("address"), [["address", "10.0.3.1: HIKYAKU_IFACE=eth3"]]);
+        assert_eq!(serde_json::to_value(&chosen).unwrap().get("rails"), None);
+    }
 }
