@@ -497,6 +497,8 @@ fn wrong_input_is_refused_with_a_reason() {
         ("bench rails --latency --plot rails.svg", "cannot be used with"),
         ("bench", "Usage"),
         ("bench rails --cuts 2", "--cut"),
+        ("bench rails --cut-rail 0", "--cut"),
+        ("bench rails --cut link --cut-rail 2", "there are 2 rails"),
     ] {
         let said = refused(line);
         assert!(said.contains(reason), "{line}: {said}");

@@ -89,22 +89,80 @@ fn nodes_of_a_flat_grid_swap_messages() {
     }
 }
 
-/// A rail is cut twice in one stream, and comes back each time: without a word to either end, and as an interface that is down.
-#[test]
-fn a_rail_is_cut_and_comes_back() {
-    for cut in ["both", "link"] {
-        let arguments = format!(
-            "bench rails --cut {cut} --cuts 2 --rates 40 --size 256K --rounds 1 --level transport --format json"
-        );
+/// Runs of a cut, of which one must be as quick as is promised: where other programs take the processors for a while, a run
+/// shows how long that lasted.
+const RUNS: usize = 4;
+/// Seconds, at most, until the others carry what they can, and until all do after the return.
+const OTHERS: f64 = 0.5;
+const ALL: f64 = 2.0;
+
+/// Cuts one of two rails twice in one stream; `arguments` say which, and `left` how much of the rate is left.
+fn is_cut_and_comes_back(cut: &str, arguments: &str, left: std::ops::Range<f64>) {
+    let arguments =
+        format!("bench rails --cut {cut} --cuts 2 --size 256K --rounds 1 --level transport --format json {arguments}");
+    let mut seen = Vec::new();
+    for _ in 0..RUNS {
         let Some(rows) = rows(&arguments) else { return };
         let [row] = &rows[..] else { panic!("{rows:?}") };
         assert!(row["pattern"] == cut && row["cuts"] == 2 && row["rails"] == 2, "{row}");
         let before = row["mb_per_s"].as_f64().unwrap();
         assert!(before > 1.0 && before < 10.5, "{row}");
-        // All has been carried by the other one, and then by both.
-        assert!(row["ratio"]["during"].as_f64().unwrap() > 0.3, "{row}");
-        assert!(row["others_s"].is_f64() && row["all_s"].is_f64(), "{row}");
+        // A time that is missing is longer than it was looked at: 2.5 and 3.5 s.
+        let within = |name: &str, most: f64| row[name].as_f64().is_some_and(|time| time <= most);
+        let during = row["ratio"]["during"].as_f64().unwrap();
+        if left.contains(&during) && within("others_s", OTHERS) && within("all_s", ALL) {
+            return;
+        }
+        seen.push(row.clone());
     }
+    panic!("no run has {left:?} of the rate during the cut, and at most {OTHERS} and {ALL} s: {seen:?}");
+}
+
+/// Without a word to either end. All is carried by the other rail, and then by both.
+#[test]
+fn a_rail_is_cut_and_comes_back() {
+    is_cut_and_comes_back("both", "--rates 40", 0.4..0.6);
+}
+
+/// As an interface that is down: the first and quicker one of two, so that the rate says which one is cut.
+#[test]
+fn the_first_rail_is_cut_and_comes_back() {
+    is_cut_and_comes_back("link", "--rates 40,20 --cut-rail 0", 0.25..0.45);
+}
+
+/// The figure has a line for each way, a point on it for each number of rails, and the numbers themselves.
+#[test]
+fn the_figure_has_all_ways_and_rails() {
+    let file = std::env::temp_dir().join(format!("hikyaku-rails-{}.svg", std::process::id()));
+    let arguments = format!(
+        "bench rails --rails 1,2 --rates 100 --size 64K --time 50 --rounds 1 --format json --plot {}",
+        file.display()
+    );
+    let Some(rows) = rows(&arguments) else { return };
+    let svg = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(rows.len(), 6);
+    assert!(svg.starts_with("<svg"), "{svg}");
+    for text in ["Several Ethernets as one", "rails", "MB/s", "udp", "transport", "mpi"] {
+        assert!(svg.lines().any(|line| line == text), "{text}: {svg}");
+    }
+    // Line by line, and on each from left to right.
+    let points: Vec<[u32; 2]> = svg
+        .lines()
+        .filter_map(|line| line.strip_prefix("<circle cx=\""))
+        .map(|rest| {
+            let mut words = rest.split('"');
+            [words.next(), words.nth(1)].map(|word| word.unwrap().parse().unwrap())
+        })
+        .collect();
+    assert_eq!(points.len(), rows.len(), "{svg}");
+    let across: Vec<u32> = points.iter().map(|point| point[0]).collect();
+    assert!(across[0] < across[1] && across[..2].repeat(3) == across, "{across:?}");
+    // The rows go by rails first. A higher rate is higher up, where the numbers are smaller.
+    let rates = [0, 3, 1, 4, 2, 5].map(|row: usize| rows[row]["mb_per_s"].as_f64().unwrap());
+    let mut heights: Vec<(f64, u32)> = rates.into_iter().zip(points.iter().map(|point| point[1])).collect();
+    heights.sort_by(|one, other| one.0.total_cmp(&other.0));
+    assert!(heights.is_sorted_by(|one, other| one.1 >= other.1), "{heights:?}");
 }
 
 /// A command of the papers that needs more rights than this process has is no failure.

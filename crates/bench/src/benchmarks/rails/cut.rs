@@ -102,8 +102,14 @@ fn reaches(arrivals: &Arrivals, from: Instant, to: Instant, wanted: f64) -> Opti
         .map(|at| (*at - from).as_secs_f64())
 }
 
-/// Cuts the last rail of one stream as often as the options say.
-fn stream(options: &Rails, namespaces: &Namespaces, way: Way, rails: u32, cut: Cut) -> Result<Vec<Seen>, Failure> {
+/// Cuts rail `victim` of one stream as often as the options say.
+fn stream(
+    options: &Rails,
+    namespaces: &Namespaces,
+    way: Way,
+    [rails, victim]: [u32; 2],
+    cut: Cut,
+) -> Result<Vec<Seen>, Failure> {
     let failed = || Failure::run(format!("{} by {rails} rails: a process failed", way.name()));
     let mut processes = Processes(Vec::new());
     processes
@@ -133,14 +139,14 @@ fn stream(options: &Rails, namespaces: &Namespaces, way: Way, rails: u32, cut: C
         }
         Ok(arrivals.clone())
     };
-    let last = rails as usize - 1;
+    let victim = victim as usize;
     listen(Instant::now() + BEFORE)?;
     let (mut cuts, mut all_arrivals) = (Vec::new(), Arrivals::new());
     for _ in 0..options.cuts {
-        cut.switch(namespaces, last, true)?;
+        cut.switch(namespaces, victim, true)?;
         let at = Instant::now();
         listen(at + DURING)?;
-        cut.switch(namespaces, last, false)?;
+        cut.switch(namespaces, victim, false)?;
         let back = Instant::now();
         all_arrivals = listen(back + AFTER)?;
         cuts.push((at, back));
@@ -152,7 +158,7 @@ fn stream(options: &Rails, namespaces: &Namespaces, way: Way, rails: u32, cut: C
     let all: u32 = rates.iter().sum();
     let seen = |(at, back): (Instant, Instant)| {
         let before = rate(&all_arrivals, at - SECOND, at);
-        let others = before * f64::from(all - rates[last]) / f64::from(all);
+        let others = before * f64::from(all - rates[victim]) / f64::from(all);
         Seen {
             before: before / 1e6,
             during: rate(&all_arrivals, back - SECOND, back) / 1e6,
@@ -166,9 +172,15 @@ fn stream(options: &Rails, namespaces: &Namespaces, way: Way, rails: u32, cut: C
 /// Measures and prints.
 pub(super) fn run(options: &Rails, cuts: &[Cut]) -> Result<(), Failure> {
     let most = options.rails.iter().copied().max().unwrap_or(2).max(2);
+    let victim = options.cut_rail.unwrap_or(most - 1);
+    if victim >= most {
+        return Err(Failure::usage(format!(
+            "--cut-rail {victim}: there are {most} rails, counted from 0"
+        )));
+    }
     let namespaces = Namespaces::new(2, &options.rates_of(most), options.mtu)?;
     let comments = vec![format!(
-        "hikyaku rails: the last of {most} rails of {:?} Mbit/s is cut and comes back; seconds until 0.95 of what the others, \
+        "hikyaku rails: rail {victim} of {most} rails, from 0, of {:?} Mbit/s, is cut and comes back; seconds until 0.95 of what the others, \
          and then all, carry; MTU {}, messages of {}, {} rounds, cut {} times in each: the longest",
         options.rates,
         options.mtu,
@@ -186,7 +198,7 @@ pub(super) fn run(options: &Rails, cuts: &[Cut]) -> Result<(), Failure> {
     let longest = |times: Vec<Option<f64>>| times.into_iter().try_fold(0.0_f64, |most, time| Some(most.max(time?)));
     for &cut in cuts {
         for way in options.ways().into_iter().filter(|way| *way != Way::Udp) {
-            let rounds = (0..options.rounds).map(|_| stream(options, &namespaces, way, most, cut));
+            let rounds = (0..options.rounds).map(|_| stream(options, &namespaces, way, [most, victim], cut));
             let seen = rounds.collect::<Result<Vec<_>, Failure>>()?.concat();
             let middle = |value: fn(&Seen) -> f64| median(&seen.iter().map(value).collect::<Vec<_>>());
             let (before, during) = (middle(|seen| seen.before), middle(|seen| seen.during));

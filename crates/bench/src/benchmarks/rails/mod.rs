@@ -36,6 +36,7 @@ Examples:
   hikyaku bench rails --rails 1,2,3,4,5,6 --rates 200 --plot rails.svg
   hikyaku bench rails --cut link,data,answers,both --size 1M --rounds 3
   hikyaku bench rails --cut both --cuts 5 --rounds 1    again and again in one stream
+  hikyaku bench rails --cut link --cut-rail 0            the first rail and not the last
   hikyaku bench rails --latency --rails 1,2 --rates 1000,100
   hikyaku bench rails --grid 3 --rails 2,4,6 --rates 50 --level transport,mpi,arrays
 

@@ -16,7 +16,7 @@ use crate::{
     report::{Output, size},
 };
 
-/// How the last rail is cut.
+/// How a rail is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Cut {
     /// Its interface at the sender goes down
@@ -62,7 +62,7 @@ pub(crate) struct Rails {
         value_name = "LEVEL,…"
     )]
     pub(super) level: Vec<Way>,
-    /// Cut the last rail of a stream, and let it come back
+    /// Cut a rail of a stream, and let it come back
     #[arg(
         long,
         value_enum,
@@ -74,6 +74,9 @@ pub(crate) struct Rails {
     /// How often it is cut, and comes back, in one stream
     #[arg(long, default_value_t = 1, value_name = "N", requires = "cut", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) cuts: u32,
+    /// The rail that is cut, counted from 0; the last one unless given
+    #[arg(long, value_name = "RAIL", requires = "cut", value_parser = clap::value_parser!(u32).range(0..=5))]
+    pub(super) cut_rail: Option<u32>,
     /// One message of --size (8 unless given) at a time goes to and fro: µs of one way
     #[arg(long, conflicts_with_all = ["grid", "cut", "plot"])]
     pub(super) latency: bool,
