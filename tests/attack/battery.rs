@@ -462,7 +462,7 @@ impl Battery {
         pair.assign(Task::Talk);
         let grown = peak.saturating_sub(memory);
         let in_kernel = raw::kernel_drops(&pair.addresses) - drops;
-        let mut trouble = harm(&before, &after, allowed);
+        let mut trouble = harm(&before, &going, &after, allowed);
         if going.messages < before.messages + 100 {
             trouble.push("the pair hardly talked".to_owned());
         }
@@ -494,7 +494,7 @@ impl Battery {
 }
 
 /// The damage of an attack.
-fn harm(before: &Report, after: &Report, allowed: Allowed) -> Vec<String> {
+fn harm(before: &Report, going: &Report, after: &Report, allowed: Allowed) -> Vec<String> {
     let mut trouble = after.trouble.clone();
     if !after.complete {
         trouble.push("messages do not arrive".to_owned());
@@ -503,6 +503,12 @@ fn harm(before: &Report, after: &Report, allowed: Allowed) -> Vec<String> {
         let rails = after.rails()[side];
         if rails > before.rails()[side] {
             trouble.push(format!("side {side} has {rails} rails beside the first"));
+        }
+        // Right after the attack as well: a rail that has fallen may be proven again before all messages have arrived.
+        let had = before.working[side];
+        let has = going.working[side].min(after.working[side]);
+        if had > 1 && has < had {
+            trouble.push(format!("side {side} has {has} rails that work, of {had} before"));
         }
         let (before, after) = (&before.sides[side], &after.sides[side]);
         let opened = after.sessions_opened - before.sessions_opened;
@@ -515,4 +521,27 @@ fn harm(before: &Report, after: &Report, allowed: Allowed) -> Vec<String> {
         }
     }
     trouble
+}
+
+/// A rail that has fallen is harm, right after the attack or at the end; where there was one path, nothing can fall.
+#[test]
+fn a_rail_that_falls_is_harm() {
+    let with = |working| Report {
+        working,
+        complete: true,
+        ..Report::default()
+    };
+    let found = |before, going, after| harm(&with(before), &with(going), &with(after), Allowed::default());
+    assert_eq!(found([2, 2], [2, 2], [2, 2]), [""; 0]);
+    assert_eq!(found([0, 1], [1, 1], [1, 1]), [""; 0]);
+    for (going, after) in [([2, 1], [2, 2]), ([2, 2], [2, 1]), ([2, 1], [2, 1])] {
+        assert_eq!(
+            found([2, 2], going, after),
+            ["side 1 has 1 rails that work, of 2 before"]
+        );
+    }
+    assert_eq!(
+        found([2, 2], [0, 2], [2, 2]),
+        ["side 0 has 0 rails that work, of 2 before"]
+    );
 }

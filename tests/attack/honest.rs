@@ -18,7 +18,7 @@ use hikyaku::{
         Backend,
         udp::{UdpBackend, UdpOptions},
     },
-    reliability::Path,
+    reliability::{Path, RailState},
     transport::{Event, Transport},
 };
 
@@ -101,6 +101,8 @@ pub(crate) struct Report {
     pub(crate) trouble: Vec<String>,
     /// Every message that was sent has arrived.
     pub(crate) complete: bool,
+    /// How many rails each end may send data on now, of several.
+    pub(crate) working: [usize; 2],
 }
 
 impl Report {
@@ -489,7 +491,15 @@ impl Talk {
             }
         }
         let stats = |end: &Option<End>| end.as_ref().map(|end| end.transport.stats()).unwrap_or_default();
+        let working = |end: &Option<End>| {
+            let Some(End { transport, peer, .. }) = end else {
+                return 0;
+            };
+            let all = (0..).map_while(|rail| transport.rail_stats(*peer, rail));
+            all.filter(|stats| stats.state == RailState::Up).count()
+        };
         Report {
+            working: [working(&self.ends[0]), working(&self.ends[1])],
             sides: [stats(&self.ends[0]), stats(&self.ends[1])],
             messages: self.figures.messages.load(Ordering::Relaxed),
             trouble,
