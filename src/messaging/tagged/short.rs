@@ -8,14 +8,14 @@ use super::{
 };
 #[cfg(feature = "mpi")]
 use super::{Handle, Receive, Selector};
+use crate::{
+    reliability::{Arriving, Which},
+    time::Instant,
+};
 #[cfg(feature = "mpi")]
 use crate::{
     reliability::{PeerId, Pieces},
     wire::Seq,
-};
-use crate::{
-    reliability::{Arriving, Which},
-    time::Instant,
 };
 
 /// So many eager limits may a message have that goes by a ring: two copies take less time there than to ask first.

@@ -33,23 +33,27 @@ pub(crate) struct Packing<'a> {
 }
 
 impl<'a> Packing<'a> {
-    /// `None`: they are one run, or none, or do not fit into the address space.
+    /// `None` as of [`packed_len`].
     ///
     /// # Safety
     /// As long as this value exists, the data of the elements are initialised memory that may be read through `base` and is
     /// not written to.
     #[inline]
     pub(crate) unsafe fn new(base: *const u8, count: u64, datatype: &'a Datatype) -> Option<Self> {
-        let len = datatype.packed_size(count).ok()?.try_into().ok()?;
-        let is_typed = !datatype.is_contiguous(count) && datatype.fits(count);
-        is_typed.then_some(Self {
+        Some(Self {
             base,
             count,
             datatype,
-            len,
+            len: packed_len(count, datatype)?,
             piece: [MaybeUninit::uninit(); PIECE],
         })
     }
+}
+
+/// Bytes of elements that are not one run. `None`: they are one run, or none, or do not fit into the address space.
+pub(super) fn packed_len(count: u64, datatype: &Datatype) -> Option<usize> {
+    let has_gaps = !datatype.is_contiguous(count) && datatype.fits(count);
+    datatype.packed_size(count).ok().filter(|_| has_gaps)?.try_into().ok()
 }
 
 impl Pieces for Packing<'_> {

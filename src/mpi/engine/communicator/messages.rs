@@ -393,7 +393,12 @@ impl Communicator {
             return Ok(self.plain_status_of(&envelope));
         }
         // SAFETY: the caller's contract.
-        unsafe { self.receive_in_full(base, count, datatype, source, tag) }
+        unsafe {
+            match self.receive_packed(base, count, datatype, source, tag) {
+                Some(status) => Ok(status),
+                None => self.receive_in_full(base, count, datatype, source, tag),
+            }
+        }
     }
 
     /// # Safety

@@ -10,7 +10,13 @@ use crate::{
     mpi::{
         Rank,
         datatype::Datatype,
-        engine::{buffer::PlainRun, class::Class, native::Native, packed::Packing},
+        engine::{
+            buffer::PlainRun,
+            class::Class,
+            native::Native,
+            packed::{Packing, packed_len},
+            status::Status,
+        },
     },
     ring::LONG,
 };
@@ -88,5 +94,29 @@ impl Communicator {
         // SAFETY: the caller's contract.
         let room = unsafe { PlainRun::new(base, count, datatype) }?;
         Some((rings, selector, room))
+    }
+
+    /// Receives elements that are not one run from a ring, if there is one and the message comes there soon. `None`: nothing
+    /// was done.
+    ///
+    /// # Safety
+    /// See [`receive`](Self::receive).
+    #[inline(never)]
+    pub(super) unsafe fn receive_packed(
+        &self,
+        base: *mut u8,
+        count: u64,
+        datatype: &Datatype,
+        source: Rank,
+        tag: i32,
+    ) -> Option<Status> {
+        let rings = self.rings()?;
+        let selector = self.plain_selector(source, tag)?;
+        let len = packed_len(count, datatype).filter(|len| *len <= LONG)?;
+        let envelope = rings.receive_packed(&selector, len, |bytes| {
+            // SAFETY: the caller's contract.
+            unsafe { datatype.unpack_at(base, count, 0, bytes) };
+        })?;
+        Some(self.plain_status_of(&envelope))
     }
 }

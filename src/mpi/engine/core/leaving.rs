@@ -118,8 +118,8 @@ impl Leaving {
         Some(first.process)
     }
 
-    /// What `process` may not have heard yet of collectives that this process has given up.
-    pub(super) fn untold(&self, process: u32) -> impl Iterator<Item = &Missed> {
+    /// The collectives that this process has given up by hearsay, of which `process` is a member: it may not have heard.
+    pub(super) fn given_up_with(&self, process: u32) -> impl Iterator<Item = &Missed> {
         let is_member = move |members: &Group| members.rank_of(process).is_some();
         self.missed
             .values()

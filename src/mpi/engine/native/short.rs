@@ -1,7 +1,7 @@
 //! Short messages between processes of one host: the part of a call that holds the lock. Nothing here reads a clock,
 //! allocates or makes a pass that is not due; whatever is out of the ordinary goes the general way.
 
-use core::hint;
+use core::{hint, mem};
 use std::{boxed::Box, sync::Arc, vec::Vec};
 
 use super::{
@@ -241,8 +241,31 @@ impl Native {
     /// older than all others that the program might receive; gives it a moment to come. `None`: nothing was done.
     #[inline(always)]
     pub(in super::super) fn receive_short(&self, selector: &Selector, room: &mut [u8]) -> Option<Envelope> {
+        self.receive_here(&mut self.inner.lock(), selector, room)
+    }
+
+    /// The same for elements of `len` bytes that are not one run: `place` puts what has come where it belongs.
+    pub(in super::super) fn receive_packed(
+        &self,
+        selector: &Selector,
+        len: usize,
+        place: impl FnOnce(&[u8]),
+    ) -> Option<Envelope> {
         let mut guard = self.inner.lock();
-        let inner = &mut *guard;
+        let mut scratch = mem::take(&mut guard.core.scratch);
+        if scratch.len() < len {
+            scratch.resize(len, 0);
+        }
+        let envelope = self.receive_here(&mut guard, selector, &mut scratch[..len]);
+        if let Some(envelope) = &envelope {
+            place(&scratch[..envelope.len as usize]);
+        }
+        guard.core.scratch = scratch;
+        envelope
+    }
+
+    #[inline(always)]
+    fn receive_here(&self, inner: &mut Inner, selector: &Selector, room: &mut [u8]) -> Option<Envelope> {
         inner.callers.note();
         if !inner.may_skip_pass() || !(inner.is_calm() || inner.is_clear()) || inner.core.has_posted() {
             return None;
