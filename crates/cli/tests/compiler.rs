@@ -66,7 +66,10 @@ fn pkg_config_knows_the_wrappers_options() {
         let options = options
             .replace("${includedir}", &format!("{}/include", prefix.display()))
             .replace("${libdir}", &format!("{}/lib", prefix.display()));
-        let shown = Command::new(&wrapper).arg(format!("-showme:{question}")).output().unwrap();
+        let shown = Command::new(&wrapper)
+            .arg(format!("-showme:{question}"))
+            .output()
+            .unwrap();
         assert_eq!(said(&shown), format!("{options}\n"));
     }
 }
