@@ -261,7 +261,10 @@ impl Core {
             // It may overtake what others tell this peer: a collective that this process has given up because of another one
             // would be given up there because of this process.
             let process = messenger.layer().processor(peer);
-            for missed in process.into_iter().flat_map(|process| self.leaving.given_up_with(process)) {
+            for missed in process
+                .into_iter()
+                .flat_map(|process| self.leaving.given_up_with(process))
+            {
                 self.tagged
                     .send_active(messenger, now, peer, MISSED, &missed.to_bytes());
             }
