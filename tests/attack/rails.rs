@@ -48,9 +48,9 @@ fn start(setup: &Setup) -> (Pair, Vec<raw::Seen>) {
 
 fn wait_for_rails(pair: &Pair) {
     let deadline = raw::now() + LIMIT;
-    // All of them work, too: what has fallen meanwhile would not be missed after the attack.
-    while pair.report().rails() != [1, 1] || pair.report().working != [2, 2] {
-        assert!(raw::now() < deadline, "no second rail: {:?}", pair.report().trouble);
+    // (How often they were proven does not count: a session that was opened by the second rail proves the first one.)
+    while pair.report().working != [2, 2] {
+        assert!(raw::now() < deadline, "no second rail: {:?}", pair.report());
         raw::pause(Duration::from_millis(1));
     }
 }
