@@ -5,4 +5,6 @@
 #[path = "../../tests/simulation/harness/mod.rs"]
 mod harness;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| harness::ops::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    harness::ops::run(bytes);
+});

@@ -406,7 +406,7 @@ fn wrong_strides() {
         let now = world.now;
         world.nodes[1]
             .stack_mut()
-            .handle_datagrams(now, address, &mut bytes, stride);
+            .handle_datagrams(now, address.into(), &mut bytes, stride);
     }
     world.touch(1);
     bystander_is_unharmed(&mut world);

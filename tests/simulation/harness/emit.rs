@@ -60,6 +60,8 @@ impl Node {
         let limit = limits.max_datagram.min(config.max_datagram.into());
         let known = endpoint
             .peer_by_address(burst.destination())
+            // (Each rail has an MTU of its own.)
+            .filter(|_| burst.port() == 0)
             .and_then(|peer| endpoint.peer_stats(peer))
             .map_or(0, |stats| stats.max_datagram as usize);
         for segment in bytes.chunks(size) {
@@ -86,6 +88,7 @@ impl Node {
                 destination: burst.destination(),
                 bytes: segment.to_vec(),
                 dont_fragment: burst.dont_fragment(),
+                port: burst.port(),
                 is_of_bulk,
             });
         }

@@ -118,6 +118,8 @@ pub(crate) struct Network {
     pub(crate) ingress: BTreeMap<usize, (u64, u64)>,
     pipes: BTreeMap<(usize, usize), Pipe>,
     cut: BTreeSet<(usize, usize)>,
+    /// Nothing that a node sends by these rails arrives.
+    pub(crate) dead_rails: BTreeSet<(usize, u8)>,
     counts: BTreeMap<(usize, usize), Counts>,
 }
 
@@ -149,6 +151,7 @@ impl Network {
     /// Takes all faults away.
     pub(crate) fn heal(&mut self) {
         self.cut.clear();
+        self.dead_rails.clear();
         self.usual = self.usual.healed();
         self.links.values_mut().for_each(|link| *link = link.healed());
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use hikyaku::{
     AddPeerError, SendError,
     messaging::{Messenger, SendOptions},
-    reliability::{Burst, Endpoint, Event, Limits, LostMessages, Payload, PeerId, SendToken},
+    reliability::{Burst, Endpoint, Event, Limits, LostMessages, Path, Payload, PeerId, SendToken},
     time::Instant,
 };
 
@@ -20,6 +20,9 @@ impl Stack for Messenger {
     }
     fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.add_peer(address, processor)
+    }
+    fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) {
+        let _ = self.add_rail(now, peer, path);
     }
     fn send(
         &mut self,
@@ -67,7 +70,7 @@ impl Stack for Messenger {
     fn set_limits(&mut self, limits: Limits) {
         self.set_limits(limits);
     }
-    fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+    fn handle_datagrams(&mut self, now: Instant, source: Path, data: &mut [u8], stride: usize) {
         self.handle_datagrams(now, source, data, stride);
     }
     fn handle_timeout(&mut self, now: Instant) {

@@ -9,7 +9,7 @@ use std::{
 use hikyaku::{
     Config, PeerError, SendError,
     messaging::Messenger,
-    reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
+    reliability::{Burst, Endpoint, Event, Limits, Path, Payload, PeerId, SendToken},
     time::Instant,
 };
 
@@ -29,6 +29,33 @@ const SECRET: u64 = 0x5ea1;
 const MAX_ROUNDS: u32 = 20_000;
 /// Bursts of one poll before it is taken for an endless loop.
 const MAX_BURSTS: u32 = 100_000;
+
+/// Rails that a node can have beside the first, each a network in which it has an address.
+pub(crate) const RAILS: u8 = 3;
+/// The second number of an address on rail 0, plus this, is that on others.
+const NETWORKS: u8 = 64;
+
+/// The address of a node on a rail.
+pub(crate) fn on_rail(address: SocketAddr, rail: u8) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if rail > 0 => {
+            let [a, _, c, d] = v4.ip().octets();
+            SocketAddr::from(([a, NETWORKS + rail, c, d], v4.port()))
+        }
+        _ => address,
+    }
+}
+
+/// The rail on which this is an address: what comes from there comes by that port.
+pub(crate) fn rail_of(address: SocketAddr) -> u8 {
+    match address {
+        SocketAddr::V4(v4) => match v4.ip().octets()[1].checked_sub(NETWORKS) {
+            Some(rail) if rail <= RAILS => rail,
+            _ => 0,
+        },
+        SocketAddr::V6(_) => 0,
+    }
+}
 
 /// The application of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +128,8 @@ pub(crate) struct Departure {
     pub(crate) destination: SocketAddr,
     pub(crate) bytes: Vec<u8>,
     pub(crate) dont_fragment: bool,
+    /// By this port, from the address there.
+    pub(crate) port: u8,
     /// From the address beside.
     pub(crate) is_of_bulk: bool,
 }
@@ -363,7 +392,8 @@ impl Node {
                 last = next.len();
                 bytes.extend_from_slice(&next);
             }
-            self.stack_mut().handle_datagrams(now, from, &mut bytes, stride);
+            let path = Path::new(from, rail_of(from));
+            self.stack_mut().handle_datagrams(now, path, &mut bytes, stride);
             self.check_bounds(from);
         }
     }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use hikyaku::{Config, Recovery, WindowMode};
 
-use super::{App, Job, NodeOptions, World};
+use super::{
+    App, Job, NodeOptions, World,
+    node::{RAILS, on_rail},
+};
 
 /// One step. Made from bytes by [`read`], so that every input means something.
 #[derive(Clone, Debug)]
@@ -29,6 +32,15 @@ pub(crate) enum Op {
         from: usize,
     },
     Heal,
+    /// Not the first.
+    AddRail {
+        node: usize,
+        rail: u8,
+    },
+    CutRail {
+        node: usize,
+        rail: u8,
+    },
     Stall {
         node: usize,
         time: Duration,
@@ -57,10 +69,12 @@ pub(crate) enum Op {
     Replay {
         back: usize,
         flip: Option<(usize, u8)>,
+        rail: u8,
     },
     /// Bytes out of nowhere.
     Inject {
         node: usize,
+        rail: u8,
         bytes: Vec<u8>,
     },
 }
@@ -98,6 +112,8 @@ impl<'a> Reader<'a> {
     fn op(&mut self) -> Op {
         let code = self.byte();
         let node = usize::from(code >> 7);
+        // Of the operations that know rails; zero stands for the first one, which is what other inputs mean.
+        let drawn = code & 64 == 64;
         match code & 31 {
             0..=9 => {
                 let job = Job::new(self.magnitude() as usize % 100_000);
@@ -125,7 +141,15 @@ impl<'a> Reader<'a> {
             18 => Op::Corrupt {
                 per_mille: u32::from(self.byte()) / 2,
             },
+            19 if drawn => Op::CutRail {
+                node,
+                rail: self.byte() % (RAILS + 1),
+            },
             19 => Op::Cut { from: node },
+            20 if drawn => Op::AddRail {
+                node,
+                rail: 1 + self.byte() % RAILS,
+            },
             20 | 21 => Op::Heal,
             22 => Op::Stall {
                 node,
@@ -148,9 +172,11 @@ impl<'a> Reader<'a> {
             29 | 30 => Op::Replay {
                 back: usize::from(self.byte()),
                 flip: (code & 32 == 32).then(|| (usize::from(self.half()), self.byte())),
+                rail: if drawn { self.byte() % (RAILS + 1) } else { 0 },
             },
             _ => Op::Inject {
                 node,
+                rail: if drawn { self.byte() % (RAILS + 1) } else { 0 },
                 bytes: self.bytes().to_vec(),
             },
         }
@@ -186,8 +212,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The operations that these bytes mean, after a configuration.
-fn read(bytes: &[u8]) -> (NodeOptions, Vec<Op>) {
+/// The operations that these bytes mean, after a configuration, and how many rails both have from the start.
+fn read(bytes: &[u8]) -> (NodeOptions, u8, Vec<Op>) {
     let mut reader = Reader(bytes);
     let config = reader.config();
     let flags = reader.byte();
@@ -204,7 +230,7 @@ fn read(bytes: &[u8]) -> (NodeOptions, Vec<Op>) {
     while !reader.0.is_empty() && ops.len() < 1_000 {
         ops.push(reader.op());
     }
-    (options, ops)
+    (options, flags >> 4 & 3, ops)
 }
 
 /// Whether the session must survive all that happens: nobody closed, restarted or replayed across that.
@@ -232,6 +258,8 @@ impl Run {
             Op::Corrupt { per_mille } => world.network.usual.corrupt = per_mille,
             Op::Cut { from } => world.network.cut_one_way(from, 1 - from),
             Op::Heal => world.network.heal(),
+            Op::AddRail { node, rail } => world.add_rail(node, 1 - node, rail),
+            Op::CutRail { node, rail } => _ = world.network.dead_rails.insert((node, rail)),
             Op::Stall { node, time } => world.stall(node, time),
             Op::Hold { node, hold } => {
                 world.nodes[node].options.app = if hold { App::Hold } else { App::Take };
@@ -263,15 +291,15 @@ impl Run {
                 }
             }
             Op::ShrinkPath { mtu } => world.network.usual.mtu = mtu,
-            Op::Replay { back, flip } => self.replay(back, flip),
-            Op::Inject { node, bytes } => {
-                let from = world.nodes[1 - node].address;
+            Op::Replay { back, flip, rail } => self.replay(back, flip, rail),
+            Op::Inject { node, rail, bytes } => {
+                let from = on_rail(world.nodes[1 - node].address, rail);
                 world.inject(node, from, bytes);
             }
         }
     }
 
-    fn replay(&mut self, back: usize, flip: Option<(usize, u8)>) {
+    fn replay(&mut self, back: usize, flip: Option<(usize, u8)>, rail: u8) {
         let Some(tap) = &self.world.tap else {
             return;
         };
@@ -283,14 +311,15 @@ impl Run {
             let at = at % bytes.len();
             bytes[at] ^= bits;
         }
-        let from = self.world.nodes[captured.from].address;
+        let from = on_rail(self.world.nodes[captured.from].address, rail);
         self.world.inject(captured.to, from, bytes);
     }
 }
 
-/// Runs what the bytes mean, heals the network, and checks that everything ends well. Panics if not.
-pub(crate) fn run(bytes: &[u8]) {
-    let (options, ops) = read(bytes);
+/// Runs what the bytes mean, heals the network, and checks that everything ends well. Panics if not. Returns how often rails of
+/// both were proven, and found dead, by the processes that are there at the end.
+pub(crate) fn run(bytes: &[u8]) -> [u64; 2] {
+    let (options, rails, ops) = read(bytes);
     let seed = bytes.iter().fold(bytes.len() as u64, |seed, byte| {
         seed.wrapping_mul(257) ^ u64::from(*byte)
     });
@@ -300,6 +329,12 @@ pub(crate) fn run(bytes: &[u8]) {
     };
     run.world.tap = Some(Vec::new());
     run.world.min_len = 8;
+    for (node, rail) in [0, 1]
+        .into_iter()
+        .flat_map(|node| (1..=rails).map(move |rail| (node, rail)))
+    {
+        run.world.add_rail(node, 1 - node, rail);
+    }
     for op in ops {
         run.apply(op);
     }
@@ -317,4 +352,9 @@ pub(crate) fn run(bytes: &[u8]) {
         assert_eq!(world.downs(0), []);
         assert_eq!(world.downs(1), []);
     }
+    let stats = [0, 1].map(|node: usize| world.nodes[node].endpoint().stats());
+    [
+        stats.iter().map(|stats| stats.rails_up).sum(),
+        stats.iter().map(|stats| stats.rails_down).sum(),
+    ]
 }

@@ -7,7 +7,7 @@ use hikyaku::{
     AddPeerError, Config, SendError, Span,
     messaging::Messenger,
     poller::{DualPath, ProxyEndpoint, ProxyServer, protocol::LINK},
-    reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
+    reliability::{Burst, Endpoint, Event, Limits, Path, Payload, PeerId, SendToken},
     time::Instant,
 };
 
@@ -94,7 +94,7 @@ impl ProxyStack {
             }
             while let Some(mut report) = self.host.poll_report() {
                 let len = report.len();
-                self.inner.handle_datagrams(self.now, LINK, &mut report, len);
+                self.inner.handle_datagrams(self.now, LINK.into(), &mut report, len);
                 any = true;
             }
             if !any {
@@ -177,10 +177,12 @@ impl Stack for ProxyStack {
         self.inner.set_limits(limits);
         self.carry();
     }
-    fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+    fn handle_datagrams(&mut self, now: Instant, source: Path, data: &mut [u8], stride: usize) {
+        let source = source.address;
         self.at(now);
         if self.split && is_beside(source) {
-            self.inner.handle_datagrams(self.now, beside(source), data, stride);
+            self.inner
+                .handle_datagrams(self.now, beside(source).into(), data, stride);
             self.carry();
             return;
         }
@@ -190,7 +192,7 @@ impl Stack for ProxyStack {
                 self.carry();
                 let mut record = [&header[..], datagram].concat();
                 let len = record.len();
-                self.inner.handle_datagrams(now, LINK, &mut record, len);
+                self.inner.handle_datagrams(now, LINK.into(), &mut record, len);
             }
             self.carry();
         }

@@ -8,7 +8,7 @@ use std::{
 use hikyaku::{
     AddPeerError, SendError,
     reliability::{
-        Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, Payload, PeerId, SendToken, Sink, Verdict,
+        Burst, Endpoint, Event, Limits, LostMessages, Origin, Outgoing, Path, Payload, PeerId, SendToken, Sink, Verdict,
     },
     time::Instant,
     wire::{ANY_PROCESSOR, Packet, Seq},
@@ -23,6 +23,8 @@ use super::{
 pub(crate) trait Stack {
     fn endpoint(&self) -> &Endpoint;
     fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError>;
+    /// Adds a rail to a peer, if it can have it.
+    fn add_rail(&mut self, _: Instant, _: PeerId, _: Path) {}
     fn send(
         &mut self,
         now: Instant,
@@ -40,7 +42,7 @@ pub(crate) trait Stack {
         Vec::new()
     }
     fn set_limits(&mut self, limits: Limits);
-    fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize);
+    fn handle_datagrams(&mut self, now: Instant, source: Path, data: &mut [u8], stride: usize);
     fn handle_timeout(&mut self, now: Instant);
     fn handle_unreachable(&mut self, now: Instant, address: SocketAddr, quoted: &[u8]);
     fn handle_released(&mut self, token: u64);
@@ -248,6 +250,9 @@ impl Stack for Bare {
     fn add_peer(&mut self, address: SocketAddr, processor: u32) -> Result<PeerId, AddPeerError> {
         self.endpoint.add_peer(address, processor)
     }
+    fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) {
+        let _ = self.endpoint.add_rail(now, peer, path);
+    }
     fn send(
         &mut self,
         now: Instant,
@@ -296,7 +301,7 @@ impl Stack for Bare {
     fn set_limits(&mut self, limits: Limits) {
         self.endpoint.set_limits(limits);
     }
-    fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+    fn handle_datagrams(&mut self, now: Instant, source: Path, data: &mut [u8], stride: usize) {
         self.endpoint
             .handle_datagrams(now, source, data, stride, &mut self.sink);
         for (peer, session, cost) in self.sink.waiting.drain(..) {

@@ -11,7 +11,7 @@ use hikyaku::{
         MemoryRegion, Messenger,
         tagged::{Completion, Tagged},
     },
-    reliability::{Burst, Endpoint, Event, Limits, Payload, PeerId, SendToken},
+    reliability::{Burst, Endpoint, Event, Limits, Path, Payload, PeerId, SendToken},
     time::Instant,
 };
 
@@ -107,7 +107,7 @@ impl Stack for TaggedStack {
     fn set_limits(&mut self, limits: Limits) {
         self.messenger.set_limits(limits);
     }
-    fn handle_datagrams(&mut self, now: Instant, source: SocketAddr, data: &mut [u8], stride: usize) {
+    fn handle_datagrams(&mut self, now: Instant, source: Path, data: &mut [u8], stride: usize) {
         self.messenger.handle_datagrams(now, source, data, stride);
     }
     fn handle_timeout(&mut self, now: Instant) {

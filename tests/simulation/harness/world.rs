@@ -9,7 +9,7 @@ use std::{
 
 use hikyaku::{
     PeerError,
-    reliability::{Event, PeerId},
+    reliability::{Event, Path, PeerId},
     time::Instant,
     wire::{Flags, Packet},
 };
@@ -17,7 +17,7 @@ use hikyaku::{
 use super::{
     link::Network,
     model::{Job, Model},
-    node::{Node, NodeOptions, Output},
+    node::{Node, NodeOptions, Output, RAILS, on_rail},
     prng::{Prng, Transcript},
     proxy::beside,
     record::Record,
@@ -155,6 +155,9 @@ impl World {
         let mut node = Node::new(number, options);
         node.start(&mut self.rng);
         self.by_address.insert(node.address, number);
+        for rail in 1..=RAILS {
+            self.by_address.insert(on_rail(node.address, rail), number);
+        }
         if node.options.split {
             self.by_address.insert(beside(node.address), number);
         }
@@ -189,6 +192,14 @@ impl World {
         }
         node.peers[peer.index()] = b;
         node.peer_of.insert(b, peer);
+    }
+
+    /// A node gets a rail to another one, beside the first, and reaches it there by the port of that number.
+    pub(crate) fn add_rail(&mut self, from: usize, to: usize, rail: u8) {
+        let path = Path::new(on_rail(self.nodes[to].address, rail), rail);
+        let (now, peer) = (self.now, self.nodes[from].peer_of[&to]);
+        self.nodes[from].stack_mut().add_rail(now, peer, path);
+        self.touch(from);
     }
 
     /// Queues a message; it is sent as soon as there is room, when the world goes on.
@@ -425,7 +436,7 @@ impl World {
             let (from, destination) = if departure.is_of_bulk {
                 (beside(own), beside(departure.destination))
             } else {
-                (own, departure.destination)
+                (on_rail(own, departure.port), departure.destination)
             };
             self.transcript.number(now.as_nanos());
             self.transcript.bytes(&departure.bytes);
@@ -440,11 +451,11 @@ impl World {
             if let Some(spoil) = &mut self.spoil {
                 spoil(number, &mut bytes);
             }
-            let mut pass = true;
+            let mut pass = !self.network.dead_rails.contains(&(number, departure.port));
             if let Ok(packet) = Packet::new_checked(&bytes[..]) {
                 self.network.count((number, to), &packet, bytes.len());
                 if let Some(filter) = &mut self.filter {
-                    pass = filter(number, to, &packet);
+                    pass &= filter(number, to, &packet);
                 }
                 if self.trace {
                     self.print(number, to, &packet, pass);
