@@ -26,6 +26,8 @@ mod tests;
 
 use core::{fmt, net::SocketAddr};
 
+#[cfg(feature = "mpi")]
+pub(crate) use self::cell::PIECE;
 #[cfg(feature = "std")]
 pub use self::exchange::Exchange;
 #[cfg(all(feature = "shm", target_os = "linux"))]
@@ -34,7 +36,7 @@ pub use self::lines::{Consumer, Front, LONG, Producer, ring};
 #[cfg(all(feature = "shm", target_os = "linux"))]
 pub(crate) use self::owner::Owner;
 pub use self::record::ROOM;
-pub(crate) use self::{cell::PIECE, pieces::Pieces, record::TWO};
+pub(crate) use self::{pieces::Pieces, record::TWO};
 use crate::copies;
 
 /// The parts of the ring. Its models use the same sources with loom's atomics.
