@@ -22,6 +22,8 @@ mod netns;
 mod paths;
 #[path = "netns/rails.rs"]
 mod rails;
+#[path = "netns/relay.rs"]
+mod relay;
 
 use std::{
     env,
@@ -108,6 +110,7 @@ fn part() {
         "timeout" => play_timeout(),
         "restart" => play_restart(),
         "rails-job" => jobs::play(),
+        "rails-relay" => relay::play(),
         #[cfg(feature = "shm")]
         "levels-job" => levels::play(),
         other => rails::play(other),

@@ -8,18 +8,7 @@
 //!   …
 //! ```
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    env,
-    io::IoSlice,
-    net::{SocketAddr, UdpSocket},
-    ops::Range,
-    process::Command,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{env, io::IoSlice, net::SocketAddr, ops::Range, process::Command, time::Duration};
 
 use hikyaku::{
     PeerError, PeerId,
@@ -100,7 +89,7 @@ pub(super) fn counter(end: &Namespace, interface: &str, name: &str) -> u64 {
     text.trim().parse().expect("a counter is a number")
 }
 
-fn sockets(name: &str) -> Vec<SocketAddr> {
+pub(super) fn sockets(name: &str) -> Vec<SocketAddr> {
     let all = env::var(name).unwrap();
     all.split(',').map(|address| address.parse().unwrap()).collect()
 }
@@ -114,7 +103,6 @@ pub(super) fn play(role: &str) {
         "rails-receive" => play_receive(),
         "rails-send-again" => play_send_again(),
         "rails-receive-again" => play_receive_again(),
-        "rails-relay" => play_relay(),
         other => panic!("unknown part {other}"),
     }
 }
@@ -489,7 +477,13 @@ impl Wires {
 }
 
 /// Starts a part in a stream at the first addresses; the other one is at the second ones.
-fn stream_part(end: &Namespace, role: &str, addresses: [&str; 2], count: u64, more: &[(&str, &str)]) -> Process {
+pub(super) fn stream_part(
+    end: &Namespace,
+    role: &str,
+    addresses: [&str; 2],
+    count: u64,
+    more: &[(&str, &str)],
+) -> Process {
     let count = count.to_string();
     let envs = [
         ("RAILS_AT", addresses[0]),
@@ -779,117 +773,4 @@ fn a_stream_survives_an_address_and_an_interface_that_vanish() {
         };
         is_survived(&wires, 1, delete, again);
     }
-}
-
-/// So many datagrams of one direction have been overtaken: then the relay says it.
-const OVERTAKEN: u32 = 200;
-
-/// Relays datagrams between the peers at `RAILS_TO`, from a socket at each of `RAILS_AT`, each 1 to 5 ms later than it came: by
-/// how much is drawn, so they overtake each other. (Not every kernel has the queue `netem`.) It ends when it is killed.
-fn play_relay() {
-    let peers = sockets("RAILS_TO");
-    let ends: Vec<Arc<UdpSocket>> = sockets("RAILS_AT")
-        .into_iter()
-        .map(|at| Arc::new(UdpSocket::bind(at).unwrap()))
-        .collect();
-    let relays = (0..2).map(|from| {
-        // What comes by one leaves by the other one.
-        let (end, other, to) = (ends[from].clone(), ends[1 - from].clone(), peers[1 - from]);
-        let mut draw = from as u64;
-        let (mut last, mut overtaken) = (0, 0);
-        thread::spawn(move || {
-            let mut waiting: BinaryHeap<Reverse<(std::time::Instant, u64, Vec<u8>)>> = BinaryHeap::new();
-            let mut datagram = vec![0; 65_536];
-            for number in 0_u64.. {
-                let wait = loop {
-                    let now = netns::now();
-                    match waiting.peek() {
-                        Some(Reverse((due, ..))) if *due <= now => {
-                            let Some(Reverse((_, number, data))) = waiting.pop() else {
-                                break None;
-                            };
-                            overtaken += u32::from(number < last);
-                            last = last.max(number);
-                            if overtaken == OVERTAKEN {
-                                println!("many have been overtaken by end {from}");
-                                overtaken += 1;
-                            }
-                            // One that the other side refuses is lost.
-                            let _ = other.send_to(&data, to);
-                        }
-                        first => break first.map(|first| first.0.0 - now),
-                    }
-                };
-                end.set_read_timeout(wait).unwrap();
-                // Nothing has come, or the end before has refused something.
-                let Ok(len) = end.recv(&mut datagram) else { continue };
-                draw = (draw ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-                let due = netns::now() + Duration::from_micros(1_000 + draw % 4_000);
-                waiting.push(Reverse((due, number, datagram[..len].to_vec())));
-            }
-        })
-    });
-    let relays: Vec<_> = relays.collect();
-    println!("relays");
-    relays.into_iter().for_each(|relay| relay.join().unwrap());
-}
-
-/// Datagrams of one rail come milliseconds after those of the other that left at the same time, and overtake each other: each
-/// message comes once, whole and in its order, and nobody is lost.
-///
-/// ```text
-///   namespace …-a                                   namespace …-b
-///   veth0 10.77.0.1  ─────────────────────────────  veth0 10.77.0.2
-///                            namespace …-r
-///   veth1 10.78.0.1  ───  at 10.78.0.2, 10.79.0.1  ───  veth1 10.79.0.2
-/// ```
-#[test]
-#[ignore = "needs root and iproute2: cargo xtask ci"]
-fn rails_that_overtake_each_other_keep_the_order() {
-    let Some([a, b, r]) = netns::namespaces(["a", "b", "r"]) else {
-        return;
-    };
-    netns::join([(&a, "veth0"), (&b, "veth0")], [1500; 2]);
-    netns::join([(&a, "veth1"), (&r, "veth0")], [1500; 2]);
-    netns::join([(&r, "veth1"), (&b, "veth1")], [1500; 2]);
-    let interfaces = [
-        (&a, "veth0", "10.77.0.1"),
-        (&b, "veth0", "10.77.0.2"),
-        (&a, "veth1", "10.78.0.1"),
-        (&r, "veth0", "10.78.0.2"),
-        (&r, "veth1", "10.79.0.1"),
-        (&b, "veth1", "10.79.0.2"),
-    ];
-    for (end, interface, address) in interfaces {
-        netns::ip(&format!("-n {} address add {address}/24 dev {interface}", end.name));
-        end.wait_until_up(interface);
-    }
-    // The quick rail alone would be done before the other one has answered.
-    for (end, interface, _) in interfaces {
-        shape(end, interface, 100);
-    }
-    let at = |addresses: [&str; 2]| addresses.map(|address| format!("{address}:{PORT}")).join(",");
-    let envs = [
-        ("RAILS_AT", at(["10.78.0.2", "10.79.0.1"])),
-        ("RAILS_TO", at(["10.78.0.1", "10.79.0.2"])),
-    ];
-    let mut relay = r.spawn_role("part", "rails-relay", &envs.each_ref().map(|(name, at)| (*name, &**at)));
-    relay.wait_for("relays", START_LIMIT);
-    // Each knows the other's second address as that of the relay.
-    let count = 32;
-    let (at_a, at_b) = (at(["10.77.0.1", "10.78.0.1"]), at(["10.77.0.2", "10.79.0.2"]));
-    let (a_for_b, b_for_a) = (at(["10.77.0.1", "10.79.0.1"]), at(["10.77.0.2", "10.78.0.2"]));
-    let mut receiver = stream_part(&b, "rails-receive", [&at_b, &a_for_b], count, &[]);
-    receiver.wait_for("listens", START_LIMIT);
-    let sender = stream_part(&a, "rails-send", [&at_a, &b_for_a], count, &[]);
-    // A peer that is lost ends its part.
-    let said = finish(sender);
-    finish(receiver);
-    // Of the data.
-    relay.wait_for("many have been overtaken by end 0", START_LIMIT);
-    for number in 0..2 {
-        let (state, _, bytes) = rail(&said, RECEIVER, number);
-        assert!(state == "Up" && bytes > MESSAGE as u64, "rail {number}: {said}");
-    }
-    assert!(!said.contains("is down"), "{said}");
 }
