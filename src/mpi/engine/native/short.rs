@@ -244,7 +244,8 @@ impl Native {
         self.receive_here(&mut self.inner.lock(), selector, room)
     }
 
-    /// The same for elements of `len` bytes that are not one run: `place` puts what has come where it belongs.
+    /// The same for elements of `len` bytes that are not one run: `place` puts what has come where it belongs. (The memory in
+    /// between is kept.)
     pub(in super::super) fn receive_packed(
         &self,
         selector: &Selector,
