@@ -58,9 +58,7 @@ pub(crate) fn run(steps: &mut Steps, long: bool) -> Result<(), String> {
     toolchains::loom(steps)?;
     simulate(steps)?;
     for tests in ["--test tokio --test events --test serde", "--doc asynchronous"] {
-        let command = Cmd::parse("cargo test -p hikyaku --features tokio,events,serde")
-            .args(UNOPTIMISED.split(' '))
-            .args(tests.split(' '));
+        let command = Cmd::parse("cargo test -p hikyaku --features tokio,events,serde").args(tests.split(' '));
         steps.run(&format!("further features: {tests}"), &command.limit_s(300))?;
     }
     for tests in &IGNORED {
@@ -111,9 +109,6 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
         .filter(|tests| tests.file == "netns")
         .try_for_each(|tests| ignored(steps, tests))
 }
-
-/// Where a step takes its time to build and not to run: optimised, the library takes four times as long.
-const UNOPTIMISED: &str = "--config profile.dev.package.hikyaku.opt-level=0";
 
 /// What the tests over DPDK build: the same packages and features in each step, so that each is built once.
 const WITH_DPDK: &str = "-p hikyaku -p hikyaku-mpi -p hikyaku-bench -p hikyaku-cli --features \
@@ -177,8 +172,7 @@ pub(crate) fn dpdk(steps: &mut Steps, part: Option<&str>) -> Result<(), String> 
     let wanted = |name: &str| part.is_none_or(|part| part == name);
     let chosen = DPDK.iter().filter(|(name, _)| wanted(name));
     for (name, command) in chosen.flat_map(|(_, commands)| *commands) {
-        let with = format!("{UNOPTIMISED} {WITH_DPDK}");
-        let command = Cmd::parse(&command.replace("WITH", &with)).limit_s(600);
+        let command = Cmd::parse(&command.replace("WITH", WITH_DPDK)).limit_s(600);
         steps.run_unless(obstacle.clone(), &format!("dpdk: {name}"), &command)?;
     }
     Ok(())

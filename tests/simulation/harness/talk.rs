@@ -22,6 +22,7 @@ use hikyaku::{
 use super::{
     App, World,
     memory::Block,
+    prng::mix,
     tagged::{Buffer, TaggedStack, UNTOUCHED},
 };
 
@@ -85,8 +86,18 @@ pub(crate) struct Talk {
     pub(crate) hostile: bool,
 }
 
+fn is_untouched(bytes: &[u8]) -> bool {
+    bytes == vec![UNTOUCHED; bytes.len()]
+}
+
+/// The bytes of a letter: no two words of it are alike, nor those of two letters.
 fn content(letter: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 + i / 251 + letter * 13) as u8).collect()
+    let mut bytes = Vec::with_capacity(len + 8);
+    for word in 0..len.div_ceil(8) {
+        bytes.extend_from_slice(&mix((letter as u64) << 32 | word as u64).to_be_bytes());
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 impl Talk {
@@ -302,7 +313,7 @@ impl Talk {
         let cancelled = self.stack(node).tagged.cancel(handle);
         let receive = &mut self.receives[index];
         if cancelled.is_some() {
-            let untouched = receive.buffer.bytes().iter().all(|byte| *byte == UNTOUCHED);
+            let untouched = is_untouched(&receive.buffer.bytes());
             assert!(untouched, "something was placed for a receive that was cancelled");
             receive.state = State::Ended;
             receive.met = Some(at);
@@ -469,7 +480,7 @@ impl Talk {
             bytes[..placed] == content(number, letter.len)[..placed],
             "{done:?}: wrong bytes"
         );
-        let untouched = bytes[placed..].iter().all(|byte| *byte == UNTOUCHED);
+        let untouched = is_untouched(&bytes[placed..]);
         assert!(untouched, "{done:?}: more bytes than were sent");
         drop(bytes);
         let eager = letter.eager;

@@ -142,12 +142,12 @@ fn killed(seed: u64) -> (bool, bool) {
 #[test]
 fn a_process_that_is_killed_in_mid_stripe_begins_anew() {
     let (mut used, mut waited) = (0, 0);
-    for seed in 0..200 {
+    for seed in 0..100 {
         let (are_used, waits) = killed(seed);
         used += u32::from(are_used);
         waited += u32::from(waits);
     }
-    assert!(used > 100 && waited > 50, "{used} {waited}");
+    assert!(used > 50 && waited > 25, "{used} {waited}");
 }
 
 /// The first rail is slow, so that the opening of the old session is still under way there when the new process begins: what
