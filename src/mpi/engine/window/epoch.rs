@@ -9,7 +9,7 @@ use crate::{
         Rank,
         engine::{
             Entry, Exit, Status,
-            rma::{Epoch, Failure, Net, Spot, WindowState},
+            rma::{Epoch, Failure, Net, Rma, Spot, WindowState},
         },
         error::{Detail, Error, ErrorClass},
         group::Group,
@@ -58,6 +58,11 @@ impl Window {
                 self.with(call, |state, _| Ok(state.take_failure(&wanted)))?
             }
         };
+        self.unless_failed(call, failed)
+    }
+
+    /// The error of a failure, if there is one.
+    fn unless_failed(&self, call: &'static str, failed: Option<(u32, Failure)>) -> Result<(), Error> {
         failed.map_or(Ok(()), |(process, failure)| {
             Err(self.failed(call, Some(process), failure))
         })
@@ -196,7 +201,7 @@ impl Window {
     }
 
     fn take_locks(&self, call: &'static str, wanted: &[Peer], kind: LockKind, all: bool) -> Result<(), Error> {
-        self.with(call, |state, _| {
+        let begin = |state: &mut WindowState| {
             let refused = Err(Failure::Refused(ErrorClass::RmaSync));
             if state.epoch.is_free() {
                 let locks = BTreeMap::new();
@@ -212,12 +217,21 @@ impl Window {
                 }
                 _ => refused,
             }
-        })?;
+        };
         // One after the other, in the order of ranks: two processes that each wait for a lock of the other would wait
         // for ever.
+        let mut begun = Err(Failure::Refused(ErrorClass::Win));
         let mut asks = false;
-        for peer in wanted {
-            if self.takes_lock(call, peer, kind)? {
+        for (turn, peer) in wanted.iter().enumerate() {
+            let is_taken = self.locked(call, |rma, net| {
+                if turn == 0
+                    && let Some(state) = rma.window(self.0.name)
+                {
+                    begun = begin(state);
+                }
+                begun.map(|()| self.takes_lock(rma, net, peer, kind))
+            })?;
+            if is_taken.map_err(|failure| self.failed(call, None, failure))? {
                 continue;
             }
             asks = true;
@@ -251,16 +265,14 @@ impl Window {
     }
 
     /// Takes a lock, in memory that is shared. If that cannot be, asks the target for it, and gives false.
-    fn takes_lock(&self, call: &'static str, peer: &Peer, kind: LockKind) -> Result<bool, Error> {
+    fn takes_lock(&self, rma: &mut Rma, net: &mut Net<'_>, peer: &Peer, kind: LockKind) -> bool {
         let (own, process, exclusive) = (self.0.name, peer.process, kind == LockKind::Exclusive);
-        self.locked(call, |rma, net| {
-            let takes = |word: &Word| rma.take_lock(net, own, process, (word, self.0.place), exclusive);
-            let is_taken = peer.word.as_ref().is_some_and(takes);
-            if !is_taken {
-                rma.ask_lock(net, own, (process, peer.name), exclusive);
-            }
-            is_taken
-        })
+        let takes = |word: &Word| rma.take_lock(net, own, process, (word, self.0.place), exclusive);
+        let is_taken = peer.word.as_ref().is_some_and(takes);
+        if !is_taken {
+            rma.ask_lock(net, own, (process, peer.name), exclusive);
+        }
+        is_taken
     }
 
     /// Unlocks the window of `rank`, after all operations to it have ended (`MPI_Win_unlock`).
@@ -273,11 +285,8 @@ impl Window {
         const CALL: &str = "MPI_Win_unlock";
         self.told(CALL, Some(rank), || {
             let process = self.peer(CALL, rank)?.process;
-            self.with(CALL, |state, _| match &state.epoch {
-                Epoch::Locked { locks, all: false } if locks.get(&process) == Some(&true) => Ok(()),
-                _ => Err(Failure::Refused(ErrorClass::RmaSync)),
-            })?;
-            self.end_locks(CALL, |other| other == process)
+            let holds = |epoch: &Epoch| matches!(epoch, Epoch::Locked { locks, all: false } if locks.get(&process) == Some(&true));
+            self.end_locks(CALL, holds, |other| other == process)
         })
     }
 
@@ -289,44 +298,66 @@ impl Window {
     pub fn unlock_all(&self) -> Result<(), Error> {
         const CALL: &str = "MPI_Win_unlock_all";
         self.told(CALL, None, || {
-            self.with(CALL, |state, _| match &state.epoch {
-                Epoch::Locked { all: true, .. } => Ok(()),
-                _ => Err(Failure::Refused(ErrorClass::RmaSync)),
-            })?;
-            self.end_locks(CALL, |_| true)
+            let holds = |epoch: &Epoch| matches!(epoch, Epoch::Locked { all: true, .. });
+            self.end_locks(CALL, holds, |_| true)
         })
     }
 
-    fn end_locks(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
-        let flushed = self.flush_those(call, &wanted);
-        let given = self.give_back(call, &wanted);
+    /// Releases the locks that are `wanted`, once the operations there have ended.
+    fn end_locks(
+        &self,
+        call: &'static str,
+        holds: impl Fn(&Epoch) -> bool,
+        wanted: impl Fn(u32) -> bool,
+    ) -> Result<(), Error> {
+        // As in `flush_those`.
+        atomic::fence(Ordering::AcqRel);
+        let ended = self.with(call, |state, net| {
+            if !holds(&state.epoch) {
+                return Err(Failure::Refused(ErrorClass::RmaSync));
+            }
+            // All at once, if nothing is under way.
+            let is_quiet = state.operations(&wanted) == 0;
+            Ok(is_quiet.then(|| (state.take_failure(&wanted), self.release(state, net, &wanted))))
+        })?;
+        let (flushed, given) = match ended {
+            Some((failed, missing)) => (self.unless_failed(call, failed), self.unless_failed(call, missing)),
+            None => (self.flush_those(call, &wanted), self.give_back(call, &wanted)),
+        };
         flushed.and(given)
     }
 
     /// Releases the locks that are `wanted` and held.
     fn give_back(&self, call: &'static str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
+        let missing = self.with(call, |state, net| Ok(self.release(state, net, wanted)))?;
+        self.unless_failed(call, missing)
+    }
+
+    /// The same; gives a process whose lock this one has not had any more.
+    fn release(
+        &self,
+        state: &mut WindowState,
+        net: &mut Net<'_>,
+        wanted: impl Fn(u32) -> bool,
+    ) -> Option<(u32, Failure)> {
+        let Epoch::Locked { locks, .. } = &mut state.epoch else {
+            return None;
+        };
         let mut missing = None;
-        self.with(call, |state, net| {
-            if let Epoch::Locked { locks, .. } = &mut state.epoch {
-                locks.retain(|&process, granted| {
-                    let ends = wanted(process);
-                    if ends
-                        && *granted
-                        && let Err(failure) = self.unlock_at(net, process)
-                    {
-                        missing = Some((process, failure));
-                    }
-                    !ends
-                });
-                if locks.is_empty() {
-                    state.epoch = Epoch::None;
-                }
+        locks.retain(|&process, granted| {
+            let ends = wanted(process);
+            if ends
+                && *granted
+                && let Err(failure) = self.unlock_at(net, process)
+            {
+                missing = Some((process, failure));
             }
-            Ok(())
-        })?;
-        missing.map_or(Ok(()), |(process, failure)| {
-            Err(self.failed(call, Some(process), failure))
-        })
+            !ends
+        });
+        if locks.is_empty() {
+            state.epoch = Epoch::None;
+        }
+        missing
     }
 
     /// Releases the lock of a process. Fails if this one has not had it any more.
