@@ -67,6 +67,19 @@ fn results_are_the_same_in_every_process() {
     }
 }
 
+/// Memory is quicker than wires, and two levels send other messages than one.
+#[test]
+fn ranks_share_hosts() {
+    let barrier = |options: &str| {
+        let text = printed(&format!("scale --ranks 32 --alltoall 0 {options} --format json"));
+        let document: Value = serde_json::from_str(&text).expect("one JSON object");
+        document["rows"][0]["barrier_us"].as_f64().expect("a time")
+    };
+    let [alone, flat, leaders] = ["", "--per-host 8 --levels off", "--per-host 8"].map(barrier);
+    assert!(flat < alone && flat != leaders, "{alone}, {flat} and {leaders} us");
+    assert_eq!(barrier("--per-host 8 --levels leaders"), leaders);
+}
+
 #[test]
 fn optical_has_the_form_of_the_contract() {
     let text = printed("optical --ranks 4 --ports 2 --ft-scale 4096 --format json");
@@ -120,6 +133,8 @@ fn nonsense_is_refused_by_name() {
         ("scale --bandwidth NaN", "bandwidth"),
         ("scale --bandwidth=-1", "bandwidth"),
         ("scale --mtu 100", "--mtu"),
+        ("scale --per-host 0", "--per-host"),
+        ("scale --per-host 2 --levels three", "leaders"),
         ("scale --queue 10", "queue"),
         ("scale --loss 1.5", "loss"),
         ("scale --cpu-packet inf", "--cpu-packet"),

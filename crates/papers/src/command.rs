@@ -13,11 +13,13 @@ Examples:
   hikyaku sim scale                                      2 to 16384 ranks: some minutes, 6 GB
   hikyaku sim scale --ranks 1024,16384 --format json
   hikyaku sim scale --bandwidth 100e9 --plot scale.svg
+  hikyaku sim scale --ranks 1024 --per-host 16           16 ranks share a host, and its memory
 
-The program of each rank: a barrier, in which sessions open; a barrier; an allreduce of 8 bytes. `virtual` is the \
-time from the first rank's beginning to the last one's end, `model` what alpha and beta say, with alpha measured \
-between two simulated ranks. Alltoall, of a byte for each, is pairwise up to --pairwise ranks, by Bruck's algorithm \
-beyond; all ranks talk to all in the former. `idle` is heap per rank before anything was sent, `used` after all of it, both beside \
+The program of each rank: barriers, in which sessions open; a barrier; an allreduce of 8 bytes. `virtual` is the \
+time from the first rank's beginning to the last one's end, `model` what alpha and beta say of ranks that each have a \
+host of their own, with alpha measured between two simulated ranks. Alltoall, of a byte for each, is pairwise up to \
+--pairwise ranks, by Bruck's algorithm beyond; all ranks talk to all in the former. (With --per-host, by what the \
+model chooses.) `idle` is heap per rank before anything was sent, `used` after all of it, both beside \
 the stack.";
 
 const INCAST: &str = "\

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use hikyaku::sim::{Cpu, Network, Simulation};
+use hikyaku::{
+    mpi::collectives::Levels,
+    sim::{Cpu, Network, Simulation},
+};
 use hikyaku_bench::{failure::Failure, report::Output};
 
 /// Options of those that bring their own network.
@@ -44,6 +47,41 @@ pub(crate) struct Common {
     /// Everything left to chance follows from this
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+}
+
+/// Options of those whose ranks may share hosts.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Hosts {
+    /// Ranks of each host, which reach each other through memory
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub per_host: u32,
+    /// How collectives of ranks that share hosts go
+    #[arg(long, value_enum, default_value = "leaders", value_name = "HOW")]
+    levels: How,
+}
+
+/// Within hosts and between them, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum How {
+    /// As if each rank had a host of its own
+    Off,
+    /// One rank of each host talks with other hosts, wherever that can be
+    Leaders,
+    /// Each rank of a host talks with other hosts for its share, wherever that can be
+    Shares,
+}
+
+impl Hosts {
+    /// Puts the ranks of a job on hosts.
+    pub(crate) fn apply(&self, simulation: &mut Simulation) {
+        simulation.network.per_host = self.per_host;
+        simulation.shared_memory = self.per_host > 1;
+        simulation.options.policy.levels = match self.levels {
+            How::Off => Levels::Off,
+            How::Leaders => Levels::Leaders,
+            How::Shares => Levels::Shares,
+        };
+    }
 }
 
 /// Time of a core, ns.

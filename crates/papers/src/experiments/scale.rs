@@ -14,7 +14,7 @@ use mpi::{collective::SystemOperation, traits::*};
 use serde::Serialize;
 
 use crate::{
-    options::Common,
+    options::{Common, Hosts},
     ranks::{Done, run_ranks},
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Scale {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=2_048))]
     pairwise: u32,
     #[command(flatten)]
+    hosts: Hosts,
+    #[command(flatten)]
     common: Common,
     #[command(flatten)]
     output: Output,
@@ -40,6 +42,7 @@ pub(crate) struct Scale {
 struct Document {
     experiment: &'static str,
     seed: u64,
+    per_host: u32,
     alpha_us: f64,
     rows: Vec<Row>,
 }
@@ -63,6 +66,8 @@ struct Row {
 /// The measurements of a rank: when each operation began and ended, s; and of rank 0, bytes in use then.
 type Seen = ([(f64, f64); 3], [isize; 2]);
 
+/// Barriers before those: sessions open, and ranks that share hosts find each other.
+const FIRST: u32 = 4;
 /// Barriers in a row that are measured.
 const BARRIERS: u32 = 4;
 
@@ -75,8 +80,7 @@ fn program(alltoall: bool) -> Done<Seen> {
         operation().map(|()| (begun, mpi::time()))
     };
     let meet = || world.barrier();
-    // Sessions open.
-    meet()?;
+    (0..FIRST).try_for_each(|_| meet())?;
     let barrier = timed(&mut || (0..BARRIERS).try_for_each(|_| meet()))?;
     let (own, mut sum) = (u64::from(world.rank() == 0), 0_u64);
     world.all_reduce_into(&own, &mut sum, SystemOperation::sum())?;
@@ -154,6 +158,7 @@ pub(crate) fn run(options: &Scale) -> Result<(), Failure> {
         simulation.options.policy = policy.clone();
         Ok::<_, Failure>(simulation)
     };
+    let per_host = options.hosts.per_host;
     let mut model = Model {
         beta: 8.0 / network.bandwidth,
         gamma: 0.0,
@@ -172,12 +177,17 @@ pub(crate) fn run(options: &Scale) -> Result<(), Failure> {
         } else {
             Algorithm::Bruck { radix: 2 }
         };
-        policy.force(Collective::Alltoall, algorithm);
-        rows.push(simulate(ranks, &of(ranks, &policy)?, &policy, ranks <= options.alltoall)?.row);
+        // (One that is forced goes by messages between all ranks.)
+        if per_host == 1 {
+            policy.force(Collective::Alltoall, algorithm);
+        }
+        let mut job = of(ranks, &policy)?;
+        options.hosts.apply(&mut job);
+        rows.push(simulate(ranks, &job, &policy, ranks <= options.alltoall)?.row);
         progress.step("sim scale", ranks as usize);
     }
     drop(progress);
-    let comments = vec![
+    let mut comments = vec![
         "hikyaku sim scale: times in us, alpha-beta model beside them; heap bytes per rank".to_owned(),
         format!(
             "{} Mb/s, MTU {}, alpha {:.3} us, seed {}",
@@ -187,6 +197,9 @@ pub(crate) fn run(options: &Scale) -> Result<(), Failure> {
             common.seed
         ),
     ];
+    if per_host > 1 {
+        comments.push(format!("{per_host} ranks a host; the model: each on a host of its own"));
+    }
     let groups = vec![
         Group::new("", &["ranks"]),
         Group::new("barrier", &["virtual", "model"]),
@@ -232,6 +245,7 @@ pub(crate) fn run(options: &Scale) -> Result<(), Failure> {
     let document = Document {
         experiment: "scale",
         seed: common.seed,
+        per_host,
         alpha_us: model.alpha * 1e6,
         rows,
     };

@@ -25,7 +25,7 @@ use serde::Serialize;
 pub(crate) use self::program::{Collective, How, Lengths, ReplayError, Step, programs};
 use crate::{
     experiments::optical::{self, change},
-    options::Common,
+    options::{Common, Hosts},
     ranks::run_ranks,
 };
 
@@ -54,6 +54,8 @@ pub(crate) struct Replay {
     /// 20ms:wavelengths=40; may be given again
     #[arg(long, value_name = "TIME:WHAT=N", value_parser = change::parse, requires = "ports")]
     change: Vec<Change>,
+    #[command(flatten)]
+    hosts: Hosts,
     #[command(flatten)]
     common: Common,
     /// How results are printed
@@ -169,6 +171,7 @@ pub(crate) fn computing(programs: &[Vec<Step>]) -> f64 {
 
 fn simulation(options: &Replay, ranks: u32) -> Result<Simulation, Failure> {
     let mut simulation = options.common.job(ranks)?;
+    options.hosts.apply(&mut simulation);
     for (collective, algorithm) in &options.algorithm {
         simulation.options.policy.force(*collective, *algorithm);
     }
