@@ -118,6 +118,47 @@ fn any_source_finds_both_ways() {
     });
 }
 
+/// One rank sends without end, in memory or on the network, and two others each wait for an answer to each message: a
+/// receiver that takes what comes from any source answers them all the same.
+#[test]
+fn any_source_starves_nobody() {
+    const QUESTIONS: usize = 50;
+    for flooder in [1_u8, 2] {
+        job(4, move |world| {
+            let rank = world.rank() as u8;
+            if rank == 0 {
+                let (mut flood, mut questions) = (0, 0);
+                while questions < 2 * QUESTIONS {
+                    let from = receive(&world, 1, ANY_SOURCE, 1)[0];
+                    if from == flooder {
+                        flood += 1;
+                    } else {
+                        questions += 1;
+                        send(&world, &[], from.into(), 2);
+                    }
+                }
+                send(&world, &[], flooder.into(), 3);
+                while !receive(&world, 1, flooder.into(), ANY_TAG).is_empty() {}
+                assert!(flood > questions, "{flood} messages are no flood");
+            } else if rank == flooder {
+                let mut room = [0; 64];
+                // SAFETY: the request has ended when the room goes.
+                let mut end = unsafe { post(&world, &mut room, 0, 3) };
+                while end.test().unwrap().is_none() {
+                    send(&world, &[rank], 0, 1);
+                }
+                send(&world, &[], 0, 4);
+            } else {
+                for _ in 0..QUESTIONS {
+                    send(&world, &[rank], 0, 1);
+                    receive(&world, 0, 0, 2);
+                }
+            }
+            world.barrier().unwrap();
+        });
+    }
+}
+
 /// A sender wakes its receiver by a packet; and what lies in the ring when the goodbye comes is received.
 #[test]
 fn a_receiver_that_sleeps_is_woken_and_nothing_is_lost_at_the_end() {
