@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! hikyaku run -n 4 --on-failure continue target/release/examples/lost \
-//!     barrier|receive|probe|collective|leave|finalize|several|memory|lock|locks|stopped FILE|compute [MILLISECONDS]
+//!     barrier|receive|probe|collective|stream|leave|finalize|several|memory|lock|locks|stopped FILE|\
+//!     compute [MILLISECONDS]
 //! ```
 //!
 //! The last rank is in trouble, the others tell what becomes of their calls:
 //!
 //! - `barrier`, `receive`, `probe`, `collective`: it does nothing, until the user kills it (its process id is printed), while the
 //!   others wait in a barrier, to receive from it (with a length that is known, or not), or in a large reduction;
+//! - `stream`: it sends long messages to all others without end, until the user kills it in the middle of one;
 //! - `leave`: it exits in the middle, as if all were well;
 //! - `finalize`: it ends MPI while the others add numbers, of which none gets a sum;
 //! - `memory`: it takes more and more memory until the system ends it, while the others wait to receive from it;
@@ -39,6 +41,8 @@ use mpi::{
 
 /// So many messages for a rank that computes, more than go unacknowledged.
 const LETTERS: u64 = 1_000;
+/// Bytes of a message that is copied through memory in several pieces.
+const LONG: usize = 60_000;
 
 /// The work of the other ranks; it ends with an error when the last rank is lost.
 fn wait_for(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Error> {
@@ -54,6 +58,14 @@ fn wait_for(world: &SimpleCommunicator, last: Rank, how: &str) -> Result<(), Err
         "collective" => {
             let (own, mut sum) = (vec![1.0; 100_000], vec![0.0; 100_000]);
             world.all_reduce_into(&own[..], &mut sum[..], SystemOperation::sum())
+        }
+        "stream" => {
+            let (mut next, mut room) = (0_u8, vec![0; LONG]);
+            loop {
+                world.process_at_rank(last).receive_into(&mut room[..])?;
+                assert!(room == vec![next; LONG], "a message is not whole");
+                next = next.wrapping_add(1);
+            }
         }
         "finalize" => {
             let mut sum = 0;
@@ -218,6 +230,15 @@ fn locked(world: &SimpleCommunicator, last: Rank, holds: bool) -> Result<(), Err
     are_left(world, last)
 }
 
+/// Sends long messages to all others, without end.
+fn stream(world: &SimpleCommunicator, last: Rank) -> Result<(), Error> {
+    for number in (0..=u8::MAX).cycle() {
+        let message = vec![number; LONG];
+        (0..last).try_for_each(|rank| world.process_at_rank(rank).send(&message[..]))?;
+    }
+    Ok(())
+}
+
 /// Takes more and more memory. Messages that nobody receives are under way meanwhile.
 fn take_memory(world: &SimpleCommunicator) {
     const STEP: usize = 1 << 20;
@@ -265,13 +286,14 @@ fn late(world: &SimpleCommunicator, last: Rank, time: Duration) -> Result<(), Er
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
     let how = arguments.next().unwrap_or_default();
-    let usage = "usage: lost barrier|receive|probe|collective|leave|finalize|several|memory|lock|locks|\
+    let usage = "usage: lost barrier|receive|probe|collective|stream|leave|finalize|several|memory|lock|locks|\
         stopped FILE|compute [MILLISECONDS]";
     let known = [
         "barrier",
         "receive",
         "probe",
         "collective",
+        "stream",
         "leave",
         "finalize",
         "several",
@@ -317,6 +339,9 @@ fn main() -> Result<(), Error> {
     println!("rank {rank} pid {}", std::process::id());
     if how == "leave" {
         std::process::exit(0);
+    }
+    if how == "stream" {
+        return stream(&world, last);
     }
     if how == "memory" {
         take_memory(&world);

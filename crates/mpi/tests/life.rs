@@ -107,6 +107,15 @@ fn killed_while_others_are_in_a_large_reduction() {
     killed(5, "collective", "MPI_Allreduce");
 }
 
+/// Most of its time goes to copying messages into memory in common: as a rule it is killed in the middle of one.
+#[test]
+fn killed_while_it_sends_long_messages() {
+    for _ in 0..4 {
+        killed(2, "stream", "MPI_Recv");
+    }
+    killed(4, "stream", "MPI_Recv");
+}
+
 #[test]
 fn who_leaves_without_finalizing_is_lost() {
     let (child, stdout, pid) = victim(4, "leave");
