@@ -5,6 +5,8 @@
 mod answers;
 #[path = "support/counter.rs"]
 mod counter;
+#[path = "netns/crossed.rs"]
+mod crossed;
 #[cfg(feature = "shm")]
 #[expect(unsafe_code, reason = "the engine takes pointers")]
 #[path = "support/drawn.rs"]

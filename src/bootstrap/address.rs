@@ -240,9 +240,10 @@ pub fn choose(
 }
 
 /// Pairs the addresses of a process, `own`, with those of a peer: those of one network, each once; those that are left over
-/// there with the first one of that network again; and of the others all that are of one family, first each once and in their
-/// order. The first ones are a pair in any case. Returns at most `most`
-/// pairs as indices of `own` and `theirs`; both sides find the same ones if there are not more.
+/// there with the first one of that network again; of the others all that are of one family, first each once and in their
+/// order; and last all further pairs of one network, whose cables may be crossed. Pairs both of whose addresses belong to
+/// pairs before them are backups, as rails. The first ones are a pair in any case. Returns at most `most` pairs as indices
+/// of `own` and `theirs`; both sides find the same ones if there are not more.
 #[must_use]
 pub fn pairs(own: &[Chosen], theirs: &[IpAddr], most: usize) -> Vec<(usize, usize)> {
     // Two hosts that both call themselves so do not reach each other by it.
@@ -287,6 +288,16 @@ pub fn pairs(own: &[Chosen], theirs: &[IpAddr], most: usize) -> Vec<(usize, usiz
     }
     others.sort_by_key(|(turn, _)| *turn);
     pairs.extend(others.into_iter().map(|(_, pair)| pair));
+    // Each port in turn, so that all have some if there are too many.
+    for turn in 0..own.len().max(theirs.len()) {
+        for (port, chosen) in own.iter().enumerate() {
+            let pair = (port, (port + turn) % own.len().max(theirs.len()));
+            let is_crossed = theirs.get(pair.1).is_some_and(|address| share(chosen, address));
+            if is_crossed && !pairs.contains(&pair) {
+                pairs.push(pair);
+            }
+        }
+    }
     pairs.retain(|pair| *pair != (0, 0));
     pairs.insert(0, (0, 0));
     pairs.truncate(most);
@@ -562,10 +573,25 @@ mod tests {
         assert_eq!(pairs_of(&own, &theirs), [(0, 0), (1, 3), (2, 2), (3, 1)]);
         // Two interfaces of each in one network.
         let own = ["10.0.0.1/24", "10.0.0.3/24"];
-        assert_eq!(pairs_of(&own, &["10.0.0.2", "10.0.0.4"]), [(0, 0), (1, 1)]);
+        assert_eq!(
+            pairs_of(&own, &["10.0.0.2", "10.0.0.4"]),
+            [(0, 0), (1, 1), (0, 1), (1, 0)]
+        );
         // Of one, and in the reverse.
         assert_eq!(pairs_of(&own, &["10.0.0.2"]), [(0, 0), (1, 0)]);
         assert_eq!(pairs_of(&own[..1], &["10.0.0.2", "10.0.0.4"]), [(0, 0), (0, 1)]);
+        // Three and two: each once, then crossed.
+        let three = ["10.0.0.1/24", "10.0.0.3/24", "10.0.0.5/24"];
+        let straight = [(0, 0), (1, 1), (2, 0)];
+        let crossed = [(0, 1), (1, 0), (2, 1)];
+        assert_eq!(
+            pairs_of(&three, &["10.0.0.2", "10.0.0.4"]),
+            [&straight[..], &crossed].concat()
+        );
+        // Other networks do not mix.
+        let two = ["10.0.0.1/24", "10.1.0.1/24", "10.0.0.3/24"];
+        let theirs = ["10.0.0.2", "10.1.0.2", "10.0.0.4"];
+        assert_eq!(pairs_of(&two, &theirs), [(0, 0), (1, 1), (2, 2), (2, 0), (0, 2)]);
         // Through routers, all that may reach each other, first in their order; families do not mix; an address of this
         // host is none of the peer.
         let own = ["10.0.0.1/24", "10.1.0.1/24", "172.17.0.1/16", "fd00::1/64"];

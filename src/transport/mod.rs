@@ -341,6 +341,9 @@ impl Transport {
     /// Adds a rail to a peer: a path that may be used beside the one to its address, which is rail 0. Returns its number.
     /// Nothing but probes goes there until the peer has answered one ([`Event::RailUp`]).
     ///
+    /// A rail whose port and address both belong to rails that were added before is a backup: it is probed and used only
+    /// while its port or its address has no other rail that is up.
+    ///
     /// # Errors
     /// There is no such peer, it has this path already, or it can have no more.
     pub fn add_rail(&mut self, peer: PeerId, path: impl Into<Path>) -> Result<u8, AddRailError> {

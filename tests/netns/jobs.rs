@@ -103,7 +103,13 @@ impl Ranks {
         Self::start_in(&wires.ends(), &first, per_host, additions, more)
     }
 
-    fn start_in(ends: &[&Namespace], first: &str, per_host: u32, additions: u32, more: &[(&str, &str)]) -> Self {
+    pub(super) fn start_in(
+        ends: &[&Namespace],
+        first: &str,
+        per_host: u32,
+        additions: u32,
+        more: &[(&str, &str)],
+    ) -> Self {
         let additions = additions.to_string();
         let more = [&[("RAILS_ADDITIONS", &*additions)], more].concat();
         Self::start_as("rails-job", ends, first, per_host, &more)
@@ -162,7 +168,7 @@ pub(super) fn addresses(list: &Value) -> Vec<String> {
 }
 
 /// The numbers of the rails on which the peers have answered.
-fn answered(counters: &Value) -> Vec<u64> {
+pub(super) fn answered(counters: &Value) -> Vec<u64> {
     let all = counters["rails"].as_array().expect("there are several rails");
     let up = all.iter().filter(|rail| rail["stats"]["round_trip_ns"] != 0);
     up.map(|rail| rail["rail"].as_u64().unwrap()).collect()

@@ -5,6 +5,7 @@
 mod addresses;
 mod answers;
 mod attempts;
+mod backup;
 mod control;
 mod demux;
 mod inline;

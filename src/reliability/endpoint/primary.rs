@@ -15,7 +15,7 @@ impl Endpoint {
     pub(super) fn choose_primary(&mut self, peer: u32, is_news: bool) {
         let Some(best) = self.quickest(peer) else { return };
         let primary = self.peers[peer as usize].primary_rail();
-        if !is_news && self.is_up_rail(peer, primary) && self.is_as_good(peer, primary, best) {
+        if !is_news && self.carries(peer, primary) && self.is_as_good(peer, primary, best) {
             return;
         }
         let as_good = |&rail: &u8| self.owes(peer, rail) == self.owes(peer, best) && self.is_as_good(peer, rail, best);
@@ -71,7 +71,7 @@ impl Endpoint {
         }
         several.apart = 0;
         // (A rail of that number that only the peer has is never up.)
-        let Some(best) = self.quickest(peer).filter(|_| self.is_up_rail(peer, number)) else {
+        let Some(best) = self.quickest(peer).filter(|_| self.carries(peer, number)) else {
             return;
         };
         if !self.owes(peer, number) && self.is_as_good(peer, number, best) {

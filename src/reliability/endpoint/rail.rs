@@ -61,6 +61,10 @@ pub(super) struct Rail {
     /// Where the peer's last packet with a number of this rail came from: its acknowledgement goes there.
     pub(super) reply: Option<Path>,
     pub(super) state: RailState,
+    /// It stands in for others, see [`backup`](super::backup).
+    pub(super) is_backup: bool,
+    /// It is a backup, and those for which it stands in are up.
+    pub(super) rests: bool,
     pub(super) mtu: u16,
     pub(super) mtu_found: bool,
     /// The probes that are under way, or were last.
@@ -107,6 +111,11 @@ pub(super) enum Answer {
 }
 
 impl Rail {
+    /// New data goes there.
+    pub(super) fn carries(&self) -> bool {
+        self.state == RailState::Up && !self.rests
+    }
+
     /// The peer has been asked, and has not answered.
     pub(super) fn owes(&self) -> bool {
         self.question.as_ref().is_some_and(|question| !question.answered)
@@ -161,6 +170,7 @@ impl Rail {
     /// Another session begins, in which nothing is under way.
     pub(super) fn begin(&mut self) {
         (self.reply, self.question, self.tries, self.failures_of_session) = (None, None, 0, 0);
+        self.rests = false;
         self.pace.stop();
     }
 }
@@ -283,11 +293,11 @@ impl Rails {
         }
     }
 
-    /// The numbers of the rails that are up.
+    /// The numbers of the rails that data goes by: those that are up and do not rest.
     pub(super) fn up(&self, peer: u32) -> impl Iterator<Item = u8> + '_ {
         (0..)
             .zip(self.all(peer))
-            .filter(|(_, rail)| rail.state == RailState::Up)
+            .filter(|(_, rail)| rail.carries())
             .map(|(number, _)| number)
     }
 

@@ -11,13 +11,14 @@
 //! A rail on which nothing is acknowledged any more is *down* as soon as a probe of another rail has been answered and
 //! its own has not. Its flows are settled by way of another rail (`settle.rs`), and what had not arrived is queued there.
 //! It is probed until it answers again. If no rail answers, none of this happens, and the peer dies as one with a single
-//! path does. `docs/design/rails.md` says why, and what lost.
+//! path does. Some rails only stand in for others (`backup.rs`). `docs/design/rails.md` says why, and what lost.
 
 use alloc::vec::Vec;
 use core::{net::SocketAddr, time::Duration};
 
 use super::{
     Endpoint,
+    backup::PATIENCE,
     control::Control,
     rail::{Answer, Rail, RailState, RailStats},
 };
@@ -69,7 +70,7 @@ impl Endpoint {
         })
     }
 
-    /// Number of rails by which a peer can be reached now, at least 1.
+    /// Number of rails by which data goes to a peer now, at least 1.
     #[must_use]
     pub fn rails_up(&self, peer: PeerId) -> usize {
         match self.peers.get(peer.index()) {
@@ -204,11 +205,19 @@ impl Endpoint {
             .is_some_and(|rail| rail.state == RailState::Up)
     }
 
+    /// New data goes by a rail: it is up, and does not rest.
+    pub(super) fn carries(&self, peer: u32, rail: u8) -> bool {
+        self.rails.get(peer, rail).is_some_and(Rail::carries)
+    }
+
     // ---- commands
 
     /// Adds a rail to a peer: a path that may be used beside the one to the peer's address, which is rail 0. Returns its
     /// number. Nothing but probes goes there until the peer has answered one ([`Event::RailUp`]), which takes a session
     /// that has begun, and a peer of a release that knows rails. Each side adds its own rails, and numbers them.
+    ///
+    /// A rail whose port and address both belong to rails that were added before shares their wires. It is a backup: it is
+    /// asked and used only while its port or its address has no other rail that is up.
     ///
     /// # Errors
     /// There is no such peer, the peer has this path already, or has [`MAX_RAILS`].
@@ -244,10 +253,12 @@ impl Endpoint {
             p.uses_rails() && p.is_confirmed(),
             self.initial_mtu(path.address.is_ipv6()),
         );
+        let is_backup = self.would_be_backup(peer.0, path);
         let rail = self.rails.make(peer.0, number);
-        (rail.path, rail.mtu) = (Some(path), mtu);
+        (rail.path, rail.mtu, rail.is_backup) = (Some(path), mtu, is_backup);
         self.rails.leads_to(peer.0, path.address);
-        if proves {
+        self.relieve_backups(peer.0);
+        if proves && !is_backup {
             self.prove(peer.0, number);
         }
         Ok(number)
@@ -307,8 +318,11 @@ impl Endpoint {
             self.peers[peer as usize].set_primary_rail(opened_by);
             self.raise(peer, opened_by);
         }
-        for rail in 0..self.rails.all(peer).len() as u8 {
-            self.prove(peer, rail);
+        for number in 0..self.rails.all(peer).len() as u8 {
+            let is_backup = { self.rails.get(peer, number) }.is_some_and(|rail| rail.is_backup);
+            if number == opened_by || !is_backup {
+                self.prove(peer, number);
+            }
         }
     }
 
@@ -331,8 +345,9 @@ impl Endpoint {
         };
         let wait = (self.times.initial_rto << rail.tries.min(16)).min(most);
         rail.tries = rail.tries.saturating_add(1);
+        let tries = rail.tries;
         #[cfg(feature = "tracing")]
-        if rail.state == RailState::Unproven && rail.tries == UNANSWERED {
+        if rail.state == RailState::Unproven && tries == UNANSWERED {
             let path = self.own_path(peer, number);
             event!(INFO, processor = self.processor, peer, rail = number, address = %path.address, port = path.port, "no answer on a rail");
         }
@@ -346,6 +361,9 @@ impl Endpoint {
             let index = self.activate(flow);
             self.actives[index as usize].deadlines.set(Timer::Mtu, now + wait);
             self.reschedule(index);
+            if tries > PATIENCE {
+                self.call_backups(peer);
+            }
         }
     }
 
@@ -353,7 +371,8 @@ impl Endpoint {
     /// asked last.
     #[inline]
     pub(super) fn prove_for_bulk(&mut self, peer: u32, number: u8) {
-        let asked = self.rails.get(peer, number).and_then(Rail::asked_at);
+        let rail = self.rails.get(peer, number).filter(|rail| !rail.rests);
+        let asked = rail.and_then(Rail::asked_at);
         if asked.is_some_and(|asked| self.now - asked >= PROBE_FOR_BULK_EVERY) {
             self.prove(peer, number);
         }
@@ -362,10 +381,13 @@ impl Endpoint {
     /// The time for another probe of a rail that is not up; `false`: it is up, or the only one.
     pub(super) fn prove_again(&mut self, index: u32) -> bool {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let (peer, rail) = (flow.peer, flow.rail());
-        let proves = self.peers[peer as usize].has_rails() && !self.is_up_rail(peer, rail);
-        if proves {
-            self.prove(peer, rail);
+        let (peer, number) = (flow.peer, flow.rail());
+        let proves = self.peers[peer as usize].has_rails() && !self.is_up_rail(peer, number);
+        match self.rails.get_mut(peer, number).filter(|rail| proves && rail.rests) {
+            // Until it is called.
+            Some(rail) => rail.tries = 0,
+            None if proves => self.prove(peer, number),
+            None => {}
         }
         proves
     }
@@ -400,7 +422,7 @@ impl Endpoint {
         if p.has_rails() && p.uses_rails() && p.is_confirmed() {
             let number = self.rails.find(peer, back, self.first_path(peer));
             let is_old = |asked: u64| self.now - asked > self.times.initial_rto;
-            let is_due = |rail: &Rail| rail.state != RailState::Up && rail.asked_at().is_none_or(is_old);
+            let is_due = |rail: &Rail| rail.state != RailState::Up && !rail.rests && rail.asked_at().is_none_or(is_old);
             if let Some(number) = number.filter(|&number| self.rails.get(peer, number).is_some_and(is_due)) {
                 self.prove(peer, number);
             }
@@ -462,6 +484,7 @@ impl Endpoint {
         if let Some(rail) = self.rails.get_mut(peer, number) {
             rail.pace.rise(now);
         }
+        self.relieve_backups(peer);
         // The first rail was not asked if this one was added later.
         if self.rails.get(peer, 0).is_some_and(|first| first.round_trip == 0) {
             self.prove(peer, 0);
@@ -567,8 +590,12 @@ impl Endpoint {
         if !timeouts.is_multiple_of(2) {
             return;
         }
-        let up: Vec<u8> = self.rails.up(peer).collect();
-        for rail in up {
+        let mut asked: Vec<u8> = self.rails.up(peer).collect();
+        if !asked.contains(&number) {
+            // It rests, and something is under way there.
+            asked.push(number);
+        }
+        for rail in asked {
             self.prove(peer, rail);
         }
     }
@@ -590,6 +617,7 @@ impl Endpoint {
             peer: PeerId(peer),
             rail: number,
         });
+        self.relieve_backups(peer);
         self.choose_primary(peer, false);
         let mut next = self.peers[peer as usize].first_flow;
         while let Some(flow) = self.flows.get(next as usize) {
@@ -619,6 +647,7 @@ impl Endpoint {
             }
         }
         self.prove(peer, number);
+        self.call_backups(peer);
     }
 
     /// What waits in a flow of a rail that is down goes to the primary one.

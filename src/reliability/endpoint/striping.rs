@@ -80,7 +80,7 @@ impl Endpoint {
         let p = &self.peers[peer as usize];
         let send = &self.actives[index as usize].send;
         let room = send.room_to_draw(p.window, self.config.window_packets.into(), flow) as usize;
-        if room == 0 || !p.uses_rails() || !self.is_up_rail(peer, key.rail()) {
+        if room == 0 || !p.uses_rails() || !self.carries(peer, key.rail()) {
             return;
         }
         let Some(from) = self.richest(peer, key) else {
@@ -228,6 +228,8 @@ impl Endpoint {
         for rail in 0..self.rails.all(peer).len() as u8 {
             if !self.is_up_rail(peer, rail) {
                 self.prove_for_bulk(peer, rail);
+            }
+            if !self.carries(peer, rail) {
                 continue;
             }
             let flow = self.flow_for(peer, FlowKey::new(rail, channel));

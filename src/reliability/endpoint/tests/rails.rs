@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
+mod crossed;
 mod proof;
 mod rates;
 mod restart;
@@ -86,6 +87,8 @@ struct Net {
     /// Until then, no process is at that end, ns; and its host says so.
     away: [u64; 2],
     refuses: bool,
+    /// Two ports of each end are in one network, with a way for each pair of them.
+    crossed: bool,
 }
 
 const PEER: PeerId = PeerId(0);
@@ -134,7 +137,13 @@ impl Net {
             past_the_queue: 0,
             away: [0; 2],
             refuses: false,
+            crossed: false,
         }
+    }
+
+    /// The ports between which a way is.
+    fn ports(&self, way: u8) -> [u8; 2] {
+        if self.crossed { [way / 2, way % 2] } else { [way; 2] }
     }
 
     /// A datagram comes to the first end.
@@ -175,15 +184,21 @@ impl Net {
     fn emit(&mut self, from: usize, burst: &Burst) {
         let mut bytes = vec![];
         self.ends[from].gather(burst, |part| bytes.extend_from_slice(part));
-        let (to, port) = (1 - from, burst.port());
-        assert_eq!(burst.destination(), address(to, port), "each port has its own network");
+        let to = 1 - from;
+        let leads = |&way: &u8| {
+            let ports = self.ports(way);
+            ports[from] == burst.port() && address(to, ports[to]) == burst.destination()
+        };
+        let way = (0..self.ways[to].len() as u8).find(leads);
+        let way = way.expect("each port has its own network");
         for datagram in bytes.chunks(burst.segment_size()) {
-            self.carry(to, port, datagram);
+            self.carry(to, way, datagram);
         }
     }
 
-    fn carry(&mut self, to: usize, port: u8, datagram: &[u8]) {
-        let way = &mut self.ways[to][usize::from(port)];
+    fn carry(&mut self, to: usize, way: u8, datagram: &[u8]) {
+        let ports = self.ports(way);
+        let way = &mut self.ways[to][usize::from(way)];
         way.carried += 1;
         if way.cut || datagram.len() > way.mtu || way.carried.is_multiple_of(way.drop_every) {
             return;
@@ -195,18 +210,18 @@ impl Net {
         way.bytes += datagram.len() as u64;
         way.free_at = way.free_at.max(self.now) + datagram.len() as u64 * 1_000 / way.rate;
         self.sent += 1;
-        let (mut to, mut source, mut at) = (to, address(1 - to, port), way.free_at + way.delay);
+        let (mut to, mut source, mut at) = (to, address(1 - to, ports[1 - to]), way.free_at + way.delay);
         let refuses = way.refuses || self.refuses && at < self.away[to];
         if refuses {
             if way.refused >= 6 && at < way.refused_at + 1_000_000_000 {
                 return;
             }
             (way.refused, way.refused_at) = (way.refused + 1, at);
-            (to, source, at) = (1 - to, address(to, port), at + way.delay);
+            (to, source, at) = (1 - to, address(to, ports[to]), at + way.delay);
         }
         let datagram = Datagram {
             to,
-            rail: port,
+            rail: ports[to],
             source,
             bytes: datagram.to_vec(),
             refusal: refuses,
