@@ -511,6 +511,11 @@ fn harm(before: &Report, going: &Report, after: &Report, allowed: Allowed) -> Ve
             trouble.push(format!("side {side} has {has} rails that work, of {had} before"));
         }
         let (before, after) = (&before.sides[side], &after.sides[side]);
+        // It may have come back before anybody looked.
+        let fallen = after.rails_down - before.rails_down;
+        if fallen > 0 {
+            trouble.push(format!("rails of side {side} have fallen {fallen} times"));
+        }
         let opened = after.sessions_opened - before.sessions_opened;
         if opened > allowed.begun && allowed.strangers == 0 {
             trouble.push(format!("side {side} has opened {opened} sessions"));
@@ -523,7 +528,8 @@ fn harm(before: &Report, going: &Report, after: &Report, allowed: Allowed) -> Ve
     trouble
 }
 
-/// A rail that has fallen is harm, right after the attack or at the end; where there was one path, nothing can fall.
+/// A rail that has fallen is harm, right after the attack or at the end, and also if it has come back before; where there
+/// was one path, nothing can fall.
 #[test]
 fn a_rail_that_falls_is_harm() {
     let with = |working| Report {
@@ -544,4 +550,11 @@ fn a_rail_that_falls_is_harm() {
         found([2, 2], [0, 2], [2, 2]),
         ["side 0 has 0 rails that work, of 2 before"]
     );
+    // Twice, and it has been proven again as often.
+    let mut after = with([2, 2]);
+    (after.sides[1].rails_up, after.sides[1].rails_down) = (2, 2);
+    let found = harm(&with([2, 2]), &with([2, 2]), &after, Allowed::default());
+    assert_eq!(found, ["rails of side 1 have fallen 2 times"]);
+    // Before the attack.
+    assert_eq!(harm(&after, &after, &after, Allowed::default()), [""; 0]);
 }
