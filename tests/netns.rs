@@ -13,6 +13,8 @@ mod crossed;
 mod drawn;
 #[path = "support/exchange.rs"]
 mod exchange;
+#[path = "netns/families.rs"]
+mod families;
 #[path = "netns/jobs.rs"]
 mod jobs;
 #[cfg(feature = "shm")]

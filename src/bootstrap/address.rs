@@ -4,7 +4,8 @@
 //! interface, an address of this host, or a network in CIDR notation that contains one of its addresses. The first is
 //! the one at which peers find the process, the others are further rails. Without it: loopback if all ranks are on this
 //! host, else the address by which the launcher knows this host, else the source address of the default route; and
-//! further rails on all interfaces that are [fit](super::interfaces::Unfit) for it.
+//! further rails on all interfaces that are [fit](super::interfaces::Unfit) for it. If all of these addresses are IPv4, or
+//! all IPv6, the first interface that has one of the other family contributes it, too, for peers that have no other.
 
 use std::{
     fmt,
@@ -77,6 +78,8 @@ pub enum Why {
     First,
     /// Its interface is up, and carried by no device that an interface before it uses.
     Further,
+    /// All others are IPv4 and it is IPv6, or the reverse: only for processes that have no address of the others' family.
+    OtherFamily,
 }
 
 impl fmt::Display for Why {
@@ -88,6 +91,7 @@ impl fmt::Display for Why {
             Self::Route => "the default route begins there",
             Self::First => "the first way out of this host",
             Self::Further => "another way out of this host",
+            Self::OtherFamily => "for hosts without addresses of the family of the others",
         })
     }
 }
@@ -190,6 +194,31 @@ impl Choice {
             }
         }
     }
+
+    /// If all addresses are of one family, adds one of the other family, of the first interface that has one.
+    fn add_other_family(&mut self, interfaces: &[Interface]) {
+        let Some(is_ipv4) = self.chosen.first().map(|chosen| chosen.address.is_ipv4()) else {
+            return;
+        };
+        if self.chosen.len() == MAX_ADDRESSES || self.chosen.iter().any(|other| other.address.is_ipv4() != is_ipv4) {
+            return;
+        }
+        let of_other_family = |chosen: &Chosen| {
+            let has = |interface: &&Interface| {
+                interface.name == chosen.interface
+                    && interface.address.is_ipv4() != is_ipv4
+                    && !interface.is_link_local()
+            };
+            interfaces.iter().find(has)
+        };
+        self.chosen
+            .extend(self.chosen.iter().find_map(of_other_family).map(|interface| Chosen {
+                address: interface.address,
+                interface: interface.name.clone(),
+                prefix: interface.prefix,
+                why: Why::OtherFamily,
+            }));
+    }
 }
 
 /// Chooses among `interfaces`; `route` gives the source address of the default route.
@@ -235,6 +264,7 @@ pub fn choose(
     // A process that its peers find at loopback has no peers elsewhere.
     if !address.is_loopback() {
         choice.add_all(interfaces);
+        choice.add_other_family(interfaces);
     }
     Ok(choice)
 }
@@ -529,6 +559,79 @@ mod tests {
             said.collect::<Vec<_>>(),
             left_out.map(|(name, why)| (name, why.to_owned()))
         );
+    }
+
+    /// Interfaces with an address each of these, in the order of the host.
+    fn of(texts: &[(&str, &str)]) -> Vec<Interface> {
+        let of = |(name, text): &(&str, &str)| {
+            let (address, prefix) = text.split_once('/').unwrap();
+            Interface {
+                name: (*name).into(),
+                address: address.parse().unwrap(),
+                prefix: prefix.parse().unwrap(),
+                carriers: Vec::new(),
+                unfit: (*name == "lo").then_some(Unfit::Loopback),
+            }
+        };
+        texts.iter().map(of).collect()
+    }
+
+    #[test]
+    fn one_address_of_the_other_family_is_spare() {
+        let dual = [
+            ("lo", "127.0.0.1/8"),
+            ("lo", "::1/128"),
+            ("eth0", "10.1.0.1/16"),
+            ("eth1", "10.2.0.1/16"),
+            ("eth1", "fe80::1/64"),
+            ("eth1", "fd02::1/64"),
+            ("eth1", "fd03::1/64"),
+            ("eth2", "10.3.0.1/16"),
+            ("eth2", "fd04::1/64"),
+        ];
+        let choose = |host: &[(&str, &str)], known_as: &str| {
+            let wish = Wish {
+                known_as: known_as.parse().ok(),
+                ..Wish::default()
+            };
+            choose(&wish, &of(host), || None).unwrap().chosen
+        };
+        let chosen = choose(&dual, "");
+        let last = chosen.last().unwrap();
+        assert_eq!((chosen.len(), &*last.interface, last.prefix), (4, "eth1", 64));
+        assert_eq!(last.address, "fd02::1".parse::<IpAddr>().unwrap());
+        assert_eq!(
+            last.why.to_string(),
+            "for hosts without addresses of the family of the others"
+        );
+        // The reverse, if the launcher knows the host so.
+        let chosen = choose(&dual[5..7], "fd03::1");
+        assert_eq!(chosen.len(), 1);
+        let chosen = choose(&[dual[3], dual[5]], "fd02::1");
+        let found: Vec<_> = chosen
+            .iter()
+            .map(|chosen| (chosen.address.is_ipv4(), chosen.why.clone()))
+            .collect();
+        assert_eq!(found, [(false, Why::KnownAs), (true, Why::OtherFamily)]);
+        // Both families are there anyway; or there is no room; or it means nothing without the link.
+        let has_spare = |host: &[(&str, &str)]| choose(host, "").iter().any(|chosen| chosen.why == Why::OtherFamily);
+        assert!(has_spare(&dual));
+        assert!(!has_spare(&[&dual[..], &[("eth3", "fd05::1/64")]].concat()));
+        assert!(!has_spare(&dual[..5]));
+        assert!(!has_spare(&[("eth0", "fd00::1/64"), ("eth0", "169.254.1.1/16")][..1]));
+        let more = [
+            ("eth3", "10.4.0.1/16"),
+            ("eth4", "10.5.0.1/16"),
+            ("eth5", "10.6.0.1/16"),
+        ];
+        assert!(has_spare(&[&dual[..], &more[..2]].concat()));
+        assert!(!has_spare(&[&dual[..], &more].concat()));
+        // The list of a user is taken as it stands.
+        let named = Wish {
+            interface: Some("eth1"),
+            ..Wish::default()
+        };
+        assert_eq!(super::choose(&named, &of(&dual), || None).unwrap().chosen.len(), 1);
     }
 
     #[test]

@@ -75,6 +75,14 @@ impl Interface {
         in_network(address, self.address, self.prefix.into())
     }
 
+    /// Its address means nothing without the link.
+    pub(super) fn is_link_local(&self) -> bool {
+        match self.address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        }
+    }
+
     /// The names of the interface and of all devices that carry it.
     pub(super) fn devices(&self) -> impl Iterator<Item = &str> {
         [&self.name].into_iter().chain(&self.carriers).map(String::as_str)

@@ -165,7 +165,8 @@ impl World {
     /// [`address`](Self::address), and those of further interfaces by which other hosts can be reached: the others that
     /// `HIKYAKU_IFACE` names, or else all interfaces that are up, unless all ranks are on this host. Not among them are
     /// loopback, bridges between containers or virtual machines, members of bonds and bridges, tunnels, devices that lead
-    /// nowhere, and what another one's device carries.
+    /// nowhere, and what another one's device carries. If all are of one family, one of the other may come last, for
+    /// processes that have no other in common with this one.
     ///
     /// # Errors
     /// As `address`.

@@ -169,6 +169,12 @@ impl Messenger {
         self.layer.add_rail(now, peer, path.into())
     }
 
+    /// The first rail to a peer leaves by this port of the backend, instead of the first.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn leave_by(&mut self, peer: PeerId, port: u8) {
+        self.layer.leave_by(peer, port);
+    }
+
     /// Adds the peer of a process that has begun at this address after the one of any other peer there has ended, which
     /// is closed. (Only layers that are an [`Endpoint`](crate::reliability::Endpoint), or have one, can do that.)
     ///

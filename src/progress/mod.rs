@@ -280,6 +280,12 @@ impl Driver {
         self.messenger.add_rail(now, peer, path)
     }
 
+    /// The first rail to a peer leaves by this port of the backend, instead of the first.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn leave_by(&mut self, peer: PeerId, port: u8) {
+        self.messenger.leave_by(peer, port);
+    }
+
     /// Queues a message. If nothing is in flight to this peer, the call transmits what is queued; otherwise it
     /// transmits full batches only. With [`SendOptions::more`], which says that more is to come, it transmits nothing.
     ///

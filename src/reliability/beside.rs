@@ -336,6 +336,12 @@ impl PacketLayer for Beside {
         self.network.add_rail(now, peer, path)
     }
 
+    fn leave_by(&mut self, peer: PeerId, port: u8) {
+        if !self.is_near(peer) {
+            self.network.leave_by(peer, port);
+        }
+    }
+
     fn handle_datagrams(&mut self, now: Instant, path: Path, data: &mut [u8], stride: usize, sink: &mut dyn Sink) {
         if self.memory.reaches(path.address) {
             self.memory.handle_datagrams(now, path, data, stride, sink);

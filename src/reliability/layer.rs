@@ -201,7 +201,13 @@ macro_rules! declare {
                 Err(AddRailError::Unsupported)
             }
 
-            /// Number of rails by which a peer can be reached now, at least 1.
+            /// The first rail to a peer leaves by this port of the backend, instead of the first. It is told before a session
+            /// is opened. A layer that does not know ports does nothing.
+            fn leave_by(&mut self, peer: PeerId, port: u8) {
+                let _ = (peer, port);
+            }
+
+            /// Number of rails by which data goes to a peer now, at least 1.
             fn rails_up(&self, peer: PeerId) -> usize {
                 let _ = peer;
                 1
@@ -266,6 +272,10 @@ macro_rules! implement {
 methods!(implement!(Endpoint {
     fn add_rail(&mut self, now: Instant, peer: PeerId, path: Path) -> Result<u8, AddRailError> {
         Self::add_rail(self, now, peer, path)
+    }
+
+    fn leave_by(&mut self, peer: PeerId, port: u8) {
+        Self::leave_by(self, peer, port);
     }
 
     fn rails_up(&self, peer: PeerId) -> usize {
@@ -417,6 +427,14 @@ impl Layer {
         match self {
             Self::Endpoint(endpoint) => endpoint.add_rail(now, peer, path),
             Self::Other(layer) => layer.add_rail(now, peer, path),
+        }
+    }
+
+    /// [`PacketLayer::leave_by`].
+    pub(crate) fn leave_by(&mut self, peer: PeerId, port: u8) {
+        match self {
+            Self::Endpoint(endpoint) => endpoint.leave_by(peer, port),
+            Self::Other(layer) => layer.leave_by(peer, port),
         }
     }
 

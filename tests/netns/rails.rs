@@ -232,7 +232,10 @@ fn bonds_count_once_and_bridges_only_if_they_are_named() {
          address add 10.99.0.1/24 dev veth0 label veth0:1\n",
     );
     let (chosen, said) = choice(a, None);
-    assert_eq!(chosen, ["veth0 10.77.0.1", "veth1 10.78.0.1", "veth2 10.79.0.1"]);
+    assert_eq!(
+        chosen,
+        ["veth0 10.77.0.1", "veth1 10.78.0.1", "veth2 10.79.0.1", "veth0 fd77::1"]
+    );
     assert!(
         said.contains("not docker0: a bridge without a device of this machine"),
         "{said}"
@@ -262,7 +265,11 @@ fn bonds_count_once_and_bridges_only_if_they_are_named() {
     );
     a.wait_until_up("bond0");
     let (chosen, said) = choice(a, None);
-    assert_eq!(chosen, ["veth0 10.77.0.1", "bond0 10.90.0.1"], "{said}");
+    assert_eq!(
+        chosen,
+        ["veth0 10.77.0.1", "bond0 10.90.0.1", "veth0 fd77::1"],
+        "{said}"
+    );
 }
 
 // ---- the whole stack

@@ -122,29 +122,49 @@ exec "$@"
 /// What takes the place of ssh: runs the command on the host with that address.
 const REACH: &str = r#"#!/bin/sh
 case $1 in
-  10.70.0.1) exec ip netns exec a sh -c "$2" ;;
-  10.70.0.2) exec ip netns exec b sh -c "$2" ;;
+  10.70.0.1 | a) exec ip netns exec a sh -c "$2" ;;
+  10.70.0.2 | b) exec ip netns exec b sh -c "$2" ;;
 esac
 "#;
 
-#[test]
-fn worlds_on_two_hosts_use_all_ways_between_them() {
+/// What the spawned processes of `hosts` say, and those that spawn them, once the shell has done `more` to the two hosts.
+/// None: there are no network namespaces here.
+fn swap_between(hosts: &str, more: &str) -> Option<String> {
+    let script = TWO_HOSTS.replace("exec \"$@\"", &format!("{more}\nexec \"$@\""));
     let outer = "unshare --user --map-root-user --net --mount --pid --fork --kill-child sh -c";
-    let outer: Vec<&str> = outer.split(' ').chain([TWO_HOSTS, "sh"]).collect();
+    let outer: Vec<&str> = outer.split(' ').chain([&*script, "sh"]).collect();
     let tried = Command::new(outer[0]).args(&outer[1..]).arg("true").output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
         println!("skipped: no network namespaces here");
-        return;
+        return None;
     }
-    let reach = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("reach-{}", std::process::id()));
+    let reach = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("reach-{}-{}", std::process::id(), hosts.len()));
     fs::write(&reach, REACH).unwrap();
     fs::set_permissions(&reach, fs::Permissions::from_mode(0o700)).unwrap();
     let outer = [&outer[..], &["env", "HIKYAKU_STATS=-"]].concat();
     let ssh = reach.to_str().unwrap();
-    let run = ["--timeout", "60", "--host", "10.70.0.1,10.70.0.2", "--ssh", ssh];
+    let run = ["--timeout", "60", "--host", hosts, "--ssh", ssh];
     let (output, text) = spawn_within(&outer, &run, &["swap"]);
     fs::remove_file(&reach).unwrap();
     assert!(output.status.success(), "{text}");
+    Some(text)
+}
+
+/// One host has both families, and the other one IPv6 only.
+#[test]
+fn worlds_on_hosts_of_different_families_reach_each_other() {
+    let more = "ip -n a address add fd70::1/64 dev veth0 nodad\nip -n b address add fd70::2/64 dev veth0 nodad\n\
+                ip -n b address del 10.70.0.2/24 dev veth0\nip -n b address del 10.71.0.2/24 dev veth1";
+    if let Some(text) = swap_between("a,b", more) {
+        assert_eq!(text.matches("has swapped").count(), 4, "{text}");
+    }
+}
+
+#[test]
+fn worlds_on_two_hosts_use_all_ways_between_them() {
+    let Some(text) = swap_between("10.70.0.1,10.70.0.2", "") else {
+        return;
+    };
     assert_eq!(text.matches("has swapped").count(), 4, "{text}");
     let all = rails::rails(&text);
     // Processes 0 and 1 have started 2 and 3, one of each on each host.

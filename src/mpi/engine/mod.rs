@@ -71,7 +71,7 @@ use alloc::{string::String, sync::Arc, task::Wake, vec::Vec};
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use self::rma::drive as window_messages;
-pub(in crate::mpi) use self::spawned::{Parents, Started};
+pub(in crate::mpi) use self::spawned::{Addresses, Parents, Started};
 
 /// What a user is told who may expect memory's speed; the reason follows.
 pub(in crate::mpi) const NETWORK_INSTEAD: &str = "ranks of this host talk over the network instead of through memory";

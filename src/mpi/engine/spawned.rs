@@ -34,6 +34,8 @@ const CALL: &str = "MPI_Comm_spawn";
 
 /// Numbers by which an address is agreed on: both halves of an IPv6 address, which may hold an IPv4 one, and the port.
 const ADDRESS: usize = 3;
+/// Is in the number of the port if the address is a spare one.
+const SPARE: i64 = 1 << 16;
 /// Numbers by which a link address is agreed on: its length, and its at most 64 bytes.
 const LINK: usize = 9;
 
@@ -55,7 +57,23 @@ pub(in crate::mpi) struct Started {
     /// The number of the first one.
     pub(in crate::mpi) first: u32,
     /// The addresses of each, by which it is reached, and the link address of its backend.
-    pub(in crate::mpi) processes: Vec<(Vec<SocketAddr>, Vec<u8>)>,
+    pub(in crate::mpi) processes: Vec<(Addresses, Vec<u8>)>,
+}
+
+/// Where a process is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::mpi) struct Addresses {
+    /// By all others.
+    pub(in crate::mpi) usual: Vec<SocketAddr>,
+    /// By those that have no address of the family of these.
+    pub(in crate::mpi) spare: Option<SocketAddr>,
+}
+
+impl Addresses {
+    /// The usual ones, and then the spare one.
+    pub(in crate::mpi) fn all(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.usual.iter().copied().chain(self.spare)
+    }
 }
 
 impl Parents {
@@ -131,7 +149,7 @@ impl Communicator {
         &self,
         root: Rank,
         start: impl FnOnce(&str) -> Result<Started, E>,
-        pair: &dyn Fn(&[SocketAddr]) -> Vec<Path>,
+        pair: &dyn Fn(&Addresses) -> Vec<Path>,
     ) -> Result<Self, E> {
         let span = self.enter(|| Entry::named(CALL).with_peer(root));
         let made = self.spawn_quietly(root, start, pair);
@@ -147,7 +165,7 @@ impl Communicator {
         &self,
         root: Rank,
         start: impl FnOnce(&str) -> Result<Started, E>,
-        pair: &dyn Fn(&[SocketAddr]) -> Vec<Path>,
+        pair: &dyn Fn(&Addresses) -> Vec<Path>,
     ) -> Result<Self, E> {
         if self.group().process(root).is_none() {
             return Err(self.locate(Error::rank(CALL, root, self.size())).into());
@@ -165,7 +183,11 @@ impl Communicator {
         }
         let nobody = Started::default();
         let known = started.as_ref().unwrap_or(&nobody);
-        let each = known.processes.iter().map(|(addresses, _)| addresses.len()).max();
+        let each = known
+            .processes
+            .iter()
+            .map(|(addresses, _)| addresses.all().count())
+            .max();
         let head = [known.first as usize, known.processes.len(), each.unwrap_or(0)];
         let mut head = head.map(|number| number as i64);
         self.agree(CALL, &mut head, Predefined::Sum)?;
@@ -174,8 +196,8 @@ impl Communicator {
         let mut numbers = Vec::with_capacity(length * count as usize);
         for (addresses, link) in &known.processes {
             numbers.extend(numbers_of_link(link));
-            numbers.extend(addresses.iter().flat_map(|address| numbers_of(*address)));
-            numbers.resize(numbers.len() + ADDRESS * (each as usize - addresses.len()), 0);
+            numbers.extend(numbers_of_all(addresses));
+            numbers.resize(numbers.len().next_multiple_of(length), 0);
         }
         numbers.resize(length * count as usize, 0);
         started?;
@@ -185,11 +207,9 @@ impl Communicator {
         self.agree(CALL, &mut numbers, Predefined::Sum)?;
         let processes = numbers.chunks_exact(length).map(|of_process| {
             let (link, addresses) = of_process.split_at(LINK);
-            let addresses = addresses.chunks_exact(ADDRESS).map(address_of);
-            let addresses: Vec<_> = addresses.filter(|address| address.port() != 0).collect();
-            (addresses, link_of(link))
+            (all_of_numbers(addresses), link_of(link))
         });
-        let processes: Vec<(Vec<SocketAddr>, Vec<u8>)> = processes.collect();
+        let processes: Vec<(Addresses, Vec<u8>)> = processes.collect();
         let mut refused = [i64::from(!self.engine().admit(first, &processes, pair))];
         self.agree(CALL, &mut refused, Predefined::Sum)?;
         if refused[0] > 0 {
@@ -267,24 +287,23 @@ impl Engine {
 
     /// Adds processes of another world as peers; false: that was refused. They may have the addresses of processes that
     /// were spawned before, and have ended.
-    fn admit(
-        &self,
-        first: u32,
-        processes: &[(Vec<SocketAddr>, Vec<u8>)],
-        pair: &dyn Fn(&[SocketAddr]) -> Vec<Path>,
-    ) -> bool {
+    fn admit(&self, first: u32, processes: &[(Addresses, Vec<u8>)], pair: &dyn Fn(&Addresses) -> Vec<Path>) -> bool {
         let mut all = true;
-        let introduced = processes.iter();
-        let introduced: Option<Vec<(SocketAddr, &[u8])>> = introduced
-            .map(|(addresses, link)| Some((*addresses.first()?, &link[..])))
+        let paths: Vec<Vec<Path>> = processes.iter().map(|(theirs, _)| pair(theirs)).collect();
+        let introduced: Option<Vec<(SocketAddr, &[u8])>> = { paths.iter().zip(processes) }
+            .map(|(paths, (_, link))| Some((paths.first()?.address, &link[..])))
             .collect();
         let Some(introduced) = introduced else { return false };
         let reached = self.fabric.introduce(&introduced, &mut |core, messenger, now| {
             let peers: Option<Vec<PeerId>> = (first..)
-                .zip(processes)
-                .map(|(process, (theirs, _))| {
-                    let peer = messenger.replace_peer(*theirs.first()?, process).ok()?;
-                    for path in pair(theirs) {
+                .zip(&paths)
+                .map(|(process, paths)| {
+                    let (first, further) = paths.split_first()?;
+                    let peer = messenger.replace_peer(first.address, process).ok()?;
+                    if first.port != 0 {
+                        messenger.leave_by(peer, first.port);
+                    }
+                    for &path in further {
                         // (Without it, there is one path all the same.)
                         let _ = messenger.add_rail(now, peer, path);
                     }
@@ -309,6 +328,27 @@ fn numbers_of(address: SocketAddr) -> [i64; ADDRESS] {
 fn address_of(numbers: &[i64]) -> SocketAddr {
     let bits = u128::from(numbers[0] as u64) << 64 | u128::from(numbers[1] as u64);
     SocketAddr::new(Ipv6Addr::from_bits(bits).to_canonical(), numbers[2] as u16)
+}
+
+/// Those of all addresses of a process.
+fn numbers_of_all(addresses: &Addresses) -> Vec<i64> {
+    let mut numbers: Vec<i64> = addresses.all().flat_map(numbers_of).collect();
+    if let Some(port) = numbers.last_mut().filter(|_| addresses.spare.is_some()) {
+        *port |= SPARE;
+    }
+    numbers
+}
+
+fn all_of_numbers(numbers: &[i64]) -> Addresses {
+    let mut addresses = Addresses::default();
+    for numbers in numbers.chunks_exact(ADDRESS) {
+        match numbers[2] {
+            0 => {}
+            port if port & SPARE != 0 => addresses.spare = Some(address_of(numbers)),
+            _ => addresses.usual.push(address_of(numbers)),
+        }
+    }
+    addresses
 }
 
 fn numbers_of_link(link: &[u8]) -> [i64; LINK] {
@@ -365,6 +405,21 @@ mod tests {
         for address in ["127.0.0.1:80", "[::1]:65535", "[fe80::ffff:1]:1"] {
             let address: SocketAddr = address.parse().unwrap();
             assert_eq!(address_of(&numbers_of(address)), address);
+        }
+    }
+
+    #[test]
+    fn a_spare_address_is_told_from_the_others() {
+        let [one, other, spare] = ["10.0.0.1:1", "10.1.0.1:65535", "[fd00::1]:65535"].map(|text| text.parse().unwrap());
+        for (usual, spare) in [
+            (vec![one], None),
+            (vec![one, other], None),
+            (vec![one, other], Some(spare)),
+        ] {
+            let addresses = Addresses { usual, spare };
+            let mut numbers = numbers_of_all(&addresses);
+            numbers.resize(ADDRESS * 5, 0);
+            assert_eq!(all_of_numbers(&numbers), addresses);
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Unconnected {
     process: u32,
     /// For each rail the process to which it leads, and where it goes.
     rails: Vec<(u32, Path)>,
+    /// For some processes the port by which the first rail leaves.
+    ports: Vec<(u32, u8)>,
 }
 
 /// Why the processes of a job could not be connected.
@@ -98,6 +100,7 @@ impl Engine {
             driver,
             process,
             rails: Vec::new(),
+            ports: Vec::new(),
         })
     }
 
@@ -115,6 +118,7 @@ impl Engine {
             driver,
             process,
             rails: Vec::new(),
+            ports: Vec::new(),
         })
     }
 }
@@ -150,6 +154,11 @@ impl Unconnected {
     /// has answered.
     pub fn add_rail(&mut self, process: u32, port: u8, address: SocketAddr) {
         self.rails.push((process, Path::new(address, port)));
+    }
+
+    /// The address of process `process` is reached from the backend's port `port`, instead of the first.
+    pub(in crate::mpi) fn leave_by(&mut self, process: u32, port: u8) {
+        self.ports.push((process, port));
     }
 
     /// Returns the bytes that the other processes must know besides the address; often none. See
@@ -226,6 +235,11 @@ impl Unconnected {
                 peers.resize(other as usize + 1, None);
             }
             peers[other as usize] = Some(peer);
+        }
+        for (process, port) in self.ports {
+            if let Some(&Some(peer)) = peers.get(process as usize) {
+                self.driver.leave_by(peer, port);
+            }
         }
         let mut _added = 0_u32;
         for (process, path) in self.rails {

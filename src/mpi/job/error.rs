@@ -101,7 +101,7 @@ impl fmt::Display for InitError {
                 write!(
                     f,
                     "process {process} is at {}: it has {theirs} addresses only, and this one has {ours} addresses only; \
-                     HIKYAKU_IFACE takes addresses of one family",
+                     a host with both reaches both, unless HIKYAKU_IFACE names one family only",
                     address.ip()
                 )
             }

@@ -19,6 +19,7 @@
 //! ```
 
 mod error;
+mod own;
 mod said;
 mod watcher;
 
@@ -32,7 +33,7 @@ use std::{
 };
 
 pub use self::error::{FinalizeError, InitError, SpawnError};
-use self::{said::Said, watcher::Watcher};
+use self::{own::Own, said::Said, watcher::Watcher};
 use super::{
     Rank,
     class::ErrorClass,
@@ -45,12 +46,12 @@ use crate::{
     backends::{BindOptions, Place, has_own_addresses, has_ports},
     bootstrap::{
         self, World,
-        address::{Chosen, Why, pairs},
+        address::{Chosen, Why},
     },
     config::Contact,
     environment::Environment,
     events::event,
-    reliability::{MAX_RAILS, Path},
+    reliability::Path,
     transport::{Builder, Transport, environment::print_events},
 };
 
@@ -76,54 +77,6 @@ pub struct Job {
     /// Between this world and the processes that have spawned it.
     parent: Option<Communicator>,
     own: Own,
-}
-
-/// The addresses of this process's ports, as they are paired with those of others.
-#[derive(Debug)]
-struct Own {
-    /// Those of the kernel.
-    chosen: Vec<Chosen>,
-    ports: Vec<SocketAddr>,
-}
-
-impl Own {
-    fn new(chosen: Vec<Chosen>, bound: &Unconnected) -> Self {
-        Self {
-            chosen,
-            ports: bound.ports().collect(),
-        }
-    }
-
-    /// An address of a process must be of a family that this one has, unless a poller carries all between them.
-    fn check_family(&self, process: u32, theirs: &[SocketAddr]) -> Result<(), InitError> {
-        let reaches = |address: &SocketAddr| self.ports.iter().any(|own| own.is_ipv4() == address.is_ipv4());
-        match theirs.first() {
-            Some(&address) if !self.chosen.is_empty() && !theirs.iter().any(reaches) => {
-                Err(InitError::Family { process, address })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// By which port to reach which of the addresses of a process, beside the first by the first.
-    fn further(&self, theirs: &[SocketAddr]) -> Vec<Path> {
-        let is_own = |address: &SocketAddr| self.ports.iter().any(|own| own.ip() == address.ip());
-        let pairs = match &self.chosen[..] {
-            // A process of the same poller, whose ports carry nothing between the two.
-            [] if theirs.iter().any(is_own) => Vec::new(),
-            // The addresses are not the kernel's: all processes have the same ports, in one order.
-            [] => (0..self.ports.len().min(theirs.len()))
-                .map(|port| (port, port))
-                .collect(),
-            chosen => pairs(
-                chosen,
-                &theirs.iter().map(SocketAddr::ip).collect::<Vec<_>>(),
-                MAX_RAILS,
-            ),
-        };
-        let further = pairs.into_iter().skip(1);
-        further.map(|(port, at)| Path::new(theirs[at], port as u8)).collect()
-    }
 }
 
 impl Job {
@@ -157,11 +110,8 @@ impl Job {
         let mut others = Vec::new();
         for process in parents.iter().flat_map(Parents::processes) {
             let said = said_by(&job, process)?;
-            let theirs = said.addresses();
-            own.check_family(process, &theirs)?;
-            introduce(&mut bound, process, theirs[0], &said.link)?;
-            add_rails(&mut bound, process, own.further(&theirs));
-            others.push((process, theirs[0]));
+            let paths = paths(&own, process, &said)?;
+            others.push((process, reach(&mut bound, (process, process), &paths, &said.link)?));
         }
         let (addresses, sharing) = exchange(&mut job, &mut bound, options.check, &own)?;
         options.policy.model.sharing = sharing;
@@ -210,7 +160,7 @@ impl Job {
             let count: u32 = programs.iter().map(|program| program.processes).sum();
             let said = (first..first + count).map(|process| {
                 let said = said_by(&self.launched, process)?;
-                Ok((said.addresses(), said.link))
+                Ok((said.addresses, said.link))
             });
             let said: Result<Vec<_>, _> = said.collect();
             Ok(Started {
@@ -218,7 +168,7 @@ impl Job {
                 processes: said.map_err(SpawnError::Address)?,
             })
         };
-        among.spawn_with(root, start, &|theirs| self.own.further(theirs))
+        among.spawn_with(root, start, &|theirs| self.own.paths(theirs))
     }
 
     /// The engine of this process.
@@ -335,7 +285,7 @@ fn place(
 /// The user has not named this address, so the job does without it if no socket can be opened there: it has vanished
 /// meanwhile, the kernel still looks for others that have it (IPv6), or the port is taken.
 fn is_bindable(chosen: &Chosen, port: u16) -> bool {
-    if chosen.why != Why::Further {
+    if !matches!(chosen.why, Why::Further | Why::OtherFamily) {
         return true;
     }
     let bound = UdpSocket::bind(SocketAddr::new(chosen.address, port));
@@ -358,11 +308,6 @@ fn said_by(job: &World, process: u32) -> Result<Said, InitError> {
     understand(process, &bytes)
 }
 
-fn introduce(bound: &mut Unconnected, process: u32, address: SocketAddr, link: &[u8]) -> Result<(), InitError> {
-    let introduced = bound.introduce(address, link);
-    introduced.map_err(|source| InitError::Introduce { process, source })
-}
-
 /// What a process has said about itself.
 fn understand(process: u32, bytes: &[u8]) -> Result<Said, InitError> {
     Said::parse(bytes).ok_or_else(|| InitError::Address {
@@ -371,18 +316,57 @@ fn understand(process: u32, bytes: &[u8]) -> Result<Said, InitError> {
     })
 }
 
-/// The first address of another process is one of our own, or that of several processes: so it is with virtual machines, each
-/// of which has the same address behind its own translation. (Of a process on this host, all addresses are our own, and
-/// then there is no other one to take.)
-fn is_ambiguous(address: SocketAddr, own: &Said, all: &[Said]) -> bool {
-    let is_own = own.addresses().iter().any(|other| other.ip() == address.ip());
-    is_own || all.iter().filter(|said| said.address == address).nth(1).is_some()
+/// The paths to a process, of which there is at least one.
+fn paths(own: &Own, process: u32, said: &Said) -> Result<Vec<Path>, InitError> {
+    let paths = own.paths(&said.addresses);
+    match said.addresses.usual.first() {
+        Some(&address) if paths.is_empty() => Err(InitError::Family { process, address }),
+        _ => Ok(paths),
+    }
 }
 
-fn add_rails(bound: &mut Unconnected, process: u32, paths: Vec<Path>) {
-    for path in paths {
-        bound.add_rail(process, path.port, path.address);
+/// The address of another process is one of our own, or that of several processes: so it is with virtual machines, each of
+/// which has the same address behind its own translation. (Of a process on this host, all addresses are our own, and then
+/// there is no other one to take.)
+fn is_ambiguous(address: SocketAddr, own: &Said, all: &[Said]) -> bool {
+    let is_own = own.addresses.all().any(|other| other.ip() == address.ip());
+    let begins = |said: &&Said| said.addresses.usual.first() == Some(&address);
+    is_own || all.iter().filter(begins).nth(1).is_some()
+}
+
+/// The second path comes first. The port of the first one leads to the address of the second one as well, if it can.
+fn begin_with_second(paths: &mut Vec<Path>) {
+    let Some(&second) = paths.get(1) else { return };
+    let first = paths.remove(0);
+    let beside = Path::new(second.address, first.port);
+    if first.address.is_ipv4() == second.address.is_ipv4() && !paths.contains(&beside) {
+        paths.push(beside);
     }
+}
+
+/// A process is reached by these paths, of which the first is its first rail. Gives the address there. `process`: its
+/// number for a user, and that in the job.
+fn reach(
+    bound: &mut Unconnected,
+    (process, in_job): (u32, u32),
+    paths: &[Path],
+    link: &[u8],
+) -> Result<SocketAddr, InitError> {
+    let Some((first, further)) = paths.split_first() else {
+        return Err(InitError::Address {
+            process,
+            text: String::new(),
+        });
+    };
+    let introduced = bound.introduce(first.address, link);
+    introduced.map_err(|source| InitError::Introduce { process, source })?;
+    if first.port != 0 {
+        bound.leave_by(in_job, first.port);
+    }
+    for path in further {
+        bound.add_rail(in_job, path.port, path.address);
+    }
+    Ok(first.address)
 }
 
 /// Publishes the addresses of this process and the number of processes that share a core here. Returns the addresses
@@ -395,8 +379,7 @@ fn exchange(
     ports: &Own,
 ) -> Result<(Vec<SocketAddr>, f64), InitError> {
     let own = Said {
-        address: bound.local_addr(),
-        rails: bound.ports().skip(1).collect(),
+        addresses: ports.addresses(),
         sharing: job.sharing(),
         check,
         link: bound.link_address(),
@@ -416,20 +399,15 @@ fn exchange(
         if said.check != check {
             return Err(InitError::Check { process, here: check });
         }
-        let mut address = said.address;
-        if process != job.rank() {
-            let theirs = said.addresses();
-            ports.check_family(process, &theirs)?;
-            let paths = ports.further(&theirs);
-            if let Some(path) = paths.first()
-                && is_ambiguous(address, &own, &all)
-            {
-                address = path.address;
+        addresses.push(if process == job.rank() {
+            bound.local_addr()
+        } else {
+            let mut paths = paths(ports, process, said)?;
+            if { paths.first() }.is_some_and(|first| is_ambiguous(first.address, &own, &all)) {
+                begin_with_second(&mut paths);
             }
-            introduce(bound, process, address, &said.link)?;
-            add_rails(bound, job.first_process() + process, paths);
-        }
-        addresses.push(address);
+            reach(bound, (process, job.first_process() + process), &paths, &said.link)?
+        });
         most = most.max(said.sharing);
     }
     let met = bound.meet().map_err(InitError::Meet)?;

@@ -3,12 +3,15 @@
 use core::{fmt, str};
 use std::{net::SocketAddr, vec::Vec};
 
+use crate::mpi::engine::Addresses;
+
+/// Is before a spare address.
+const SPARE: char = '~';
+
 /// The information that a process publishes.
 #[derive(Debug, PartialEq)]
 pub(super) struct Said {
-    pub(super) address: SocketAddr,
-    /// Those of further rails.
-    pub(super) rails: Vec<SocketAddr>,
+    pub(super) addresses: Addresses,
     /// Processes that share a core there.
     pub(super) sharing: f64,
     /// Set if the calls of ranks are compared.
@@ -19,30 +22,36 @@ pub(super) struct Said {
 
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} ", self.address, self.sharing, self.check)?;
+        let mut usual = self.addresses.usual.iter();
+        usual.next().map_or(Ok(()), |first| write!(f, "{first}"))?;
+        write!(f, " {} {} ", self.sharing, self.check)?;
         self.link.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        self.rails.iter().try_for_each(|address| write!(f, " {address}"))
+        usual.try_for_each(|address| write!(f, " {address}"))?;
+        { self.addresses.spare.iter() }.try_for_each(|address| write!(f, " {SPARE}{address}"))
     }
 }
 
 impl Said {
-    /// All of them.
-    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        [&[self.address][..], &self.rails].concat()
-    }
-
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut words = str::from_utf8(bytes).ok()?.split(' ');
-        let address = words.next()?.parse().ok()?;
+        let mut addresses = Addresses {
+            usual: Vec::from([words.next()?.parse().ok()?]),
+            spare: None,
+        };
         let sharing = words.next()?.parse().ok()?;
         let check = words.next()?.parse().ok()?;
         let digits = words.next()?.as_bytes().chunks(2);
         let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
         let link = digits.map(byte).collect::<Option<_>>()?;
-        let rails = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        for word in words {
+            let address = |text: &str| text.parse::<SocketAddr>().ok();
+            match word.strip_prefix(SPARE) {
+                Some(spare) if addresses.spare.is_none() => addresses.spare = Some(address(spare)?),
+                _ => addresses.usual.push(address(word)?),
+            }
+        }
         Some(Self {
-            address,
-            rails,
+            addresses,
             sharing,
             check,
             link,
@@ -62,8 +71,10 @@ mod tests {
     fn the_longest_fits() {
         let longest: SocketAddr = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap();
         let said = Said {
-            address: longest,
-            rails: vec![longest; MAX_ADDRESSES - 1],
+            addresses: Addresses {
+                usual: vec![longest; MAX_ADDRESSES - 1],
+                spare: Some(longest),
+            },
             sharing: 1.0 / 3.0,
             check: false,
             link: vec![0xff; 64],
@@ -74,14 +85,15 @@ mod tests {
     #[test]
     fn what_is_said_is_understood() {
         let rail = |text: &str| text.parse().unwrap();
-        for (link, rails) in [
-            (vec![], vec![]),
-            (vec![2, 0, 0xff, 0x10], vec![]),
-            (vec![], vec![rail("[fd00::1]:8"), rail("10.0.0.2:9")]),
+        let first = rail("10.0.0.1:7");
+        for (link, usual, spare) in [
+            (vec![], vec![first], None),
+            (vec![2, 0, 0xff, 0x10], vec![first], None),
+            (vec![], vec![first, rail("[fd00::1]:8"), rail("10.0.0.2:9")], None),
+            (vec![], vec![first, rail("10.0.0.2:9")], Some(rail("[fd00::1]:8"))),
         ] {
             let said = Said {
-                address: "10.0.0.1:7".parse().unwrap(),
-                rails,
+                addresses: Addresses { usual, spare },
                 sharing: 1.5,
                 check: true,
                 link,
@@ -93,6 +105,9 @@ mod tests {
             "10.0.0.1:7 1 true",
             "10.0.0.1:7 1 true 0x",
             "10.0.0.1:7 1 true 00 00",
+            "10.0.0.1:7 1 true  ~",
+            "10.0.0.1:7 1 true  ~[fd00::1]:8 ~[fd00::2]:8",
+            "~10.0.0.1:7 1 true ",
         ] {
             assert_eq!(Said::parse(wrong.as_bytes()), None, "{wrong}");
         }

@@ -112,11 +112,8 @@ impl Endpoint {
 
     /// The first rail to a peer leaves by the port at which it is heard now.
     pub(super) fn answer_by_port(&mut self, peer: u32) {
-        let p = &mut self.peers[peer as usize];
-        if self.port != 0 || p.has_rails() {
-            p.begin_rails();
-            self.rails.make(peer, 0);
-            self.rails.enter(peer).port = self.port;
+        if self.port != 0 || self.peers[peer as usize].has_rails() {
+            self.leave_by(PeerId(peer), self.port);
         }
     }
 
@@ -262,6 +259,17 @@ impl Endpoint {
             self.prove(peer.0, number);
         }
         Ok(number)
+    }
+
+    /// The first rail to a peer leaves by this port of the backend, instead of the first: before a session is opened, and
+    /// before rails are added.
+    pub(crate) fn leave_by(&mut self, peer: PeerId, port: u8) {
+        let Some(p) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        p.begin_rails();
+        self.rails.make(peer.0, 0);
+        self.rails.enter(peer.0).port = port;
     }
 
     // ---- opening

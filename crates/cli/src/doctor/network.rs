@@ -2,7 +2,7 @@
 
 use hikyaku::{
     environment::Environment,
-    internals::bootstrap::address::{self, AddressError, Choice, Interface, MAX_ADDRESSES, Unfit, WhyNot, Wish},
+    internals::bootstrap::address::{self, AddressError, Choice, Interface, MAX_ADDRESSES, Unfit, Why, WhyNot, Wish},
 };
 use nix::ifaddrs::getifaddrs;
 
@@ -76,7 +76,8 @@ fn rails(choice: Result<Choice, AddressError>, setting: impl Fn(String) -> Strin
         })
     }));
     // Those of the routes are behind the first.
-    for further in choice.chosen.iter().skip(1).filter(|chosen| chosen.address.is_ipv4()) {
+    let rails = { choice.chosen.iter().skip(1) }.filter(|chosen| chosen.why != Why::OtherFamily);
+    for further in rails.filter(|chosen| chosen.address.is_ipv4()) {
         let name = &further.interface;
         if value("rp_filter", name, &setting) == 1 {
             let row = Finding::new(AREA, format!("rail by {name}"), State::None, "only to its own network");
@@ -262,6 +263,7 @@ mod tests {
             of("docker0", "172.17.0.1", bridge),
             of("eth0", "10.0.0.1", None),
             of("eth1", "10.0.1.1", None),
+            of("eth1", "fd01::1", None),
             of("docker1", "172.18.0.1", bridge),
         ];
         let choice = |interface| {
@@ -274,7 +276,8 @@ mod tests {
         let strict = |path: String| if path.ends_with("eth1/rp_filter") { "1" } else { "0" }.to_owned();
         let found = rails(choice(None), strict);
         let said: Vec<_> = found.iter().map(|row| (row.state, &*row.name, &*row.value)).collect();
-        let chosen = "eth0 10.0.0.1: the first way out of this host; eth1 10.0.1.1: another way out of this host";
+        let chosen = "eth0 10.0.0.1: the first way out of this host; eth1 10.0.1.1: another way out of this host; \
+                      eth1 fd01::1: for hosts without addresses of the family of the others";
         assert_eq!(
             said,
             [

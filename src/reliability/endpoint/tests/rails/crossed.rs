@@ -147,6 +147,31 @@ fn a_session_opens_by_the_last_of_many_rails() {
     assert!(ms < 2_500, "{ms}");
 }
 
+/// The first rail leaves by another port than the first, as the second rail would.
+#[test]
+fn the_first_rail_leaves_by_any_port() {
+    let mut net = crossed([false, false, true, true], WAY);
+    net.ends[0] = Endpoint::new(settings(), LIMITS, 33, 3).unwrap();
+    let peer = net.ends[0].add_peer(address(1, 0), 1).unwrap();
+    net.ends[0].leave_by(peer, 1);
+    let path = Path::new(address(1, 1), 1);
+    assert_eq!(net.ends[0].add_rail(Instant::ZERO, peer, path), Ok(1));
+    assert_eq!(
+        net.ends[0].rail_stats(PEER, 0).unwrap().path,
+        Path::new(address(1, 0), 1)
+    );
+    let ms = opens(&mut net);
+    assert!(ms < 2, "{ms}");
+    assert!(net.run(1_000, |net| net.state(0, 1) == RailState::Up));
+    assert_eq!(net.ways[1][0].carried + net.ways[1][1].carried, 0);
+    net.ends[0].close(Instant::from_nanos(net.now), PEER);
+    assert!(net.run(500, |net| net.ends.iter().all(|end| end.down(PEER).is_some())));
+    net.ends[0].reconnect(PEER);
+    net.send(0, 1, 1);
+    assert!(net.run(500, |net| net.got[1].messages.len() == 2));
+    assert_eq!(net.ways[1][0].carried + net.ways[1][1].carried, 0);
+}
+
 /// The other process starts late: the session may be opened by any rail, and settles on the straight ones.
 #[test]
 fn a_late_peer_ends_up_at_the_straight_pairs() {
