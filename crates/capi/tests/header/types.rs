@@ -26,6 +26,9 @@ pub(crate) fn argument(function: &Function, name: &str, kind: &str) -> String {
         "Addresses" if is_in_type(plain) => list(&format!("const {address}")),
         "Addresses" => list("const MPI_Aint"),
         "Ints" if name == "ranges" => "int ranges[][3]".to_owned(),
+        // Compilers warn of `MPI_UNWEIGHTED` in the place of an array.
+        "Ints" if name.ends_with("weights") => pointer("const int"),
+        "OutInts" if name.ends_with("weights") => pointer("int"),
         "Ints" | "Flags" => list("const int"),
         "Counts" if wide && name.ends_with("displs") => list("const MPI_Aint"),
         "Counts" => list(&format!("const {count}")),
