@@ -80,11 +80,12 @@ fn build(call: &Call<'_>, me: Member, algorithm: Algorithm) -> Schedule {
             }
         }
         Collective::NeighborAllgather => {
-            exchange::neighbours(b, me, (call.sources, output), (call.destinations, |_| own_input));
+            let sent = |_| own_input;
+            exchange::neighbours(b, me, (call.sources, output), (call.destinations, sent), call.crossed);
         }
         Collective::NeighborAlltoall => {
             let sent = |index| input.block(index);
-            exchange::neighbours(b, me, (call.sources, output), (call.destinations, sent));
+            exchange::neighbours(b, me, (call.sources, output), (call.destinations, sent), call.crossed);
         }
     }
     core::mem::take(b).finish()

@@ -32,6 +32,7 @@ pub struct Call<'a> {
     pub(in crate::mpi) output: Blocks<'a>,
     pub(in crate::mpi) sources: &'a [Option<usize>],
     pub(in crate::mpi) destinations: &'a [Option<usize>],
+    pub(super) crossed: bool,
     commutative: bool,
     pub(in crate::mpi) in_place: bool,
 }
@@ -48,6 +49,7 @@ impl<'a> Call<'a> {
             output: Blocks::NONE,
             sources: &[],
             destinations: &[],
+            crossed: false,
             commutative: true,
             in_place: false,
         }
@@ -83,8 +85,8 @@ impl<'a> Call<'a> {
     /// Of a neighbourhood: with these ranks to receive from, in the order of blocks, and these to send to; `None` for
     /// `MPI_PROC_NULL`.
     ///
-    /// If a rank is a neighbour more than once, messages match in the order of the lists. In a periodic grid of one or
-    /// two ranks, a message sent upwards must arrive from below: the list of destinations must be ordered accordingly.
+    /// If a rank is a neighbour more than once, messages match in the order of the lists; in a grid, see
+    /// [`with_crossed`](Self::with_crossed).
     #[must_use]
     pub const fn with_neighbours(self, sources: &'a [Option<usize>], destinations: &'a [Option<usize>]) -> Self {
         Self {
@@ -92,6 +94,15 @@ impl<'a> Call<'a> {
             destinations,
             ..self
         }
+    }
+
+    /// Of a neighbourhood: says whether its lists are both those of a grid
+    /// ([`Cartesian::neighbors`](crate::mpi::topology::Cartesian::neighbors)), where a message that is sent upwards
+    /// arrives from below, and the other way round. That counts where both are one rank: in a periodic dimension of one
+    /// or two.
+    #[must_use]
+    pub const fn with_crossed(self, crossed: bool) -> Self {
+        Self { crossed, ..self }
     }
 
     /// Of a reduction: says whether operands commute. (Those of a scan need not.)

@@ -31,12 +31,14 @@ pub(super) fn alltoall(b: &mut Builder, me: Member, input: Layout<'_>, output: L
 }
 
 /// To and from neighbours, all at once. Messages to the same neighbour keep the order of the lists, also those to the
-/// own rank, which are copied. `None` stands for no neighbour (`MPI_PROC_NULL`).
+/// own rank, which are copied; if `crossed`, with the two sources of each pair swapped. `None` stands for no neighbour
+/// (`MPI_PROC_NULL`).
 pub(super) fn neighbours(
     b: &mut Builder,
     me: Member,
     (sources, output): (&[Option<usize>], Layout<'_>),
     (destinations, input): (&[Option<usize>], impl Fn(usize) -> Span),
+    crossed: bool,
 ) {
     let mut to_self = Vec::new();
     for (index, to) in destinations.iter().enumerate() {
@@ -45,8 +47,9 @@ pub(super) fn neighbours(
         }
     }
     let mut to_self = to_self.into_iter();
-    for (index, from) in sources.iter().enumerate() {
-        let Some(from) = *from else { continue };
+    for position in 0..sources.len() {
+        let index = position ^ usize::from(crossed && position | 1 < sources.len());
+        let Some(from) = sources[index] else { continue };
         if from != me.rank {
             b.receive(from, [output.block(index)]);
         } else if let Some(block) = to_self.next() {

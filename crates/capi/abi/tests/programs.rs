@@ -25,6 +25,14 @@ fn receives_end_in_all_ways() {
     }
 }
 
+/// Grids of two ranks in a dimension, and of three.
+#[test]
+fn what_is_sent_downwards_arrives_from_above() {
+    for ranks in ["2", "3"] {
+        program::run("neighbours", LIBRARY, &[], Some(ranks), &[]);
+    }
+}
+
 #[test]
 fn wrong_arguments_are_errors_that_say_what_is_wrong() {
     program::run("mistakes", LIBRARY, &[], None, &[]);

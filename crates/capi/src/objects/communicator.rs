@@ -51,6 +51,8 @@ pub struct Neighbours {
     pub sources: Vec<Option<usize>>,
     /// Of the messages to send.
     pub destinations: Vec<Option<usize>>,
+    /// They are those of a grid: a message upwards arrives from below.
+    pub crossed: bool,
 }
 
 impl Communicator {
@@ -85,10 +87,10 @@ impl Communicator {
                     .neighbors(rank)?
                     .map(|near| near.map(|near| near as usize))
                     .collect();
-                // A message upwards arrives from below: with one or two ranks in a dimension, the order tells them apart.
                 Neighbours {
                     destinations: near.clone(),
                     sources: near,
+                    crossed: true,
                 }
             }
             Topology::Graph(graph) => {
@@ -96,11 +98,13 @@ impl Communicator {
                 Neighbours {
                     destinations: near.clone(),
                     sources: near,
+                    crossed: false,
                 }
             }
             Topology::Adjacent(near, _) => Neighbours {
                 sources: near.sources().iter().map(index).collect(),
                 destinations: near.destinations().iter().map(index).collect(),
+                crossed: false,
             },
         })
     }

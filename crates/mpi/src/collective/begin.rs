@@ -61,7 +61,10 @@ impl<'a> Ready<'a> {
 
     pub(super) fn among(mut self, neighbours: &'a Neighbors) -> Self {
         self.neighbours = Some(neighbours);
-        self.call = self.call.with_neighbours(&neighbours.sources, &neighbours.destinations);
+        self.call = self
+            .call
+            .with_neighbours(&neighbours.sources, &neighbours.destinations)
+            .with_crossed(neighbours.crossed);
         self
     }
 
@@ -302,6 +305,8 @@ impl Side for Places {
 pub struct Neighbors {
     pub(super) sources: Vec<Option<usize>>,
     pub(super) destinations: Vec<Option<usize>>,
+    /// They are those of a grid: a message upwards arrives from below.
+    pub(super) crossed: bool,
 }
 
 /// A number must be this one; without one, it is too large.

@@ -19,7 +19,8 @@ use crate::{
 /// Collectives in which each process exchanges with its neighbours in a grid or graph. Not in rsmpi.
 ///
 /// In a grid the neighbours are, for each dimension, the one before and the one after; beyond an edge there is none,
-/// and its part of the buffers stays unchanged.
+/// and its part of the buffers stays unchanged. What one sends to the one before, that one receives from the one after,
+/// also if both are one process.
 ///
 /// Errors: a process is lost, the communicator is revoked, or buffers do not fit.
 ///
@@ -110,6 +111,7 @@ impl NeighborhoodCollectives for CartesianCommunicator {
         Neighbors {
             sources: neighbors.clone(),
             destinations: neighbors,
+            crossed: true,
         }
     }
 }
@@ -119,6 +121,7 @@ impl NeighborhoodCollectives for GraphCommunicator {
         Neighbors {
             sources: all(self.neighbors()),
             destinations: all(self.neighbors()),
+            crossed: false,
         }
     }
 }
@@ -128,6 +131,7 @@ impl NeighborhoodCollectives for DistributedGraphCommunicator {
         Neighbors {
             sources: all(self.sources()),
             destinations: all(self.destinations()),
+            crossed: false,
         }
     }
 }

@@ -312,6 +312,15 @@ fn neighbours_exchange_whatever_they_like() {
         .unwrap();
         assert_eq!((from_before, from_after), ([f64::from(before); 2], i64::from(after)));
 
+        // Alone in a dimension: what goes to the one before comes from the one after.
+        let alone = world
+            .create_cartesian_communicator(&[4, 1], &[false, true], false)
+            .unwrap()
+            .unwrap();
+        let mut received = [-1; 4];
+        alone.neighbor_all_to_all_into(&[0, 1, 2, 3], &mut received).unwrap();
+        assert_eq!(received[2..], [3, 2]);
+
         let (mut own, mut around) = (rank, [0; 2]);
         mpi::request::scope(|scope| ring.immediate_neighbor_all_gather_into(scope, &own, &mut around).wait()).unwrap();
         assert_eq!(around, [before, after]);

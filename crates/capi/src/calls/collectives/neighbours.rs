@@ -21,7 +21,10 @@ fn among<'a>(
     near: &'a Neighbours,
     collective: Collective,
 ) -> Prepared<'a> {
-    Prepared::new(call, comm, object, collective).with(|what| what.with_neighbours(&near.sources, &near.destinations))
+    Prepared::new(call, comm, object, collective).with(|what| {
+        what.with_neighbours(&near.sources, &near.destinations)
+            .with_crossed(near.crossed)
+    })
 }
 
 pub fn neighbor_allgather(
