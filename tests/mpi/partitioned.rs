@@ -65,7 +65,8 @@ fn threads_make_partitions_ready_and_both_sides_cut_as_they_like() {
                     // SAFETY: it lives until the end, and is not used while a round runs.
                     let receiving = unsafe { receiver(&comm, &mut room, receives, 0, 3) };
                     for round in 0..6 {
-                        receiving.start().unwrap().wait().unwrap();
+                        let status = receiving.start().unwrap().wait().unwrap();
+                        assert_eq!((status.source, status.tag, status.len), (0, 3, len as u64));
                         assert!((0..receives).all(|partition| receiving.arrived(partition).unwrap()));
                         assert!(room == pattern(len, round), "{backend} {len} {round}");
                         room.fill(99);

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     messaging::{
         Messenger,
-        tagged::{Outcome, Selector},
+        tagged::{Envelope, Outcome, Selector},
     },
     mpi::datatype::{Datatype, Kind},
     time::Instant,
@@ -109,6 +109,8 @@ struct Part {
 pub(super) struct PartitionedTransfer {
     /// The process on the other side, and the match bits of message number 0.
     route: Route,
+    /// What the statuses of rounds are made of; its length is that of no data.
+    envelope: Envelope,
     sends: bool,
     /// The whole memory of the round.
     buffer: Option<Buffer>,
@@ -129,10 +131,11 @@ pub(super) struct PartitionedTransfer {
 }
 
 impl PartitionedTransfer {
-    fn new(route: Route, sends: bool, cut: Option<Cut>) -> Self {
+    fn new(route: Route, envelope: Envelope, cut: Option<Cut>) -> Self {
         Self {
             route,
-            sends,
+            envelope,
+            sends: cut.is_some(),
             buffer: None,
             said: cut.map_or([0; Cut::LEN], |cut| cut.emit()).to_vec(),
             cut,
@@ -179,19 +182,22 @@ impl Channels {
     }
 
     /// Sets a sender up: its messages have the bits of `route` and their numbers, the set-up message has the bits
-    /// `setup`.
+    /// of `setup`, whose length is that of a message without data.
     pub(super) fn open_sender(
         &mut self,
         core: &mut Core,
         messenger: &mut Messenger,
         now: Instant,
-        (route, setup): (Route, u64),
+        (route, setup): (Route, Envelope),
         cut: Cut,
     ) -> u32 {
-        let mut channel = PartitionedTransfer::new(route, true, Some(cut));
+        let mut channel = PartitionedTransfer::new(route, setup, Some(cut));
         let said = channel.said();
         let index = self.insert(channel);
-        let route = Route { bits: setup, ..route };
+        let route = Route {
+            bits: setup.bits,
+            ..route
+        };
         let owner = Owner::Partitioned(index, SETUP);
         let sent = said.and_then(|said| core.send_for(messenger, now, route, said, false, owner));
         if let Some(channel) = self.channel(index) {
@@ -207,14 +213,14 @@ impl Channels {
         core: &mut Core,
         messenger: &mut Messenger,
         now: Instant,
-        (route, setup): (Route, u64),
+        (route, setup): (Route, Envelope),
     ) -> u32 {
-        let mut channel = PartitionedTransfer::new(route, false, None);
+        let mut channel = PartitionedTransfer::new(route, setup, None);
         let said = channel.said();
         let index = self.insert(channel);
         let selector = Selector {
             source: Some(route.process),
-            bits: setup,
+            bits: setup.bits,
             ignore: 0,
         };
         let owner = Owner::Partitioned(index, SETUP);
@@ -444,8 +450,16 @@ impl Channels {
         let Some(channel) = self.channel(index) else { return };
         channel.buffer = None;
         let outcome = channel.failure.or(channel.broken).unwrap_or(Outcome::Complete);
+        let mut envelope = channel.envelope;
+        envelope.len += channel.cut.map_or(0, |cut| cut.total);
         if let Some(request) = channel.round.take() {
-            core.end(request, Ended { outcome, ..Ended::WELL });
+            core.end(
+                request,
+                Ended {
+                    envelope,
+                    ..Ended::with(outcome)
+                },
+            );
         }
         self.remove_if_over(index);
     }

@@ -315,6 +315,30 @@ static void otherwise(void)
     meet();
 }
 
+/* Messages in partitions: what their statuses say. */
+static void in_partitions(void)
+{
+    int numbers[6] = {0}, count = -1;
+    MPI_Request request;
+    MPI_Status status;
+
+    if (rank == 1)
+        MPI_Precv_init(numbers, 3, 2, MPI_INT, 0, 9, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    else
+        MPI_Psend_init(numbers, 2, 3, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    for (int round = 1; round < 4; round++) {
+        numbers[5] = rank == 1 ? -1 : round;
+        MPI_Start(&request);
+        if (rank == 0)
+            MPI_Pready_range(0, 1, request);
+        MPI_Wait(&request, &status);
+        MPI_Get_count(&status, MPI_INT, &count);
+        check(numbers[5] == round, "what was sent in partitions");
+        check(rank == 0 || (status.MPI_SOURCE == 0 && status.MPI_TAG == 9 && count == 6), "the status of partitions");
+    }
+    MPI_Request_free(&request);
+}
+
 int main(int argc, char **argv)
 {
     int size;
@@ -338,6 +362,7 @@ int main(int argc, char **argv)
         for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
             probed(lengths[i]);
         probed_before_it_is_freed();
+        in_partitions();
         texts();
     }
     MPI_Finalize();

@@ -35,4 +35,14 @@ impl Communicator {
             len
         }
     }
+
+    /// Bytes of a message with so many of the program's data.
+    #[inline]
+    pub(in crate::mpi::engine) fn message_of(&self, payload: u64) -> u64 {
+        if self.engine().check {
+            payload + HEADER as u64
+        } else {
+            payload
+        }
+    }
 }

@@ -6,7 +6,7 @@ use core::{fmt, ops::Range, sync::atomic::Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::{super::status::PROC_NULL, Communicator};
-use crate::messaging::Messenger;
+use crate::messaging::{Messenger, tagged::Envelope};
 use crate::mpi::{
     Rank,
     datatype::Datatype,
@@ -215,14 +215,20 @@ impl Communicator {
         })
     }
 
-    /// The route of the messages, and the match bits of the set-up message; `None` for `MPI_PROC_NULL`.
-    fn ends(&self, call: &'static str, rank: Rank, tag: i32) -> Result<Option<(Route, u64)>, Error> {
+    /// The route of the messages, and that of the set-up message as a message without data would arrive; `None` for
+    /// `MPI_PROC_NULL`.
+    fn ends(&self, call: &'static str, rank: Rank, tag: i32) -> Result<Option<(Route, Envelope)>, Error> {
         let setup = self.bits(Class::Setup, self.tag(call, tag)?);
         if rank == PROC_NULL {
             return Ok(None);
         }
         let process = self.process(call, rank)?;
         let bits = self.bits(Class::Partition, 0);
+        let setup = Envelope {
+            source: process,
+            bits: setup,
+            len: self.message_of(0),
+        };
         Ok(Some((Route { process, bits }, setup)))
     }
 }
