@@ -1,5 +1,7 @@
 //! A small pseudo-random generator, so that everything random can be replayed from a seed.
 
+use alloc::vec::Vec;
+
 /// Step of SplitMix64: 2^64 divided by the golden ratio.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -10,6 +12,17 @@ pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// So many bytes that look random; another seed gives others. (Word by word, as debug builds take long for each byte.)
+#[must_use]
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 8);
+    for word in 0..len.div_ceil(8) as u64 {
+        bytes.extend_from_slice(&mix(mix(seed) ^ word).to_be_bytes());
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 /// xoshiro256** seeded by SplitMix64. Fast and even; not for secrets.

@@ -8,7 +8,11 @@ use hikyaku::mpi::{
     operation::{Operation, Predefined},
 };
 
-use super::{prng::Prng, safe::byte, script::Limits};
+use super::{
+    prng::{self, Prng},
+    safe::byte,
+    script::Limits,
+};
 
 const SUM: Operation = Operation::predefined(Predefined::Sum);
 
@@ -35,8 +39,11 @@ impl Memory {
     }
 
     fn content(&self, from: usize, to: usize) -> Vec<u8> {
-        let salt = self.salt + from * 31 + to * 7;
-        (0..self.part).map(|i| (i * 5 + i / 250 + salt) as u8).collect()
+        let numbers = [self.salt, from, to];
+        prng::bytes(
+            numbers.into_iter().fold(0, |seed, number| seed << 16 | number as u64),
+            self.part,
+        )
     }
 }
 

@@ -13,7 +13,7 @@ use hikyaku::{
 };
 
 use super::{
-    prng::Prng,
+    prng::{self, Prng},
     safe::byte,
     seeds::{directory, note, scenario},
 };
@@ -37,8 +37,8 @@ struct Plan {
 
 /// Content of a round; each incarnation sends another one.
 fn content(from: Rank, incarnation: u32, round: usize, channel: usize, len: usize) -> Vec<u8> {
-    let salt = from as usize * 7 + incarnation as usize * 101 + round * 13 + channel * 31;
-    (0..len).map(|i| (i * 5 + i / 251 + salt) as u8).collect()
+    let numbers = [from as u64, incarnation.into(), round as u64, channel as u64];
+    prng::bytes(numbers.into_iter().fold(0, |seed, number| seed << 16 | number), len)
 }
 
 /// Both directions with one other process. (Their memory is leaked: after an error, the network may still refer to it.)
@@ -164,7 +164,7 @@ fn program(world: &Communicator, plan: &Plan) -> Result<(), Error> {
         exchange(world, &mut new, incarnation, 0);
     }
     for (.., channel) in channels.iter().chain(&new).filter(|(.., channel)| channel.lost) {
-        let untouched = channel.room().iter().all(|byte| *byte == 0xee);
+        let untouched = channel.room() == vec![0xee; channel.len];
         assert!(
             untouched,
             "rank {rank}: bytes of another process have landed in a channel that is lost"

@@ -12,7 +12,7 @@ use hikyaku::{
 };
 
 use super::{
-    prng::Prng,
+    prng::{self, Prng},
     safe::{Kept, ireceive, isend, receive},
     seeds::{directory, note, scenario},
 };
@@ -35,8 +35,7 @@ struct Plan {
 }
 
 fn content(from: Rank, number: usize, len: usize) -> Vec<u8> {
-    let salt = from as usize * 77 + number * 13;
-    (0..len).map(|i| (i * 3 + i / 251 + salt) as u8).collect()
+    prng::bytes((from as u64) << 32 | number as u64, len)
 }
 
 /// Checks that a message was either revoked by its sender, or sent as a whole before.

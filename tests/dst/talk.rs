@@ -9,7 +9,7 @@ use hikyaku::mpi::{
 };
 
 use super::{
-    prng::Prng,
+    prng::{self, Prng},
     safe::{Kept, Timeout, ireceive, isend, receive, receive_matched},
     script::Limits,
 };
@@ -126,8 +126,7 @@ pub(crate) struct Received {
 
 /// Content of a letter; each incarnation sends another one.
 fn content(index: usize, len: usize, incarnation: u32) -> Vec<u8> {
-    let salt = index * 13 + incarnation as usize * 101;
-    (0..len).map(|i| (i * 7 + i / 251 + salt) as u8).collect()
+    prng::bytes((index as u64) << 32 | u64::from(incarnation), len)
 }
 
 /// Runs the part of this rank, and checks it.

@@ -1,6 +1,6 @@
 //! Random numbers that are the same everywhere, and a hash of what they led to.
 
-pub(crate) use hikyaku::internals::prng::mix;
+pub(crate) use hikyaku::internals::prng::{bytes, mix};
 
 /// A seeded generator, in the units that the harness thinks in.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use hikyaku::{
 use super::{
     App, World,
     memory::Block,
-    prng::mix,
+    prng,
     tagged::{Buffer, TaggedStack, UNTOUCHED},
 };
 
@@ -90,14 +90,8 @@ fn is_untouched(bytes: &[u8]) -> bool {
     bytes == vec![UNTOUCHED; bytes.len()]
 }
 
-/// The bytes of a letter: no two words of it are alike, nor those of two letters.
 fn content(letter: usize, len: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(len + 8);
-    for word in 0..len.div_ceil(8) {
-        bytes.extend_from_slice(&mix((letter as u64) << 32 | word as u64).to_be_bytes());
-    }
-    bytes.truncate(len);
-    bytes
+    prng::bytes(letter as u64, len)
 }
 
 impl Talk {

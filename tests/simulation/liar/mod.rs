@@ -23,7 +23,7 @@ use crate::harness::{
     NodeOptions, Prng, World,
     draw::duration,
     memory::Block,
-    note, scenario,
+    note, prng, scenario,
     tagged::{Buffer, TaggedStack},
 };
 
@@ -37,7 +37,7 @@ const OF_LIAR: u64 = 1 << 63;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn content(message: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 5 + i / 251 + message * 17) as u8).collect()
+    prng::bytes(message as u64, len)
 }
 
 /// A message from one honest process to another.
