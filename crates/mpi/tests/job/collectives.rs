@@ -236,7 +236,7 @@ fn groups_exchange() {
             .unwrap();
         assert!(part.iter().all(|&sum| sum == others.iter().sum::<i32>()));
         let scan = inter.scan_into(&1, &mut sum, SystemOperation::sum());
-        assert_eq!(scan.unwrap_err().class(), ErrorClass::UnsupportedOperation);
+        assert_eq!(scan.unwrap_err().class(), ErrorClass::Comm);
     });
 }
 

@@ -412,7 +412,7 @@ impl Communicator {
     /// Refuses a call that is not defined for intercommunicators.
     pub(in crate::mpi::engine) fn is_one_group(&self, name: &'static str) -> Result<(), Error> {
         let detail = Detail::Text("the communicator is between two groups");
-        let error = || self.locate(Error::new(ErrorClass::UnsupportedOperation, name).with_detail(detail));
+        let error = || self.locate(Error::new(ErrorClass::Comm, name).with_detail(detail));
         if self.is_inter() { Err(error()) } else { Ok(()) }
     }
 
@@ -535,7 +535,7 @@ fn schedule_error(name: &'static str, error: ScheduleError) -> Error {
             min: needed as i64,
             max: needed as i64,
         }),
-        ScheduleError::Between(_) => Error::new(ErrorClass::UnsupportedOperation, name)
+        ScheduleError::Between(_) => Error::new(ErrorClass::Comm, name)
             .with_detail(Detail::Text("this does not go between two groups, or not in place")),
         ScheduleError::Uneven(_) => {
             Error::new(ErrorClass::Arg, name).with_detail(Detail::Text("all blocks have one length here"))
