@@ -119,6 +119,7 @@ impl Player<'_> {
             .with_input(sent.sizes())
             .with_output(received.sizes())
             .with_neighbours(sources, destinations)
+            .with_crossed(what.crossed)
             .with_commutative(vector.commutative || !what.kind.reduces());
         let (input, output) = (sent.bytes, received.bytes);
         let datatype = Datatype::predefined(match vector.element {

@@ -21,6 +21,8 @@ pub(crate) struct Collective {
     pub vector: Vector,
     pub sources: Vec<i32>,
     pub destinations: Vec<i32>,
+    /// These are the neighbours in a grid.
+    pub crossed: bool,
 }
 
 impl Collective {
@@ -35,6 +37,7 @@ impl Collective {
             vector: Vector::default(),
             sources: Vec::new(),
             destinations: Vec::new(),
+            crossed: false,
         }
     }
 }
@@ -89,8 +92,8 @@ fn vector(call: &Call) -> Result<Vector, String> {
     })
 }
 
-/// The collective and the name of the call.
-pub(super) fn read(call: &Call) -> Result<(&'static str, Collective), String> {
+/// The collective and the name of the call. `is_grid`: its communicator has the topology of a grid.
+pub(super) fn read(call: &Call, is_grid: bool) -> Result<(&'static str, Collective), String> {
     let (kind, function) = Kind::of_function(&call.call).ok_or_else(|| unknown(&call.call))?;
     let name = function.names().into_iter().find(|name| *name == call.call);
     let name = name.unwrap_or(function.blocking);
@@ -117,6 +120,7 @@ pub(super) fn read(call: &Call) -> Result<(&'static str, Collective), String> {
         },
         sources: call.sources.clone(),
         destinations: call.destinations.clone(),
+        crossed: is_grid && kind.partners() == Partners::Neighbours,
     };
     Ok((name, what))
 }

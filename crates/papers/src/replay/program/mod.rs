@@ -231,6 +231,8 @@ struct Reader {
     planned: BTreeSet<u64>,
     /// Windows, by the contexts of their communicators.
     windows: BTreeSet<u32>,
+    /// Contexts of communicators with the topology of a grid.
+    grids: BTreeSet<u32>,
     /// All numbers that calls have given: of each there is one.
     given: BTreeSet<u64>,
 }
@@ -335,7 +337,6 @@ impl Reader {
         Ok(())
     }
 
-    /// Requests that the call lists have ended.
     /// Sends and receives at once: the receive goes on under a number that no trace has until the message is sent.
     fn read_exchange(&mut self, call: &Call, steps: &mut Vec<Step>) -> Result<(), String> {
         let (name, context) = (call.call.as_str(), call.context);
@@ -368,6 +369,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Requests that the call lists have ended.
     fn end(&mut self, call: &Call, steps: &mut Vec<Step>) -> Result<(), String> {
         let mut ended = Vec::new();
         for status in &call.ended {
@@ -404,10 +406,16 @@ impl Reader {
         let context = call.context;
         if let Some(how) = making(call)? {
             let made = call.made.as_ref().map(|made| (made.context, made.group.clone()));
+            if let Some((made, _)) = &made {
+                let is_grid =
+                    call.call.starts_with("MPI_Cart_") || how == Making::Duplicate && self.grids.contains(&context);
+                self.grids.remove(made);
+                self.grids.extend(is_grid.then_some(*made));
+            }
             steps.push(Step::Make { context, how, made });
             return Ok(());
         }
-        let (name, what) = collective::read(call)?;
+        let (name, what) = collective::read(call, self.grids.contains(&context))?;
         let how = match request {
             Some(request) => How::Begun(request),
             None if name.ends_with("_init") => How::Planned(number(call)?),

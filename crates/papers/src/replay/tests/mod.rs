@@ -1,6 +1,7 @@
 //! Replays, and traces that a replay refuses.
 
 mod functions;
+mod grids;
 mod groups;
 mod partitioned;
 mod windows;
