@@ -19,10 +19,10 @@ struct Ignored {
     limit_s: u32,
 }
 
-/// Seeds of each simulated scenario: two minutes in all on a slow machine.
-const SIM_RUNS: &str = "15";
+/// Seeds of each simulated scenario: some minutes in all.
+const SIM_RUNS: &str = "8";
 /// The same for seeds that follow from the commit.
-const COMMIT_RUNS: &str = "5";
+const COMMIT_RUNS: &str = "4";
 
 const IGNORED: [Ignored; 3] = [
     Ignored {
