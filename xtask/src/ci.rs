@@ -19,10 +19,10 @@ struct Ignored {
     limit_s: u32,
 }
 
-/// Seeds of each simulated scenario: some minutes in all.
-const SIM_RUNS: &str = "8";
+/// Seeds of each simulated scenario: two minutes in all on a slow machine.
+const SIM_RUNS: &str = "15";
 /// The same for seeds that follow from the commit.
-const COMMIT_RUNS: &str = "4";
+const COMMIT_RUNS: &str = "5";
 
 const IGNORED: [Ignored; 3] = [
     Ignored {
@@ -58,7 +58,9 @@ pub(crate) fn run(steps: &mut Steps, long: bool) -> Result<(), String> {
     toolchains::loom(steps)?;
     simulate(steps)?;
     for tests in ["--test tokio --test events --test serde", "--doc asynchronous"] {
-        let command = Cmd::parse("cargo test -p hikyaku --features tokio,events,serde").args(tests.split(' '));
+        let command = Cmd::parse("cargo test -p hikyaku --features tokio,events,serde")
+            .args(UNOPTIMISED.split(' '))
+            .args(tests.split(' '));
         steps.run(&format!("further features: {tests}"), &command.limit_s(300))?;
     }
     for tests in &IGNORED {
@@ -109,6 +111,9 @@ pub(crate) fn netns(steps: &mut Steps) -> Result<(), String> {
         .filter(|tests| tests.file == "netns")
         .try_for_each(|tests| ignored(steps, tests))
 }
+
+/// Where a step takes its time to build and not to run: optimised, the library takes four times as long.
+const UNOPTIMISED: &str = "--config profile.dev.package.hikyaku.opt-level=0";
 
 /// What the tests over DPDK build: the same packages and features in each step, so that each is built once.
 const WITH_DPDK: &str = "-p hikyaku -p hikyaku-mpi -p hikyaku-bench -p hikyaku-cli --features \
@@ -172,7 +177,8 @@ pub(crate) fn dpdk(steps: &mut Steps, part: Option<&str>) -> Result<(), String> 
     let wanted = |name: &str| part.is_none_or(|part| part == name);
     let chosen = DPDK.iter().filter(|(name, _)| wanted(name));
     for (name, command) in chosen.flat_map(|(_, commands)| *commands) {
-        let command = Cmd::parse(&command.replace("WITH", WITH_DPDK)).limit_s(600);
+        let with = format!("{UNOPTIMISED} {WITH_DPDK}");
+        let command = Cmd::parse(&command.replace("WITH", &with)).limit_s(600);
         steps.run_unless(obstacle.clone(), &format!("dpdk: {name}"), &command)?;
     }
     Ok(())

@@ -72,13 +72,15 @@ fn unpacked() -> PathBuf {
     shell::target_dir().join("package").join("unpacked")
 }
 
-/// A workspace of the packages alone, in which they find each other, with the versions of this one, so that what they
-/// depend on has been built already.
+/// A workspace of the packages alone, in which they find each other, with the versions and the profile of this one, so
+/// that what they depend on has been built already.
 fn unpack() -> std::io::Result<()> {
     let folder = unpacked();
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
-    let mut manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"*\"]\n\n[patch.crates-io]\n".to_owned();
+    let mut manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"*\"]\n\n[profile.dev]\nopt-level = 1\n\n\
+                        [patch.crates-io]\n"
+        .to_owned();
     for package in PACKAGES {
         let name = format!("{package}-{VERSION}");
         let archive = folder.with_file_name(format!("{name}.crate"));
