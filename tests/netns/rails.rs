@@ -565,7 +565,8 @@ fn rails_of_all_kinds_carry_one_stream() {
         ];
         all.map(|address| format!("{address}:{PORT}")).join(",")
     });
-    let [sender, receiver] = stream_between([a, b], [&addresses[0], &addresses[1]], 64);
+    // So many that each rail finds its MTU meanwhile.
+    let [sender, receiver] = stream_between([a, b], [&addresses[0], &addresses[1]], 256);
     let said = finish(sender);
     finish(receiver);
     println!("{said}");
