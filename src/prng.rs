@@ -14,12 +14,13 @@ pub const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// So many bytes that look random; another seed gives others. (Word by word, as debug builds take long for each byte.)
+/// So many bytes that look random; other numbers give others. (Word by word, as debug builds take long for each byte.)
 #[must_use]
-pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+pub fn bytes(numbers: &[u64], len: usize) -> Vec<u8> {
+    let seed = numbers.iter().fold(GOLDEN, |seed, number| mix(seed ^ number));
     let mut bytes = Vec::with_capacity(len + 8);
     for word in 0..len.div_ceil(8) as u64 {
-        bytes.extend_from_slice(&mix(mix(seed) ^ word).to_be_bytes());
+        bytes.extend_from_slice(&mix(seed ^ word).to_be_bytes());
     }
     bytes.truncate(len);
     bytes

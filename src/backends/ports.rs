@@ -24,11 +24,10 @@ use crate::{events::event, time::Instant};
 const MAX_PORTS: usize = 256;
 /// A port that brought nothing in so many looks is quiet: a look costs a system call even if it finds nothing.
 const QUIET: u8 = 16;
-/// Quiet ports are looked at each time that all have been asked so often.
-const SELDOM: u32 = 8;
-/// A quiet port by which nothing was ever sent, and nothing ever came, is looked at each time that all have been asked so
-/// often.
-const UNUSED: u32 = 256;
+/// Of so many passes, one looks at quiet ports, too.
+const SELDOM: u32 = 9;
+/// Of so many passes, one looks even at quiet ports by which nothing was ever sent, and nothing ever came.
+const UNUSED: u32 = 28 * SELDOM;
 /// The longest sleep if a port has no descriptor to wait for.
 const NAP: Duration = Duration::from_micros(50);
 
@@ -63,10 +62,8 @@ pub struct Ports {
     first: usize,
     /// How often each port brought nothing since it brought something; up to [`QUIET`].
     empty: Vec<u8>,
-    /// How often all have been asked since quiet ports were, too; [`SELDOM`] after a nap, as any port can have ended it.
-    asked: u32,
-    /// How often all have been asked since unused ones were, too.
-    asked_of_used: u32,
+    /// Passes since one that looked at all ports; 0 after a nap, as any port can have ended it.
+    passes: u32,
     /// Whether something was sent or received by the port of this number.
     used: Vec<bool>,
     /// Bursts for ports that do not exist, or not any more.
@@ -100,8 +97,7 @@ impl Ports {
             watches: OnceLock::new(),
             alive: vec![true; ports.len()],
             empty: vec![0; ports.len()],
-            asked: SELDOM,
-            asked_of_used: 0,
+            passes: 0,
             used: vec![false; ports.len()],
             ports,
             current: 0,
@@ -227,13 +223,11 @@ impl Backend for Ports {
     /// that has received last comes first, and quiet ones are asked seldom: small messages to this process take the same
     /// rail.
     fn receive(&mut self, now: Instant, budget: usize) -> io::Result<usize> {
-        let all = self.asked >= SELDOM;
-        self.asked = if all { 0 } else { self.asked + 1 };
-        let even_unused = self.asked_of_used >= UNUSED;
-        self.asked_of_used = if even_unused { 0 } else { self.asked_of_used + 1 };
+        let (quiet_too, all) = (self.passes.is_multiple_of(SELDOM), self.passes == 0);
+        self.passes = (self.passes + 1) % UNUSED;
         for number in self.in_turn(self.first) {
             let is_quiet = self.empty[number] == QUIET && number != self.current;
-            let is_due = if self.used[number] { all } else { even_unused };
+            let is_due = all || quiet_too && self.used[number];
             if !self.alive[number] || is_quiet && !is_due {
                 continue;
             }
@@ -263,7 +257,7 @@ impl Backend for Ports {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
         if self.epoll.is_none() {
-            (self.asked, self.asked_of_used) = (SELDOM, UNUSED);
+            self.passes = 0;
             return self.nap(timeout);
         }
         let found = self.poll(timeout)?;
@@ -471,7 +465,7 @@ mod tests {
         // Nothing has come by either yet.
         send_to(&b, 1);
         let first = looks(&mut b);
-        assert!(first.is_some_and(|looks| looks <= UNUSED + 1), "{first:?}");
+        assert!(first.is_some_and(|looks| looks <= UNUSED), "{first:?}");
         quiet(&mut b);
         send_to(&b, 0);
         assert_eq!(b.wait(Some(Duration::ZERO)).unwrap(), Wake::Readable);
@@ -480,7 +474,7 @@ mod tests {
         quiet(&mut b);
         send_to(&b, 1);
         let again = looks(&mut b);
-        assert!(again.is_some_and(|looks| looks <= SELDOM + 1), "{again:?}");
+        assert!(again.is_some_and(|looks| looks <= SELDOM), "{again:?}");
         assert_eq!(b.received(0).port, 1);
         assert_eq!(b.wait(Some(Duration::ZERO)).unwrap(), Wake::TimedOut);
         quiet(&mut b);

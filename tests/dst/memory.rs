@@ -39,11 +39,7 @@ impl Memory {
     }
 
     fn content(&self, from: usize, to: usize) -> Vec<u8> {
-        let numbers = [self.salt, from, to];
-        prng::bytes(
-            numbers.into_iter().fold(0, |seed, number| seed << 16 | number as u64),
-            self.part,
-        )
+        prng::bytes(&[self.salt as u64, from as u64, to as u64], self.part)
     }
 }
 

@@ -37,8 +37,7 @@ struct Plan {
 
 /// Content of a round; each incarnation sends another one.
 fn content(from: Rank, incarnation: u32, round: usize, channel: usize, len: usize) -> Vec<u8> {
-    let numbers = [from as u64, incarnation.into(), round as u64, channel as u64];
-    prng::bytes(numbers.into_iter().fold(0, |seed, number| seed << 16 | number), len)
+    prng::bytes(&[from as u64, incarnation.into(), round as u64, channel as u64], len)
 }
 
 /// Both directions with one other process. (Their memory is leaked: after an error, the network may still refer to it.)

@@ -126,7 +126,7 @@ pub(crate) struct Received {
 
 /// Content of a letter; each incarnation sends another one.
 fn content(index: usize, len: usize, incarnation: u32) -> Vec<u8> {
-    prng::bytes((index as u64) << 32 | u64::from(incarnation), len)
+    prng::bytes(&[index as u64, incarnation.into()], len)
 }
 
 /// Runs the part of this rank, and checks it.

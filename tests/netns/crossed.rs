@@ -54,16 +54,20 @@ fn crosswise(a: &Namespace, b: &Namespace) {
     netns::join([(a, "eth1"), (b, "eth0")], [9000; 2]);
 }
 
-/// One switch, which is in the first namespace of its own name.
-fn one_switch(switch: &Namespace, ends: [&Namespace; 2]) {
+/// The two hosts, all of whose interfaces are at one switch, and that switch.
+fn at_one_switch() -> Option<([Namespace; 2], Namespace)> {
+    let [switch] = netns::namespaces(["s"])?;
     netns::ip_batch(&switch.name, "link add lan type bridge\nlink set lan up\n");
-    for (host, end) in ends.into_iter().enumerate() {
-        for interface in ["eth0", "eth1"] {
-            let port = format!("to{host}{interface}");
-            netns::join([(end, interface), (switch, &port)], [9000; 2]);
-            netns::ip(&format!("-n {} link set {port} master lan", switch.name));
+    let ends = hosts(|a, b| {
+        for (host, end) in [a, b].into_iter().enumerate() {
+            for interface in ["eth0", "eth1"] {
+                let port = format!("to{host}{interface}");
+                netns::join([(end, interface), (&switch, &port)], [9000; 2]);
+                netns::ip(&format!("-n {} link set {port} master lan", switch.name));
+            }
         }
-    }
+    })?;
+    Some((ends, switch))
 }
 
 /// A stream from the first to the second host, which try all pairs. What the sender says of its rails, and the bytes that
@@ -125,10 +129,7 @@ fn connected_ms(said: &str) -> u64 {
 #[test]
 #[ignore = "needs root and iproute2: cargo xtask ci"]
 fn on_one_switch_only_straight_pairs_are_used() {
-    let Some([switch]) = netns::namespaces(["s"]) else {
-        return;
-    };
-    let Some([a, b]) = hosts(|a, b| one_switch(&switch, [a, b])) else {
+    let Some(([a, b], _switch)) = at_one_switch() else {
         return;
     };
     let (said, sent) = stream([&a, &b]);
@@ -151,10 +152,7 @@ fn on_one_switch_only_straight_pairs_are_used() {
 #[test]
 #[ignore = "needs root, iproute2 and nftables: cargo xtask ci"]
 fn one_crossed_pair_is_enough() {
-    let Some([switch]) = netns::namespaces(["s"]) else {
-        return;
-    };
-    let Some([a, b]) = hosts(|a, b| one_switch(&switch, [a, b])) else {
+    let Some(([a, b], _switch)) = at_one_switch() else {
         return;
     };
     a.filter("ip daddr 10.77.0.1 meta l4proto udp drop");

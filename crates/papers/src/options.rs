@@ -56,13 +56,13 @@ pub(crate) struct Hosts {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub per_host: u32,
     /// How collectives of ranks that share hosts go
-    #[arg(long, value_enum, default_value = "leaders", value_name = "HOW")]
-    levels: How,
+    #[arg(long, value_enum, default_value = "leaders", value_name = "WAY")]
+    levels: Way,
 }
 
 /// Within hosts and between them, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum How {
+enum Way {
     /// As if each rank had a host of its own
     Off,
     /// One rank of each host talks with other hosts, wherever that can be
@@ -77,9 +77,9 @@ impl Hosts {
         simulation.network.per_host = self.per_host;
         simulation.shared_memory = self.per_host > 1;
         simulation.options.policy.levels = match self.levels {
-            How::Off => Levels::Off,
-            How::Leaders => Levels::Leaders,
-            How::Shares => Levels::Shares,
+            Way::Off => Levels::Off,
+            Way::Leaders => Levels::Leaders,
+            Way::Shares => Levels::Shares,
         };
     }
 }

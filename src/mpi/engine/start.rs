@@ -26,7 +26,7 @@ pub struct Unconnected {
     /// For each rail the process to which it leads, and where it goes.
     rails: Vec<(u32, Path)>,
     /// For some processes the port by which the first rail leaves.
-    ports: Vec<(u32, u8)>,
+    first_ports: Vec<(u32, u8)>,
 }
 
 /// Why the processes of a job could not be connected.
@@ -100,7 +100,7 @@ impl Engine {
             driver,
             process,
             rails: Vec::new(),
-            ports: Vec::new(),
+            first_ports: Vec::new(),
         })
     }
 
@@ -118,7 +118,7 @@ impl Engine {
             driver,
             process,
             rails: Vec::new(),
-            ports: Vec::new(),
+            first_ports: Vec::new(),
         })
     }
 }
@@ -158,7 +158,7 @@ impl Unconnected {
 
     /// The address of process `process` is reached from the backend's port `port`, instead of the first.
     pub(in crate::mpi) fn leave_by(&mut self, process: u32, port: u8) {
-        self.ports.push((process, port));
+        self.first_ports.push((process, port));
     }
 
     /// Returns the bytes that the other processes must know besides the address; often none. See
@@ -236,7 +236,7 @@ impl Unconnected {
             }
             peers[other as usize] = Some(peer);
         }
-        for (process, port) in self.ports {
+        for (process, port) in self.first_ports {
             if let Some(&Some(peer)) = peers.get(process as usize) {
                 self.driver.leave_by(peer, port);
             }

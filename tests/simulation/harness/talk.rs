@@ -91,7 +91,7 @@ fn is_untouched(bytes: &[u8]) -> bool {
 }
 
 fn content(letter: usize, len: usize) -> Vec<u8> {
-    prng::bytes(letter as u64, len)
+    prng::bytes(&[letter as u64], len)
 }
 
 impl Talk {

@@ -37,7 +37,7 @@ const OF_LIAR: u64 = 1 << 63;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 fn content(message: usize, len: usize) -> Vec<u8> {
-    prng::bytes(message as u64, len)
+    prng::bytes(&[message as u64], len)
 }
 
 /// A message from one honest process to another.

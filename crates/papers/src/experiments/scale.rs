@@ -66,12 +66,14 @@ struct Row {
 /// The measurements of a rank: when each operation began and ended, s; and of rank 0, bytes in use then.
 type Seen = ([(f64, f64); 3], [isize; 2]);
 
-/// Barriers before those: sessions open, and ranks that share hosts find each other.
-const FIRST: u32 = 4;
+/// Barriers before those: sessions open in the first one.
+const FIRST: u32 = 1;
+/// The same where ranks share hosts: collectives go in two levels from then on.
+const FIRST_ON_HOSTS: u32 = 4;
 /// Barriers in a row that are measured.
 const BARRIERS: u32 = 4;
 
-fn program(alltoall: bool) -> Done<Seen> {
+fn program(first: u32, alltoall: bool) -> Done<Seen> {
     let idle = allocation::in_use();
     let universe = mpi::initialize()?;
     let world = universe.world();
@@ -80,7 +82,7 @@ fn program(alltoall: bool) -> Done<Seen> {
         operation().map(|()| (begun, mpi::time()))
     };
     let meet = || world.barrier();
-    (0..FIRST).try_for_each(|_| meet())?;
+    (0..first).try_for_each(|_| meet())?;
     let barrier = timed(&mut || (0..BARRIERS).try_for_each(|_| meet()))?;
     let (own, mut sum) = (u64::from(world.rank() == 0), 0_u64);
     world.all_reduce_into(&own, &mut sum, SystemOperation::sum())?;
@@ -115,7 +117,12 @@ struct Ran {
 
 fn simulate(ranks: u32, simulation: &Simulation, policy: &Policy, alltoall: bool) -> Result<Ran, Failure> {
     let begun = clock::now();
-    let (outcome, _) = allocation::heap_of(|| run_ranks(simulation, move |_| program(alltoall)));
+    let first = if simulation.shared_memory {
+        FIRST_ON_HOSTS
+    } else {
+        FIRST
+    };
+    let (outcome, _) = allocation::heap_of(|| run_ranks(simulation, move |_| program(first, alltoall)));
     let outcome = outcome?;
     let real_s = (clock::now() - begun) as f64 * 1e-9;
     let packets = outcome.network.sent;
