@@ -28,6 +28,8 @@ mod paths;
 mod rails;
 #[path = "netns/relay.rs"]
 mod relay;
+#[path = "netns/switch.rs"]
+mod switch;
 
 use std::{
     env,

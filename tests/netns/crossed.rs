@@ -9,9 +9,10 @@
 
 use super::{
     PART_LIMIT, START_LIMIT, finish,
-    jobs::{Ranks, answered},
+    jobs::{Ranks, answered, connected_ms},
     netns::{self, Namespace},
     rails::{MESSAGE, PORT, RECEIVER, counter, rail, shape, stream_part},
+    switch::Switch,
 };
 
 /// Mbit/s of each interface.
@@ -55,15 +56,12 @@ fn crosswise(a: &Namespace, b: &Namespace) {
 }
 
 /// The two hosts, all of whose interfaces are at one switch, and that switch.
-fn at_one_switch() -> Option<([Namespace; 2], Namespace)> {
-    let [switch] = netns::namespaces(["s"])?;
-    netns::ip_batch(&switch.name, "link add lan type bridge\nlink set lan up\n");
+fn at_one_switch() -> Option<([Namespace; 2], Switch)> {
+    let switch = Switch::new()?;
     let ends = hosts(|a, b| {
         for (host, end) in [a, b].into_iter().enumerate() {
             for interface in ["eth0", "eth1"] {
-                let port = format!("to{host}{interface}");
-                netns::join([(end, interface), (&switch, &port)], [9000; 2]);
-                netns::ip(&format!("-n {} link set {port} master lan", switch.name));
+                switch.plug(end, interface, &format!("to{host}{interface}"), 9000);
             }
         }
     })?;
@@ -117,12 +115,6 @@ fn crossed_cables_carry_a_stream_and_connect_ranks() {
         );
         assert!(connected_ms(&said) < 1_000, "{said}");
     }
-}
-
-/// The time that a rank says it took to reach all others.
-fn connected_ms(said: &str) -> u64 {
-    let rest = said.split_once("connected after ").expect(said).1;
-    rest.split(' ').next().and_then(|ms| ms.parse().ok()).expect(said)
 }
 
 /// Where all pairs carry, the crossed ones would use the wires twice.

@@ -4,19 +4,17 @@ use serde_json::Value;
 
 use super::{
     START_LIMIT,
-    jobs::{Ranks, addresses},
+    jobs::{Ranks, addresses, connected_ms},
     netns::{self, Namespace},
+    switch::Switch,
 };
 
 /// Hosts at one switch, each with these addresses.
-fn hosts<const N: usize>(letters: [&str; N], all: [&[&str]; N]) -> Option<(Namespace, [Namespace; N])> {
-    let [switch] = netns::namespaces(["s"])?;
+fn hosts<const N: usize>(letters: [&str; N], all: [&[&str]; N]) -> Option<(Switch, [Namespace; N])> {
+    let switch = Switch::new()?;
     let ends = netns::namespaces(letters)?;
-    netns::ip_batch(&switch.name, "link add lan type bridge\nlink set lan up\n");
     for (number, (end, own)) in ends.iter().zip(all).enumerate() {
-        let port = format!("to{number}");
-        netns::join([(end, "eth0"), (&switch, &port)], [1500; 2]);
-        netns::ip(&format!("-n {} link set {port} master lan", switch.name));
+        switch.plug(end, "eth0", &format!("to{number}"), 1500);
         let line = |address: &&str| {
             let nodad = if address.contains(':') { " nodad" } else { "" };
             format!("address add {address} dev eth0{nodad}\n")
@@ -52,8 +50,7 @@ fn a_host_with_one_family_and_hosts_with_both_run_a_job() {
     for (rank, (said, counters)) in all.iter().enumerate() {
         // One path to each: the first one works, and there is no other.
         assert_eq!(counters.get("rails"), None, "{said}");
-        let ms = { said.split_once("connected after ") }.and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-        assert!(ms.is_some_and(|ms: u64| ms < 1_000), "{said}");
+        assert!(connected_ms(said) < 1_000, "{said}");
         if rank != 1 {
             let ports = [format!("10.77.0.{}", rank + 1), format!("fd77::{}", rank + 1)];
             assert_eq!(addresses(&counters["ports"]), ports, "{said}");
