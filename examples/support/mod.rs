@@ -17,6 +17,7 @@ pub(crate) fn options() -> Options {
     Options {
         wait: WaitPolicy::Adaptive {
             spin: Duration::from_micros(20),
+            turns: Duration::ZERO,
         },
         ..Options::default()
     }

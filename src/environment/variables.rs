@@ -119,7 +119,8 @@ pub const VARIABLES: &[Variable] = &[
         "the backend that carries datagrams, whatever the program names",
         "udp, loopback, dpdk or poller").or("named by the program"),
     of(Transport, "HIKYAKU_WAIT",
-        "how to wait", "spin, block, adaptive, yield, or how long to spin before blocking: 20us"),
+        "how to wait",
+        "spin, block, adaptive, yield, or how long to spin (and then to yield) before blocking: 20us, 50us+2ms"),
     of(Transport, "HIKYAKU_LOG",
         "events of this level and above are printed to standard error", "off, error, warn, info, debug or trace")
         .or("off"),

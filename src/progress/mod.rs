@@ -616,9 +616,9 @@ impl Driver {
         self.check()?;
         self.backlog = false;
         let spin = self.policy.spin().map(nanos);
-        let yields = self.policy.yields();
+        let awake = spin.map(|spin| spin + nanos(self.policy.turns()));
         // A driver that spins polls several times per reading of the clock.
-        let looks = if spin == Some(0) || timeout == Some(Duration::ZERO) || yields {
+        let looks = if spin == Some(0) || timeout == Some(Duration::ZERO) {
             1
         } else {
             EMPTY_PASSES
@@ -683,16 +683,18 @@ impl Driver {
                 if end.is_some_and(|end| now >= end) {
                     return Ok(done(self));
                 }
-                if spin.is_some_and(|spin| now.nanos_since(begun) >= spin) {
+                let waited = now.nanos_since(begun);
+                fresh = true;
+                if awake.is_some_and(|awake| waited >= awake) {
                     let woken = self.sleep(now, end)?;
                     now = self.read_clock();
                     if woken == Wake::Readable {
                         since = None;
                     }
-                } else if yields {
+                } else if spin.is_some_and(|spin| waited >= spin) {
                     thread::yield_now();
+                    fresh = false;
                 }
-                fresh = !yields;
                 if self.has_waiting() {
                     break;
                 }

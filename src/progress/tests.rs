@@ -1,7 +1,7 @@
 //! Two drivers over the loopback backend.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc, Mutex, OnceLock,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -346,7 +346,12 @@ impl Backend for Flooded {
 #[test]
 fn waiting_ends_under_a_flood() {
     let limit = Duration::from_millis(2);
-    for policy in [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::default()] {
+    for policy in [
+        WaitPolicy::Spin,
+        WaitPolicy::Block,
+        WaitPolicy::default(),
+        WaitPolicy::RANK,
+    ] {
         let (mut a, to_b, ..) = pair(Box::new(Flooded(loopback(), vec![0; 100], 1_000_000)));
         a.policy = policy;
         let start = a.read_clock();
@@ -362,10 +367,54 @@ fn waiting_ends_under_a_flood() {
 
 #[test]
 fn waiting_ends() {
-    for policy in [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::default()] {
+    for policy in [
+        WaitPolicy::Spin,
+        WaitPolicy::Block,
+        WaitPolicy::default(),
+        WaitPolicy::RANK,
+    ] {
         let (mut a, ..) = pair(loopback());
         a.policy = policy;
         assert!(!a.wait_ready(Some(Duration::ZERO)).unwrap());
         assert!(!a.wait_ready(Some(Duration::from_millis(2))).unwrap());
     }
+}
+
+/// A backend that notes when it was first asked to sleep.
+struct Sleeper {
+    inner: Box<dyn Backend>,
+    clock: Clock,
+    slept: Arc<OnceLock<Instant>>,
+}
+
+impl Backend for Sleeper {
+    forward_backend!(self => self.inner; capabilities, local_addr, transmit, receive, received, stats);
+
+    fn name(&self) -> &'static str {
+        "sleeper"
+    }
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Wake> {
+        self.slept.get_or_init(|| self.clock.now());
+        self.inner.wait(timeout)
+    }
+}
+
+#[test]
+fn a_driver_spins_and_yields_before_it_sleeps() {
+    let (spin, turns) = (Duration::from_millis(1), Duration::from_millis(2));
+    let (clock, slept) = (Clock::new(), Arc::default());
+    let (mut a, ..) = pair(Box::new(Sleeper {
+        inner: loopback(),
+        clock,
+        slept: Arc::clone(&slept),
+    }));
+    a.policy = WaitPolicy::Adaptive { spin, turns };
+    let start = clock.now();
+    let mut limit = spin + turns;
+    while slept.get().is_none() {
+        // (It may be late to look at the clock.)
+        limit *= 2;
+        assert!(!a.wait_ready(Some(limit)).unwrap());
+    }
+    assert!(slept.get().is_some_and(|at| *at >= start + spin + turns));
 }

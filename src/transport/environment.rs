@@ -86,7 +86,8 @@ pub enum Routes {
 }
 
 impl Setting for WaitPolicy {
-    const EXPECTED: &'static str = "spin, block, adaptive, yield, or how long to spin before blocking: 20us";
+    const EXPECTED: &'static str = "spin, block, adaptive, yield, or how long to spin, and perhaps then to yield, \
+                                    before blocking: 20us or 50us+2ms";
 
     fn parse(text: &str) -> Option<Self> {
         match text {
@@ -94,7 +95,13 @@ impl Setting for WaitPolicy {
             "block" => Some(Self::Block),
             "adaptive" => Some(Self::default()),
             "yield" => Some(Self::Yield { spin: Self::TURNS }),
-            _ => Duration::parse(text).map(|spin| Self::Adaptive { spin }),
+            _ => {
+                let (spin, turns) = text.split_once('+').unwrap_or((text, "0us"));
+                Some(Self::Adaptive {
+                    spin: Duration::parse(spin)?,
+                    turns: Duration::parse(turns)?,
+                })
+            }
         }
     }
 
@@ -103,7 +110,8 @@ impl Setting for WaitPolicy {
             Self::Spin => "spin".to_owned(),
             Self::Block => "block".to_owned(),
             Self::Yield { .. } => "yield".to_owned(),
-            Self::Adaptive { spin } => spin.show(),
+            Self::Adaptive { spin, turns } if turns.is_zero() => spin.show(),
+            Self::Adaptive { spin, turns } => format!("{}+{}", spin.show(), turns.show()),
         }
     }
 }
@@ -352,7 +360,8 @@ mod tests {
         assert_eq!((config.max_payload, config.bundle), (1_024, false));
         assert_eq!(config.recovery, Recovery::GoBackN);
         let spin = Duration::from_micros(20);
-        assert_eq!(settings.wait, Some(WaitPolicy::Adaptive { spin }));
+        let turns = Duration::ZERO;
+        assert_eq!(settings.wait, Some(WaitPolicy::Adaptive { spin, turns }));
         assert_eq!(settings.backend.as_deref(), Some("loopback"));
     }
 
@@ -378,11 +387,12 @@ mod tests {
         assert_eq!(config, Config::dse());
         let spin = WaitPolicy::Adaptive {
             spin: Duration::from_micros(7),
+            turns: Duration::ZERO,
         };
         let turns = WaitPolicy::Yield {
             spin: WaitPolicy::TURNS,
         };
-        for policy in [WaitPolicy::Spin, WaitPolicy::Block, turns, spin] {
+        for policy in [WaitPolicy::Spin, WaitPolicy::Block, WaitPolicy::RANK, turns, spin] {
             assert_eq!(WaitPolicy::parse(&policy.show()), Some(policy));
         }
     }

@@ -26,6 +26,7 @@ pub(crate) fn options() -> Options {
     Options {
         wait: WaitPolicy::Adaptive {
             spin: Duration::from_micros(2),
+            turns: Duration::ZERO,
         },
         ..Options::default()
     }

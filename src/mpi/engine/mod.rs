@@ -157,7 +157,7 @@ impl Default for Options {
         Self {
             eager_limit: 128 << 10,
             cma_limit: None,
-            wait: WaitPolicy::default(),
+            wait: WaitPolicy::RANK,
             helper: Some(Duration::from_millis(10)),
             policy: Policy::default(),
             check: false,

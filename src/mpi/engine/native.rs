@@ -547,11 +547,7 @@ impl Native {
 
     fn wait_by(&self, policy: WaitPolicy, done: &mut Done<'_>) -> Result<(), FabricError> {
         // A thread that yields looks once a turn, and releases the lock in between.
-        let spin = if policy.yields() {
-            Some(Duration::ZERO)
-        } else {
-            policy.spin()
-        };
+        let mut spin = policy.spin();
         let mut begun = None;
         loop {
             let mut inner = self.lock();
@@ -612,16 +608,16 @@ impl Native {
             if waited > PATIENCE {
                 inner.watch();
             }
-            let yields = policy.yields() && policy.spin().is_none_or(|spin| waited < spin);
-            if wanted || yields {
+            if wanted {
                 self.unlock(inner, before);
-                if yields {
-                    give_way();
-                } else {
-                    thread::yield_now();
-                }
+                thread::yield_now();
+            } else if waited < policy.turns() {
+                self.unlock(inner, before);
+                give_way();
+                spin = Some(Duration::ZERO);
             } else {
                 self.sleep(inner, before);
+                spin = policy.spin();
             }
         }
     }

@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn jobs_that_share_processors_let_others_run() {
         let (alone, crowded) = (for_job(2, 1.0, true), for_job(1_000, 500.0, true));
-        assert_eq!(alone.1.wait, WaitPolicy::default());
+        assert_eq!(alone.1.wait, WaitPolicy::RANK);
         assert!(crowded.1.wait.yields());
         assert!(crowded.0.ack_delay > alone.0.ack_delay);
         assert!(crowded.0.unexpected_bytes < alone.0.unexpected_bytes);

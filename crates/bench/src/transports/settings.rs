@@ -1,6 +1,6 @@
 //! The settings that both ends of a measurement share; they travel over the control channel.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use clap::ValueEnum;
 use hikyaku::{mpi::engine::Options, transport::WaitPolicy};
@@ -39,7 +39,10 @@ impl Wait {
         match self {
             Self::Spin => WaitPolicy::Spin,
             Self::Block => WaitPolicy::Block,
-            Self::Adaptive => WaitPolicy::Adaptive { spin: WaitPolicy::SPIN },
+            Self::Adaptive => WaitPolicy::Adaptive {
+                spin: WaitPolicy::SPIN,
+                turns: Duration::ZERO,
+            },
             Self::Yield => WaitPolicy::Yield {
                 spin: WaitPolicy::TURNS,
             },

@@ -32,6 +32,7 @@ pub(crate) fn job_on(backend: &str, size: u32, program: impl Fn(&SimpleCommunica
     let options = Options {
         wait: WaitPolicy::Adaptive {
             spin: Duration::from_micros(2),
+            turns: Duration::ZERO,
         },
         ..Options::default()
     };

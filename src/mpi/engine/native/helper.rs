@@ -231,10 +231,15 @@ mod tests {
             });
             waited.join().unwrap()
         };
-        let spin = WaitPolicy::TURNS;
+        let (spin, turns) = (WaitPolicy::TURNS, Duration::ZERO);
         assert_eq!(waiting(WaitPolicy::Yield { spin }), short);
+        let after = WaitPolicy::Adaptive {
+            spin: turns,
+            turns: spin,
+        };
+        assert_eq!(waiting(after), short);
         // (Systems without such slices have 0 everywhere.)
-        assert!(short == 0 || waiting(WaitPolicy::Adaptive { spin }) != short);
+        assert!(short == 0 || waiting(WaitPolicy::Adaptive { spin, turns }) != short);
     }
 
     /// The system would wake a thread that listens for each datagram.
