@@ -17,6 +17,17 @@ pub enum Outcome {
     Failed(PeerError),
 }
 
+impl Outcome {
+    /// Of a message of `len` bytes, for which there is so much room.
+    #[inline(always)]
+    pub(super) fn of(len: u64, room: u64) -> Self {
+        match len > room {
+            true => Self::Truncated,
+            false => Self::Complete,
+        }
+    }
+}
+
 /// The source, match bits and length of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {

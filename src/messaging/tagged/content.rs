@@ -16,6 +16,11 @@ pub trait Content: Send {
     /// dropped once the peer has them.
     fn chunk(&mut self, offset: u64, max: u64) -> Bytes;
 
+    /// All bytes by reference, if they are contiguous: [`chunk`](Self::chunk) would give them at once.
+    fn run(&mut self) -> Option<Bytes> {
+        None
+    }
+
     /// Whether copies of so much are under way that the next [`chunk`](Self::chunk) should wait until some are dropped.
     fn is_busy(&self) -> bool {
         false
@@ -30,5 +35,9 @@ impl Content for Bytes {
     fn chunk(&mut self, offset: u64, max: u64) -> Bytes {
         let end = (offset + max).min(self.len() as u64);
         self.slice(offset as usize..end as usize)
+    }
+
+    fn run(&mut self) -> Option<Bytes> {
+        Some(self.clone())
     }
 }

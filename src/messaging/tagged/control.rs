@@ -11,7 +11,8 @@
 //! grant (op 2) region and key (4 each), how far may be sent (8) and how much is wanted in all (8); of an active message
 //! (op 3), whose id says for whom, its bytes; of a withdrawal (op 4) nothing.
 //!
-//! Between processes whose memories the system can copy between, a grant goes on with the address of the region's memory (8)
+//! Between processes whose memories the system can copy between, a request to send may go on with the address of the
+//! message's bytes (8) and the permission to read there (4), an offer; and a grant goes on with the address of the region's memory (8)
 //! and the permission to write there (4). Then the sender has a range read by its receiver (op 5): region and key, the
 //! range's offset and length (8 each), the address of its bytes (8) and the permission to read there (4); and is told
 //! (op 7) how many of them were read (8). Or it has written a range (op 6): region and key, offset and length.
@@ -23,8 +24,13 @@ use crate::messaging::RegionId;
 /// A message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control<'a> {
-    /// RTS: `id` is the sender's.
-    RequestToSend { id: u32, bits: u64, len: u64 },
+    /// RTS: `id` is the sender's. The receiver may read the bytes of an offer instead of granting anything.
+    RequestToSend {
+        id: u32,
+        bits: u64,
+        len: u64,
+        offer: Option<Exposure>,
+    },
     /// For a handler of the layer above.
     Active { handler: u32, data: &'a [u8] },
     /// What follows the request to send of this `id`.
@@ -75,6 +81,14 @@ impl Exposure {
             address: word(bytes, at)?,
             permission: u32::from_be_bytes(*permission),
         })
+    }
+
+    /// `None`: the bytes end there.
+    fn parse_if_any(bytes: &[u8], at: usize) -> Result<Option<Self>, Malformed> {
+        match bytes.len() == at {
+            true => Ok(None),
+            false => Self::parse(bytes, at).map(Some),
+        }
     }
 }
 
@@ -134,9 +148,12 @@ impl<'a> Control<'a> {
         into.extend_from_slice(&[op, 0, 0, 0]);
         into.extend_from_slice(&id.to_be_bytes());
         match self {
-            Self::RequestToSend { bits, len, .. } => {
+            Self::RequestToSend { bits, len, offer, .. } => {
                 into.extend_from_slice(&bits.to_be_bytes());
                 into.extend_from_slice(&len.to_be_bytes());
+                if let Some(offer) = offer {
+                    offer.emit(into);
+                }
             }
             Self::Active { data, .. } => into.extend_from_slice(data),
             Self::FollowUp { what, .. } => what.emit(into),
@@ -150,10 +167,11 @@ impl<'a> Control<'a> {
         };
         let id = u32::from_be_bytes([a, b, c, d]);
         match op {
-            REQUEST_TO_SEND if rest.len() == 16 => Ok(Self::RequestToSend {
+            REQUEST_TO_SEND if matches!(rest.len(), 16 | 28) => Ok(Self::RequestToSend {
                 id,
                 bits: word(rest, 0)?,
                 len: word(rest, 8)?,
+                offer: Exposure::parse_if_any(rest, 16)?,
             }),
             ACTIVE => Ok(Self::Active {
                 handler: id,
@@ -210,10 +228,7 @@ impl FollowUp {
                 region: region(rest)?,
                 until: word(rest, 8)?,
                 limit: word(rest, 16)?,
-                exposure: match rest.len() {
-                    24 => None,
-                    _ => Some(Exposure::parse(rest, 24)?),
-                },
+                exposure: Exposure::parse_if_any(rest, 24)?,
             })),
             WITHDRAW if rest.is_empty() => Ok(Self::Withdraw),
             READ if rest.len() == 36 => Ok(Self::Read {
@@ -266,7 +281,12 @@ mod tests {
             let range = Range { region, offset: b, len: c };
             let exposure = Exposure { address: b ^ c, permission: id };
             let control = match op {
-                1 => Control::RequestToSend { id, bits: a, len: b },
+                1 => Control::RequestToSend {
+                    id,
+                    bits: a,
+                    len: b,
+                    offer: (id % 2 == 0).then_some(exposure),
+                },
                 3 => Control::Active { handler: id, data: &data },
                 _ => Control::FollowUp { id, what: match op {
                     2 => FollowUp::Grant(Grant {
@@ -286,8 +306,8 @@ mod tests {
             prop_assert_eq!(Control::parse(&bytes), Ok(control));
             if op != 3 {
                 for len in 0..bytes.len() {
-                    // (A grant without the rest is one without exposure.)
-                    if op == 2 && len == 32 {
+                    // (A request or grant without the rest is one without exposure.)
+                    if matches!((op, len), (1, 24) | (2, 32)) {
                         continue;
                     }
                     prop_assert_eq!(Control::parse(&bytes[..len]), Err(Malformed));

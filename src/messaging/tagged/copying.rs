@@ -9,7 +9,7 @@ use super::{
     control::{Control, Exposure, FollowUp, Range},
     crossing::{Race, Reading},
     outbox::Answers,
-    rendezvous::{BULK, Rendezvous},
+    rendezvous::{BULK, Outgoing, Rendezvous},
 };
 use crate::{error::SendError, messaging::Messenger, reliability::PeerId, time::Instant};
 
@@ -17,6 +17,10 @@ use crate::{error::SendError, messaging::Messenger, reliability::PeerId, time::I
 const STEP: usize = 512 << 10;
 /// Fewer bytes are read by the receiver alone: a second call of the system takes longer than a part of the copy.
 const SPLIT: usize = 16 << 10;
+/// Most bytes of a message that is offered to its receiver.
+const OFFERED: u64 = 128 << 10;
+/// So many bytes are copied by one of the two sides: what they would say to each other about two parts takes longer.
+const ALONE: usize = 64 << 10;
 /// The second part begins at a page, so that none is looked up twice.
 const PAGE: usize = 4 << 10;
 /// Turns after which the second part is copied whatever else waits to be transmitted to the receiver.
@@ -26,6 +30,49 @@ const TURNS: u64 = 16;
 const READS: usize = 1_024;
 
 impl Rendezvous {
+    /// Offers the bytes of a send to its receiver, if they are contiguous, and neither too few nor too many.
+    pub(super) fn offer(&mut self, messenger: &mut Messenger, id: u32) -> Option<Exposure> {
+        let limits = self.cma_limits;
+        let fits = |send: &&mut Outgoing| send.content.len() <= OFFERED && limits.may_cross(send.content.len());
+        let send = self.sends.get_mut(&id).filter(fits)?;
+        let permission = messenger.cross(send.peer)?.permission();
+        let bytes = send.content.run()?;
+        let address = bytes.as_ptr() as u64;
+        send.offer = Some(bytes);
+        send.under_way += 1;
+        Some(Exposure { address, permission })
+    }
+
+    /// Reads what was offered. Returns whether it is there. While more messages `wait`, every second one is left to its
+    /// sender, which writes it meanwhile; but not those for the memory of the last one, which is in this side's cache.
+    pub(super) fn take_offer(
+        &mut self,
+        messenger: &mut Messenger,
+        (peer, id): (PeerId, u32),
+        offer: Exposure,
+        into: &mut [u8],
+        waits: bool,
+        answers: &mut Answers<'_>,
+    ) -> bool {
+        let start = into.as_ptr() as usize;
+        let last = core::mem::replace(&mut self.copies.last, start);
+        let is_again = waits && start == last;
+        self.copies.leaves = waits && !is_again && !self.copies.leaves;
+        let reads = is_again || into.len() <= ALONE && !self.copies.leaves;
+        if !reads || !self.cma_limits.may_cross(into.len() as u64) {
+            return false;
+        }
+        let Exposure { address, permission } = offer;
+        let cross = messenger.cross(peer);
+        let is_read = cross.is_some_and(|cross| cross.read(Some(permission), address, into));
+        if is_read {
+            self.copies.done += 1;
+            let what = FollowUp::WasRead { len: into.len() as u64 };
+            answers.say(messenger, peer, &Control::FollowUp { id, what });
+        }
+        is_read
+    }
+
     /// Has what is granted copied, unless this side is still busy with what was granted before.
     pub(super) fn cross(
         &mut self,
@@ -61,24 +108,28 @@ impl Rendezvous {
         };
         send.sent += len;
         let mut own = Bytes::new();
-        if theirs.len() >= SPLIT {
+        if theirs.len() > ALONE {
             let part = self.copies.balance.part(theirs.len());
             own = theirs.split_off(part / PAGE * PAGE);
+            crossing.race = Race::Runs(len);
+        } else if theirs.len() >= SPLIT {
+            own = core::mem::take(&mut theirs);
         }
         let range = rest.take_front(theirs.len() as u64);
         if !own.is_empty() {
-            crossing.race = Race::Runs(len);
             crossing.own.push_back((rest, own));
             send.under_way += 1;
         }
-        send.under_way += 1;
-        let from = Exposure {
-            address: theirs.as_ptr() as u64,
-            permission,
-        };
-        crossing.theirs.push_back((range, theirs));
-        let what = FollowUp::Read { range, from };
-        answers.say(messenger, send.peer, &Control::FollowUp { id, what });
+        if !theirs.is_empty() {
+            send.under_way += 1;
+            let from = Exposure {
+                address: theirs.as_ptr() as u64,
+                permission,
+            };
+            crossing.theirs.push_back((range, theirs));
+            let what = FollowUp::Read { range, from };
+            answers.say(messenger, send.peer, &Control::FollowUp { id, what });
+        }
         self.copies.add_send(id);
         messenger.wake_at(now);
         None
@@ -254,7 +305,7 @@ impl Rendezvous {
         true
     }
 
-    /// The receiver has read so many bytes of the oldest range that it was to read.
+    /// The receiver has read what it was offered, or so many bytes of the oldest range that it was to read.
     pub(super) fn was_read(
         &mut self,
         messenger: &mut Messenger,
@@ -263,6 +314,10 @@ impl Rendezvous {
         len: u64,
     ) -> Option<Completion> {
         let send = self.sends.get_mut(&id).filter(|send| send.peer == peer)?;
+        if send.take_offer_back() {
+            send.granted = true;
+            return self.finish(id);
+        }
         let crossing = send.crossing.as_mut()?;
         let (mut range, mut bytes) = crossing.theirs.pop_front()?;
         if len >= range.len {

@@ -15,7 +15,7 @@ use crate::reliability::PeerId;
 /// Longer messages are copied by the system: two copies by way of a ring take less time than to ask and to call it.
 pub const CMA_LIMIT: u32 = 64 << 10;
 /// The same between cores that are far from each other, where copies by way of a ring take longer.
-pub const FAR_CMA_LIMIT: u32 = 32 << 10;
+pub const FAR_CMA_LIMIT: u32 = 8 << 10;
 
 /// The longest messages that the system does not copy, bytes. `u32::MAX`: it copies none.
 #[derive(Clone, Copy)]
@@ -133,6 +133,10 @@ pub(super) struct Copies {
     /// Sends, with the turn in which they began.
     pub(super) sends: VecDeque<(u32, u64)>,
     pub(super) turn: u64,
+    /// The last message that was offered is left to its sender.
+    pub(super) leaves: bool,
+    /// Where it goes.
+    pub(super) last: usize,
     /// Ranges that were copied.
     pub(super) done: u64,
 }

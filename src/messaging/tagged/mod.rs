@@ -62,7 +62,7 @@ pub use self::{
     stats::TaggedStats,
 };
 use self::{
-    control::{Control, FollowUp, Grant},
+    control::{Control, Exposure, FollowUp, Grant},
     crossing::Limits,
     outbox::{Answers, Outbox, RESERVE},
     posted::{Place, Posted},
@@ -116,6 +116,14 @@ impl fmt::Debug for Claimed {
             .finish_non_exhaustive()
     }
 }
+
+/// The answer of a receiver that wants no bytes: there is no region, and no turn to wait for.
+const NOTHING: FollowUp = FollowUp::Grant(Grant {
+    region: RegionId { region: 0, key: 0 },
+    until: 0,
+    limit: 0,
+    exposure: None,
+});
 
 /// A posted receive.
 struct Receive<B> {
@@ -347,7 +355,8 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         let len = content.len();
         let id = self.rendezvous.begin_send(peer, bits, content, request);
         self.stats.rendezvous += 1;
-        self.request(messenger, now, peer, &Control::RequestToSend { id, bits, len });
+        let offer = self.rendezvous.offer(messenger, id);
+        self.request(messenger, now, peer, &Control::RequestToSend { id, bits, len, offer });
         Ok(())
     }
 
@@ -490,12 +499,14 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
                     self.receive_own(receive, bits, content, request);
                 }
             }
-            Stored::Request { kept, id, len } => {
+            Stored::Request { kept, id, len, offer } => {
                 let peer = kept.peer;
                 messenger.release(&kept);
                 let envelope = Envelope { source, bits, len };
-                self.accept(messenger, now, peer, id, envelope, receive);
-                return Posting::Matched;
+                let offer = offer.map(|offer| (offer, false));
+                if !self.accept(messenger, now, (peer, id), envelope, offer, receive) {
+                    return Posting::Matched;
+                }
             }
         }
         match self.completions.pop_back() {
@@ -534,69 +545,48 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             envelope,
             outcome,
         };
-        let outcome = if len > room {
-            Outcome::Truncated
-        } else {
-            Outcome::Complete
-        };
+        let outcome = Outcome::of(len, room);
         self.completions.push_back(done(request, Outcome::Complete));
         self.completions.push_back(done(receive.request, outcome));
     }
 
-    /// A receive has met a request to send: grants it a region.
+    /// A receive has met a request to send: reads what it offers, or grants it a region. With an offer comes whether more
+    /// messages wait. Returns whether the receive has ended; its completion is the last one then.
     fn accept(
         &mut self,
         messenger: &mut Messenger,
         now: Instant,
-        peer: PeerId,
-        id: u32,
+        (peer, id): (PeerId, u32),
         envelope: Envelope,
-        receive: Receive<B>,
-    ) {
+        offer: Option<(Exposure, bool)>,
+        mut receive: Receive<B>,
+    ) -> bool {
         let limit = envelope.len.min(receive.buffer.capacity());
-        if limit == 0 {
-            return self.accept_nothing(messenger, now, peer, id, envelope, receive.request);
-        }
-        let incoming = Incoming::new(peer, id, limit, envelope, receive.request, Box::new(receive.buffer));
-        if let Err(error) = self.rendezvous.accept(messenger, incoming) {
-            self.completions.push_back(Completion {
-                request: receive.request,
-                envelope,
-                outcome: Outcome::Failed(error),
-            });
-            return;
-        }
-        self.grant(messenger, now);
-    }
-
-    /// Like `accept` where no bytes are wanted: no region, and no turn to wait for.
-    fn accept_nothing(
-        &mut self,
-        messenger: &mut Messenger,
-        now: Instant,
-        peer: PeerId,
-        id: u32,
-        envelope: Envelope,
-        request: u64,
-    ) {
-        let what = FollowUp::Grant(Grant {
-            region: RegionId { region: 0, key: 0 },
-            until: 0,
-            limit: 0,
-            exposure: None,
-        });
-        let Self { outbox, scratch, .. } = self;
-        outbox.send(messenger, now, peer, &Control::FollowUp { id, what }, scratch);
-        let outcome = match (messenger.layer().down(peer), envelope.len) {
-            (Some(error), _) => Outcome::Failed(error),
-            (None, 0) => Outcome::Complete,
-            (None, _) => Outcome::Truncated,
+        let request = receive.request;
+        let (rendezvous, completions, mut answers) = self.rendezvous_at(now);
+        let outcome = if let Some(error) = messenger.layer().down(peer) {
+            Outcome::Failed(error)
+        } else if limit == 0 {
+            answers.say(messenger, peer, &Control::FollowUp { id, what: NOTHING });
+            Outcome::of(envelope.len, limit)
+        } else if let Some((offer, waits)) = offer
+            && let Some(whole) = receive.buffer.whole()
+            && let into = &mut whole[..limit as usize]
+            && rendezvous.take_offer(messenger, (peer, id), offer, into, waits, &mut answers)
+        {
+            Outcome::of(envelope.len, limit)
+        } else {
+            let incoming = Incoming::new(peer, id, limit, envelope, request, Box::new(receive.buffer));
+            rendezvous.incoming.push_back(incoming);
+            rendezvous.grant(messenger, now, &mut answers);
+            return false;
         };
-        self.completions.push_back(Completion {
+        completions.push_back(Completion {
             request,
             envelope,
             outcome,
         });
+        true
     }
 
     fn grant(&mut self, messenger: &mut Messenger, now: Instant) {
@@ -670,11 +660,14 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
             }
             match Control::parse(&message) {
                 Ok(Control::Active { handler: id, data }) => handler.handle(peer, source, id, data),
-                Ok(Control::RequestToSend { id, bits, len }) => {
+                Ok(Control::RequestToSend { id, bits, len, offer }) => {
                     let envelope = Envelope { source, bits, len };
                     match (self.posted.take(source, matched(bits)), message) {
-                        (Some(receive), _) => self.accept(messenger, now, peer, id, envelope, receive),
-                        (None, message) => self.keep_request(message, id, envelope),
+                        (Some(receive), _) => {
+                            let offer = offer.map(|offer| (offer, false));
+                            self.accept(messenger, now, (peer, id), envelope, offer, receive);
+                        }
+                        (None, message) => self.keep_request(message, id, envelope, offer),
                     }
                 }
                 Ok(Control::FollowUp { id, what }) => self.follow_up(messenger, now, (peer, id), what),
@@ -703,6 +696,7 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
                 is_valid = messenger.note_written(peer, range.region, (range.offset, range.len));
                 None
             }
+            FollowUp::WasRead { .. } if rendezvous.take_withdrawn(peer, id) => None,
             FollowUp::WasRead { len } => rendezvous.was_read(messenger, now, (peer, id), len),
         };
         self.completions.extend(done);
@@ -763,10 +757,10 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
     }
 
     /// Its memory is paid for by its credit, as that of other messages.
-    fn keep_request(&mut self, message: Message<'_>, id: u32, envelope: Envelope) {
+    fn keep_request(&mut self, message: Message<'_>, id: u32, envelope: Envelope, offer: Option<Exposure>) {
         let Envelope { source, bits, len } = envelope;
         match message.keep_credit() {
-            Some(kept) => self.keep(source, bits, Stored::Request { kept, id, len }),
+            Some(kept) => self.keep(source, bits, Stored::Request { kept, id, len, offer }),
             None => self.stats.malformed += 1,
         }
     }
@@ -886,10 +880,6 @@ fn place<B: MemoryRegion>(mut receive: Receive<B>, (source, bits, len): (u32, u6
     Completion {
         request: receive.request,
         envelope: Envelope { source, bits, len },
-        outcome: if len > room {
-            Outcome::Truncated
-        } else {
-            Outcome::Complete
-        },
+        outcome: Outcome::of(len, room),
     }
 }

@@ -7,6 +7,7 @@ use alloc::{
 };
 use core::time::Duration;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
 
 use super::{
@@ -51,7 +52,7 @@ pub(super) struct Outgoing {
     /// How it will end.
     outcome: Outcome,
     pub(super) region: RegionId,
-    granted: bool,
+    pub(super) granted: bool,
     /// May be sent up to here; this much is wanted in all; this much was sent.
     pub(super) until: u64,
     limit: u64,
@@ -60,9 +61,18 @@ pub(super) struct Outgoing {
     pub(super) under_way: u32,
     /// The system copies its bytes.
     pub(super) crossing: Option<Crossing>,
+    /// All of its bytes, which the receiver may read until it answers: they are under way.
+    pub(super) offer: Option<Bytes>,
 }
 
 impl Outgoing {
+    /// Its receiver does not read what it was offered. Returns whether it might have.
+    pub(super) fn take_offer_back(&mut self) -> bool {
+        let is_offered = self.offer.take().is_some();
+        self.under_way -= u32::from(is_offered);
+        is_offered
+    }
+
     fn is_done(&self) -> bool {
         self.granted && self.sent == self.limit && self.under_way == 0
     }
@@ -178,8 +188,8 @@ pub(super) struct Rendezvous {
     pub(super) copies: Copies,
     /// Sends that could not place anything for want of room.
     stalled: VecDeque<u32>,
-    /// The messages on their way to us, oldest first.
-    incoming: VecDeque<Incoming>,
+    /// The messages on their way to us, oldest first: each is granted something in its turn.
+    pub(super) incoming: VecDeque<Incoming>,
 }
 
 impl Default for Rendezvous {
@@ -220,6 +230,7 @@ impl Rendezvous {
             sent: 0,
             under_way: 0,
             crossing: None,
+            offer: None,
         };
         self.sends.insert(id, send);
         id
@@ -239,6 +250,7 @@ impl Rendezvous {
             return None;
         }
         let len = send.content.len();
+        send.take_offer_back();
         if !send.granted {
             send.granted = true;
             send.region = grant.region;
@@ -329,15 +341,6 @@ impl Rendezvous {
                 completions.extend(self.pump(messenger, now, id, answers));
             }
         }
-    }
-
-    /// Takes a message in, which is granted something in its turn.
-    pub(super) fn accept(&mut self, messenger: &Messenger, incoming: Incoming) -> Result<(), PeerError> {
-        if let Some(error) = messenger.layer().down(incoming.peer) {
-            return Err(error);
-        }
-        self.incoming.push_back(incoming);
-        Ok(())
     }
 
     /// Grants more, as what was granted lands: to each peer its share, of which its oldest messages get as much as they
@@ -445,11 +448,7 @@ impl Rendezvous {
         let at = self.incoming.iter().position(|incoming| incoming.region == id)?;
         let incoming = self.incoming.remove(at)?;
         messenger.deregister(id);
-        let outcome = if incoming.envelope.len > incoming.limit {
-            Outcome::Truncated
-        } else {
-            Outcome::Complete
-        };
+        let outcome = Outcome::of(incoming.envelope.len, incoming.limit);
         Some(incoming.completion(outcome))
     }
 
@@ -502,7 +501,7 @@ impl Rendezvous {
         self.withdrawn.insert(id, peer);
     }
 
-    /// Something was granted to such a send.
+    /// Something was granted to such a send, or its bytes were read before it was revoked.
     pub(super) fn take_withdrawn(&mut self, peer: PeerId, id: u32) -> bool {
         let withdrawn = self.withdrawn.get(&id) == Some(&peer);
         withdrawn && self.withdrawn.remove(&id).is_some()
@@ -528,6 +527,9 @@ impl Rendezvous {
         let (mut done, mut missed) = (Vec::new(), Vec::new());
         for (&id, send) in &mut self.sends {
             if same(send.bits) && send.outcome == Outcome::Complete {
+                if send.take_offer_back() {
+                    messenger.withdraw(send.peer);
+                }
                 if !send.granted || send.sent < send.limit {
                     missed.push((send.peer, id, send.granted));
                 }

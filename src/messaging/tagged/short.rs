@@ -269,9 +269,10 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         let (of, cost) = arriving.take(number);
         messenger.accept_short(of, cost);
         match (control, receive) {
-            (Ok(Control::RequestToSend { id, bits, len }), Some(receive)) => {
+            (Ok(Control::RequestToSend { id, bits, len, offer }), Some(receive)) => {
                 let envelope = Envelope { source, bits, len };
-                self.accept(messenger, now, peer, id, envelope, receive);
+                let offer = offer.map(|offer| (offer, messenger.find_short()));
+                self.accept(messenger, now, (peer, id), envelope, offer, receive);
             }
             (Ok(Control::FollowUp { id, what }), _) => self.follow_up(messenger, now, (peer, id), what),
             (Ok(Control::Active { handler: id, data }), _) => handler.handle(peer, source, id, data),

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use bytes::Bytes;
 
-use super::content::Content;
+use super::{content::Content, control::Exposure};
 use crate::messaging::message::Kept;
 
 /// An unexpected message.
@@ -12,7 +12,12 @@ pub(super) enum Stored {
     /// Its payload.
     Eager(Kept),
     /// A request to send, with the sender's id, and its credit.
-    Request { kept: Kept, id: u32, len: u64 },
+    Request {
+        kept: Kept,
+        id: u32,
+        len: u64,
+        offer: Option<Exposure>,
+    },
     /// A message to ourselves: its payload.
     Own(Bytes),
     /// Our own send, which ends when it is received.

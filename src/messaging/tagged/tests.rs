@@ -469,6 +469,7 @@ fn a_peer_that_places_beyond_its_grant_or_twice_is_given_up() {
             id: 3,
             bits: 5,
             len: LEN,
+            offer: None,
         }
         .emit(&mut request);
         liar.send(now, PEER, &SendOptions::default(), Payload::Copy(&request))
@@ -807,7 +808,15 @@ fn a_grant_that_is_not_used_keeps_nothing_from_others_for_long() {
         };
         for id in [3, 4] {
             let (bits, len) = (5, GRANT_BYTES);
-            say(&mut pair, &Control::RequestToSend { id, bits, len });
+            say(
+                &mut pair,
+                &Control::RequestToSend {
+                    id,
+                    bits,
+                    len,
+                    offer: None,
+                },
+            );
         }
         let mut grants = Vec::new();
         for ms in 0..1_000 {

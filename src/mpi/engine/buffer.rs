@@ -563,6 +563,12 @@ impl Content for PinnedBuffer {
             .fill(&self.packed, |bytes| self.buffer.pack(offset, len, bytes))
     }
 
+    fn run(&mut self) -> Option<Bytes> {
+        let [part] = self.buffer.parts() else { return None };
+        let is_run = part.run(0, u64::MAX).is_some_and(|(_, len)| len == part.len());
+        is_run.then(|| self.chunk(0, u64::MAX))
+    }
+
     fn is_busy(&self) -> bool {
         self.packed.count() >= UNDER_WAY
     }
