@@ -367,7 +367,7 @@ impl Drop for Session {
 }
 
 /// Ctrl-C ends a measurement between two rounds, and where nothing comes.
-fn not_interrupted() -> Result<(), Failure> {
+pub(crate) fn not_interrupted() -> Result<(), Failure> {
     match interrupt::pressed() {
         false => Ok(()),
         true => Err(Failure::Interrupted),

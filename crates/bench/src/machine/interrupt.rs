@@ -1,4 +1,5 @@
-//! Ctrl-C as a flag to poll: the results so far are printed before the command ends.
+//! Ctrl-C (or SIGTERM) as a flag to poll: the results so far are printed before the command ends, and what it has made is
+//! removed.
 #![expect(
     unsafe_code,
     reason = "a signal handler is installed; it only sets a flag, or ends the process"
@@ -23,14 +24,16 @@ pub fn block() {
     let _ = set.thread_block();
 }
 
-/// From now on the first Ctrl-C is only noted (see [`pressed`]); the second ends the process.
+/// From now on the first Ctrl-C or SIGTERM is only noted (see [`pressed`]); the second ends the process.
 ///
 /// A thread that waits for the signal would cost what is measured: libc's calls and its allocator are slower in a
 /// process of several threads.
 pub fn note() {
     let action = SigAction::new(SigHandler::Handler(handle), SaFlags::SA_RESTART, SigSet::empty());
-    // SAFETY: the handler only does what is safe in one: it sets an atomic flag, or calls `_exit`.
-    let _ = unsafe { sigaction(Signal::SIGINT, &action) };
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        // SAFETY: the handler only does what is safe in one: it sets an atomic flag, or calls `_exit`.
+        let _ = unsafe { sigaction(signal, &action) };
+    }
 }
 
 extern "C" fn handle(_: libc::c_int) {

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, While},
+    harness::session::not_interrupted,
     report::{Output, size},
 };
 
@@ -122,6 +123,7 @@ impl Rails {
         node: usize,
         stdout: Stdio,
     ) -> Result<Child, Failure> {
+        not_interrupted()?;
         let own = env::current_exe().or_fail("this program")?;
         let mut command = namespaces.command(node, &own);
         command.args(["bench", "rails", "--node", &node.to_string()]);
