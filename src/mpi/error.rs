@@ -21,9 +21,12 @@ pub struct Error {
     class: ErrorClass,
     call: &'static str,
     peer: Option<Rank>,
-    communicator: Option<u32>,
-    /// The rank of this process, plus one: so it takes no more room than the rank.
+    // These are plus one: so they take no more room.
+    communicator: Option<NonZero<u32>>,
+    /// The rank of this process.
     own: Option<NonZero<u32>>,
+    /// That of the message.
+    tag: Option<NonZero<u32>>,
     detail: Detail,
 }
 
@@ -93,6 +96,7 @@ impl Error {
             peer: None,
             communicator: None,
             own: None,
+            tag: None,
             detail: Detail::None,
         }
     }
@@ -106,11 +110,20 @@ impl Error {
         }
     }
 
+    /// With the tag of the message.
+    #[must_use]
+    pub const fn with_tag(self, tag: i32) -> Self {
+        Self {
+            tag: plus_one(tag as u32),
+            ..self
+        }
+    }
+
     /// With the context id of the communicator.
     #[must_use]
     pub const fn on_communicator(self, context: u32) -> Self {
         Self {
-            communicator: Some(context),
+            communicator: plus_one(context),
             ..self
         }
     }
@@ -119,7 +132,7 @@ impl Error {
     #[must_use]
     pub const fn at_rank(self, rank: Rank) -> Self {
         Self {
-            own: NonZero::new((rank as u32).wrapping_add(1)),
+            own: plus_one(rank as u32),
             ..self
         }
     }
@@ -184,16 +197,36 @@ impl Error {
         self.peer
     }
 
+    /// The tag of the message, if there is one.
+    #[must_use]
+    pub const fn tag(&self) -> Option<i32> {
+        match minus_one(self.tag) {
+            Some(tag) => Some(tag as i32),
+            None => None,
+        }
+    }
+
     /// The context id of the communicator, if there is one.
     #[must_use]
     pub const fn communicator(&self) -> Option<u32> {
-        self.communicator
+        minus_one(self.communicator)
     }
 
     /// Details beyond the class.
     #[must_use]
     pub const fn detail(&self) -> &Detail {
         &self.detail
+    }
+}
+
+const fn plus_one(value: u32) -> Option<NonZero<u32>> {
+    NonZero::new(value.wrapping_add(1))
+}
+
+const fn minus_one(next: Option<NonZero<u32>>) -> Option<u32> {
+    match next {
+        Some(next) => Some(next.get() - 1),
+        None => None,
     }
 }
 
@@ -205,11 +238,14 @@ impl core::fmt::Display for Error {
         if let Some(peer) = self.peer {
             write!(f, " with rank {peer}")?;
         }
-        if let Some(context) = self.communicator {
+        if let Some(tag) = self.tag() {
+            write!(f, ", tag {tag}")?;
+        }
+        if let Some(context) = self.communicator() {
             write!(f, " on communicator {context}")?;
         }
-        if let Some(next) = self.own {
-            write!(f, " at rank {}", next.get() - 1)?;
+        if let Some(rank) = minus_one(self.own) {
+            write!(f, " at rank {rank}")?;
         }
         write!(f, ": {} [{}]", self.class.description(), self.class.name())?;
         match &self.detail {
@@ -285,10 +321,10 @@ mod tests {
             error.to_string(),
             "MPI_Send on communicator 3: rank out of range [MPI_ERR_RANK]: rank 7, and the communicator has 4 ranks"
         );
-        let error = Error::truncated("MPI_Recv", 100, 8).with_peer(2);
+        let error = Error::truncated("MPI_Recv", 100, 8).with_peer(2).with_tag(5);
         assert_eq!(
             error.to_string(),
-            "MPI_Recv with rank 2: message longer than its receive, or not as long as a collective needs it \
+            "MPI_Recv with rank 2, tag 5: message longer than its receive, or not as long as a collective needs it \
              [MPI_ERR_TRUNCATE]: \
              100 bytes were sent, there is room for 8"
         );

@@ -790,7 +790,8 @@ impl Communicator {
             }),
             Outcome::Truncated => {
                 let room = ended.wanted.unwrap_or(room);
-                Err(self.locate(Error::truncated(call, status.len, room).with_peer(source)))
+                let truncated = Error::truncated(call, status.len, room);
+                Err(self.locate(truncated.with_peer(source).with_tag(status.tag)))
             }
             Outcome::Revoked => Err(self.locate(Error::new(ErrorClass::Revoked, call))),
             Outcome::Failed(error) => Err(self.lost(call, error, ended.envelope.source)),

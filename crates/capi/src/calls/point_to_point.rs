@@ -322,21 +322,23 @@ pub fn recv(
             status.set(&received);
             Ok(())
         }
-        Err(error) => Err(failed_receive(error, status, tag)),
+        Err(error) => {
+            status_of_error(&error, status);
+            Err(error.into())
+        }
     }
 }
 
-/// The status of a receive that has failed says as much as is known.
-fn failed_receive(error: Error, status: OutStatus, tag: Tag) -> Failure {
-    if let (Detail::Truncated { room, .. }, Some(source)) = (error.detail(), error.peer()) {
+/// The status of an operation that has failed says as much as is known.
+pub(super) fn status_of_error(error: &Error, status: OutStatus) {
+    if let (Detail::Truncated { room, .. }, Some(source), Some(tag)) = (error.detail(), error.peer(), error.tag()) {
         status.set(&Status {
             source,
-            tag: tag.0,
+            tag,
             len: *room,
             cancelled: false,
         });
     }
-    error.into()
 }
 
 #[inline(always)]

@@ -8,10 +8,10 @@ use std::{
 
 use hikyaku::mpi::{
     engine::{AnyRequest, Status},
-    error::{Detail, ErrorClass},
+    error::ErrorClass,
 };
 
-use super::Done;
+use super::{Done, point_to_point::status_of_error};
 use crate::{
     abi::Sort,
     border::{Call, Failure, Handles, InOut, Int, Out, OutInts, OutStatus, OutStatuses, Scope, UNDEFINED},
@@ -118,16 +118,10 @@ fn report(call: Call, scope: Option<Scope>, ended: Ended, status: OutStatus) -> 
     }
 }
 
-/// The status of an operation that has failed says as much as is known.
+/// The status of a request that has failed.
 fn status_of_failure(failure: &Failure, status: OutStatus) {
-    if let Failure::Engine(error) = failure
-        && let (Detail::Truncated { room, .. }, Some(source)) = (error.detail(), error.peer())
-    {
-        status.set(&Status {
-            source,
-            len: *room,
-            ..Status::EMPTY
-        });
+    if let Failure::Engine(error) = failure {
+        status_of_error(error, status);
     }
 }
 

@@ -88,6 +88,14 @@ static void joined(void)
     refused(MPI_Comm_join(-1, &made), MPI_ERR_ARG, "fd", "no descriptor");
 }
 
+/* Of the message that did not fit. */
+static void is_of_message(const MPI_Status *status)
+{
+    int count;
+    MPI_Get_count(status, MPI_INT, &count);
+    check(status->MPI_SOURCE == 0 && status->MPI_TAG == 5 && count == 1, "the status is that of what was received");
+}
+
 /* Asks for the ends of receives of which one has failed: it goes on being asked for. */
 static void truncated(void)
 {
@@ -103,8 +111,16 @@ static void truncated(void)
     while (code == MPI_SUCCESS && !flag)
         code = MPI_Request_get_status(requests[0], &flag, MPI_STATUS_IGNORE);
     refused(code, MPI_ERR_TRUNCATE, "", "the end of one");
-    refused(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), MPI_ERR_TRUNCATE, "", "the receive");
+    MPI_Status status;
+    refused(MPI_Wait(&requests[0], &status), MPI_ERR_TRUNCATE, "tag 5", "the receive");
     check(MPI_Wait(&requests[1], MPI_STATUS_IGNORE) == MPI_SUCCESS, "the send");
+    is_of_message(&status);
+
+    MPI_Isend(out, 2, MPI_INT, 0, 5, MPI_COMM_SELF, &requests[1]);
+    refused(MPI_Recv(&into, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &status), MPI_ERR_TRUNCATE, "tag 5",
+            "a receive of any message");
+    check(MPI_Wait(&requests[1], MPI_STATUS_IGNORE) == MPI_SUCCESS, "its send");
+    is_of_message(&status);
 }
 
 int main(int argc, char **argv)

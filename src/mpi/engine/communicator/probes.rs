@@ -325,7 +325,9 @@ impl Communicator {
                 if status.len <= room {
                     return Ok(Request::ended(&communicator, status, call));
                 }
-                let truncated = Error::truncated(call, status.len, room).with_peer(status.source);
+                let truncated = Error::truncated(call, status.len, room)
+                    .with_peer(status.source)
+                    .with_tag(status.tag);
                 return Err(communicator.locate(truncated));
             }
         };
