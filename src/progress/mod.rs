@@ -616,7 +616,7 @@ impl Driver {
         self.check()?;
         self.backlog = false;
         let spin = self.policy.spin().map(nanos);
-        let awake = spin.map(|spin| spin + nanos(self.policy.turns()));
+        let awake = spin.map(|spin| spin.saturating_add(nanos(self.policy.turns())));
         // A driver that spins polls several times per reading of the clock.
         let looks = if spin == Some(0) || timeout == Some(Duration::ZERO) {
             1

@@ -9,7 +9,7 @@ pub enum WaitPolicy {
     Spin,
     /// Sleep until something arrives: the least CPU time.
     Block,
-    /// Spin for a while, then yield the core between two polls for a while, then sleep.
+    /// Spin for a while, then yield the core after each few polls for a while, then sleep.
     Adaptive {
         /// How long to spin.
         spin: Duration,
@@ -54,6 +54,7 @@ impl WaitPolicy {
         }
     }
 
+    #[cfg(feature = "mpi")]
     /// Whether to yield the core between any two polls.
     pub(crate) fn yields(self) -> bool {
         matches!(self, Self::Yield { .. })

@@ -7,7 +7,7 @@
 //! ```text
 //! 0     the address of a number in this process's own memory, and the number: the other side reads it there to see
 //!       whether it can, and that the process is the one that it takes it for
-//! 64    the permission that the other side needs: how often permissions were withdrawn
+//! 64    the permission that the other side needs: a number that is changed where permissions are withdrawn
 //! 128   1: this side is writing
 //! ```
 //!
@@ -77,6 +77,8 @@ impl Attached {
     pub(super) fn new(memory: Arc<Segment>, (own, other): (usize, usize), process: u32) -> Self {
         let number = OWN.get_or_init(|| random() | 1);
         memory.atomic(own).store(std::ptr::from_ref(number) as u64, Relaxed);
+        // (Those that a process before this one gave at its address do not hold.)
+        memory.atomic(own + PERMISSION).store(random(), Relaxed);
         memory.atomic(own + NUMBER).store(*number, Release);
         Self {
             memory,

@@ -48,7 +48,8 @@ pub(super) enum FollowUp {
     Read { range: Range, from: Exposure },
     /// The sender has written this range.
     Written { range: Range },
-    /// The receiver has read so many bytes of the oldest range that it was to read, and cannot read more.
+    /// The receiver has read what it was offered; or so many bytes of the oldest range that it was to read, and cannot read
+    /// more.
     WasRead { len: u64 },
 }
 

@@ -15,11 +15,12 @@ use crate::{error::SendError, messaging::Messenger, reliability::PeerId, time::I
 
 /// Bytes that a process copies in a turn.
 const STEP: usize = 512 << 10;
-/// Fewer bytes are read by the receiver alone: a second call of the system takes longer than a part of the copy.
+/// Fewer bytes that were granted are read by the receiver: a sender has no part of so few.
 const SPLIT: usize = 16 << 10;
 /// Most bytes of a message that is offered to its receiver.
 const OFFERED: u64 = 128 << 10;
-/// So many bytes are copied by one of the two sides: what they would say to each other about two parts takes longer.
+/// So many bytes are copied by one of the two sides, by the receiver if they were offered and by the sender if they were
+/// granted: what the two would say to each other about two parts takes longer.
 const ALONE: usize = 64 << 10;
 /// The second part begins at a page, so that none is looked up twice.
 const PAGE: usize = 4 << 10;
@@ -39,7 +40,6 @@ impl Rendezvous {
         let bytes = send.content.run()?;
         let address = bytes.as_ptr() as u64;
         send.offer = Some(bytes);
-        send.under_way += 1;
         Some(Exposure { address, permission })
     }
 
@@ -55,8 +55,8 @@ impl Rendezvous {
         answers: &mut Answers<'_>,
     ) -> bool {
         let start = into.as_ptr() as usize;
-        let last = core::mem::replace(&mut self.copies.last, start);
-        let is_again = waits && start == last;
+        let last = core::mem::replace(&mut self.copies.place, start);
+        let is_again = waits && start == last && into.len() as u64 <= OFFERED;
         self.copies.leaves = waits && !is_again && !self.copies.leaves;
         let reads = is_again || into.len() <= ALONE && !self.copies.leaves;
         if !reads || !self.cma_limits.may_cross(into.len() as u64) {
@@ -314,7 +314,7 @@ impl Rendezvous {
         len: u64,
     ) -> Option<Completion> {
         let send = self.sends.get_mut(&id).filter(|send| send.peer == peer)?;
-        if send.take_offer_back() {
+        if send.offer.take().is_some() {
             send.granted = true;
             return self.finish(id);
         }

@@ -1,6 +1,7 @@
 //! Large messages whose bytes the system copies from one process straight to another.
 //!
-//! A receiver whose memory the system can copy to *exposes* it with its grant. The sender has the receiver read the first
+//! A sender *offers* what is short, and its receiver reads it at once. A receiver whose memory the system can copy to *exposes*
+//! it with its grant of what is longer. The sender has the receiver read the first
 //! part of what is granted, and writes the rest itself once that is on its way: both copy at once, and each byte is copied
 //! once. Both do it in steps, between which they look at other messages. Bytes that the system does not copy after all are
 //! placed, as over a network.
@@ -136,7 +137,7 @@ pub(super) struct Copies {
     /// The last message that was offered is left to its sender.
     pub(super) leaves: bool,
     /// Where it goes.
-    pub(super) last: usize,
+    pub(super) place: usize,
     /// Ranges that were copied.
     pub(super) done: u64,
 }

@@ -399,6 +399,13 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
         );
     }
 
+    /// Something was said to a peer that sleeps: the caller transmits, which wakes it.
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(crate) fn take_wakes(&mut self) -> bool {
+        self.outbox.take_wakes()
+    }
+
     /// Active messages and grants to this peer that wait for credit.
     #[must_use]
     pub fn waiting(&self, peer: PeerId) -> usize {
@@ -795,14 +802,20 @@ impl<B: MemoryRegion + 'static> Tagged<B> {
 
     /// The peer, whose processor this is, begins nothing more: ends the receives that name it and the sends to it that it
     /// has not matched, if their match bits are among `which`. What is matched goes on, and what it has sent stays.
-    pub fn end_unmatched(&mut self, peer: PeerId, processor: u32, which: impl Fn(u64) -> bool, error: PeerError) {
+    pub fn end_unmatched(
+        &mut self,
+        messenger: &mut Messenger,
+        (peer, processor): (PeerId, u32),
+        which: impl Fn(u64) -> bool,
+        error: PeerError,
+    ) {
         let outcome = Outcome::Failed(error);
         self.end_posted(
             |selector| selector.source == Some(processor) && which(selector.bits),
             outcome,
         );
         self.rendezvous
-            .end_ungranted(peer, which, outcome, &mut self.completions);
+            .end_ungranted(messenger, peer, which, outcome, &mut self.completions);
     }
 
     /// Requests to this peer wait for credit: active messages would overtake them.

@@ -34,23 +34,27 @@ struct Rows {
 pub(super) struct Outbox {
     /// In order, as they are gone through: that of a hash table would not be the same on every machine.
     peers: BTreeMap<u32, Rows>,
+    /// A peer that something was said to in memory sleeps there: what wakes it is to be transmitted.
+    wakes: bool,
 }
 
-/// It went, or will not go any more; else there is no room yet.
-fn went(messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8], reserve: u64) -> bool {
+/// It went, or will not go any more, and whether that wakes its peer; `None`: there is no room yet.
+fn send(messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8], reserve: u64) -> Option<bool> {
     let cost = data.len() as u64 + u64::from(MESSAGE_COST) + reserve;
     if messenger.layer().down(peer).is_some() {
-        return true;
+        return Some(false);
     }
     if messenger.layer().credit(peer) < cost {
-        return false;
+        return None;
     }
     #[cfg(feature = "mpi")]
-    if data.len() <= Arriving::IN_LINE && messenger.send_short(peer, PROTOCOL, data).is_some() {
-        return true;
+    if data.len() <= Arriving::IN_LINE
+        && let Some(wakes) = messenger.send_short(peer, PROTOCOL, data)
+    {
+        return Some(wakes);
     }
     let sent = messenger.send(now, peer, &SendOptions::default(), Payload::Copy(data));
-    !matches!(sent, Err(crate::error::SendError::WouldBlock(_)))
+    (!matches!(sent, Err(crate::error::SendError::WouldBlock(_)))).then_some(false)
 }
 
 /// Sends answers at one moment.
@@ -81,6 +85,13 @@ impl Outbox {
         }
     }
 
+    /// Returns whether a transmission is due that wakes a peer, and takes it for done.
+    #[cfg(feature = "mpi")]
+    #[inline]
+    pub(super) fn take_wakes(&mut self) -> bool {
+        core::mem::take(&mut self.wakes)
+    }
+
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.peers.is_empty()
@@ -108,8 +119,9 @@ impl Outbox {
     ) {
         control.emit(scratch);
         let waits = self.peers.get(&peer.0).is_some_and(|rows| !rows.answers.is_empty());
-        if waits || !went(messenger, now, peer, scratch, 0) {
-            self.peers.entry(peer.0).or_default().answers.push_back(scratch.clone());
+        match (!waits).then(|| send(messenger, now, peer, scratch, 0)).flatten() {
+            Some(wakes) => self.wakes |= wakes,
+            None => self.peers.entry(peer.0).or_default().answers.push_back(scratch.clone()),
         }
     }
 
@@ -123,12 +135,15 @@ impl Outbox {
         scratch: &mut Vec<u8>,
     ) {
         control.emit(scratch);
-        if self.holds_requests(peer) || !went(messenger, now, peer, scratch, RESERVE) {
-            self.peers
+        let waits = self.holds_requests(peer);
+        match (!waits).then(|| send(messenger, now, peer, scratch, RESERVE)).flatten() {
+            Some(wakes) => self.wakes |= wakes,
+            None => self
+                .peers
                 .entry(peer.0)
                 .or_default()
                 .requests
-                .push_back(scratch.clone());
+                .push_back(scratch.clone()),
         }
     }
 
@@ -139,8 +154,9 @@ impl Outbox {
             let peer = PeerId(peer);
             for (row, reserve) in [(&mut rows.answers, 0), (&mut rows.requests, RESERVE)] {
                 while let Some(first) = row.front()
-                    && went(messenger, now, peer, first, reserve)
+                    && let Some(wakes) = send(messenger, now, peer, first, reserve)
                 {
+                    self.wakes |= wakes;
                     row.pop_front();
                 }
             }

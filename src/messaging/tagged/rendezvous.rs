@@ -61,18 +61,11 @@ pub(super) struct Outgoing {
     pub(super) under_way: u32,
     /// The system copies its bytes.
     pub(super) crossing: Option<Crossing>,
-    /// All of its bytes, which the receiver may read until it answers: they are under way.
+    /// All of its bytes, which the receiver may read until it answers.
     pub(super) offer: Option<Bytes>,
 }
 
 impl Outgoing {
-    /// Its receiver does not read what it was offered. Returns whether it might have.
-    pub(super) fn take_offer_back(&mut self) -> bool {
-        let is_offered = self.offer.take().is_some();
-        self.under_way -= u32::from(is_offered);
-        is_offered
-    }
-
     fn is_done(&self) -> bool {
         self.granted && self.sent == self.limit && self.under_way == 0
     }
@@ -250,7 +243,7 @@ impl Rendezvous {
             return None;
         }
         let len = send.content.len();
-        send.take_offer_back();
+        send.offer = None;
         if !send.granted {
             send.granted = true;
             send.region = grant.region;
@@ -479,9 +472,10 @@ impl Rendezvous {
     }
 
     /// Ends the sends to this peer that it has not granted anything, if their bits are among `which`. (Nothing of them is
-    /// under way.)
+    /// under way, but it might still read what it was offered.)
     pub(super) fn end_ungranted(
         &mut self,
+        messenger: &mut Messenger,
         peer: PeerId,
         which: impl Fn(u64) -> bool,
         outcome: Outcome,
@@ -490,6 +484,9 @@ impl Rendezvous {
         self.sends.retain(|_, send| {
             let ends = send.peer == peer && !send.granted && which(send.bits);
             if ends {
+                if send.offer.is_some() {
+                    messenger.withdraw(peer);
+                }
                 completions.push_back(send.completion(outcome));
             }
             !ends
@@ -527,7 +524,7 @@ impl Rendezvous {
         let (mut done, mut missed) = (Vec::new(), Vec::new());
         for (&id, send) in &mut self.sends {
             if same(send.bits) && send.outcome == Outcome::Complete {
-                if send.take_offer_back() {
+                if send.offer.take().is_some() {
                     messenger.withdraw(send.peer);
                 }
                 if !send.granted || send.sent < send.limit {
@@ -584,9 +581,7 @@ mod tests {
             rendezvous.begin_send(PEER, 5, Box::new(Bytes::from_static(&[1; 8])), 1)
         };
         assert_eq!([0; 2].map(|_| begin(&mut rendezvous)), [0, 1]);
-        let mut ended = VecDeque::new();
-        rendezvous.end_ungranted(PEER, |_| true, Outcome::Revoked, &mut ended);
-        assert_eq!(ended.len(), 2);
+        rendezvous.sends.clear();
         rendezvous.withdraw_later(PEER, 0);
         assert_eq!([0; 2].map(|_| begin(&mut rendezvous)), [1, 2]);
         assert!(rendezvous.take_withdrawn(PEER, 0));

@@ -513,6 +513,16 @@ impl PinnedBuffer {
     pub(super) fn buffer(&self) -> &Buffer {
         &self.buffer
     }
+
+    /// A run of a part, by reference.
+    fn lend(&self, part: &Part, start: *const u8, len: u64) -> Bytes {
+        let owner = match part {
+            Part::Run(run) => run.owner.clone(),
+            Part::Typed(_) => None,
+        };
+        // SAFETY: by `Buffer::new`'s contract, which holds as long as pins are out.
+        unsafe { self.pins.lend(start, len as usize, owner) }
+    }
 }
 
 /// Lent memory.
@@ -549,12 +559,7 @@ impl Content for PinnedBuffer {
             if let Some((start, len)) = part.run(at, max)
                 && len >= RUN.min(max)
             {
-                let owner = match part {
-                    Part::Run(run) => run.owner.clone(),
-                    Part::Typed(_) => None,
-                };
-                // SAFETY: by `Buffer::new`'s contract, which holds as long as pins are out.
-                return unsafe { self.pins.lend(start, len as usize, owner) };
+                return self.lend(part, start, len);
             }
             break;
         }
@@ -565,8 +570,8 @@ impl Content for PinnedBuffer {
 
     fn run(&mut self) -> Option<Bytes> {
         let [part] = self.buffer.parts() else { return None };
-        let is_run = part.run(0, u64::MAX).is_some_and(|(_, len)| len == part.len());
-        is_run.then(|| self.chunk(0, u64::MAX))
+        let (start, len) = part.run(0, u64::MAX).filter(|(_, len)| *len == part.len())?;
+        Some(self.lend(part, start, len))
     }
 
     fn is_busy(&self) -> bool {

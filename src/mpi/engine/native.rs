@@ -198,8 +198,12 @@ impl Native {
         }
     }
 
-    /// Releases the lock, and wakes threads and tasks that may wait for requests that have ended since `before`.
+    /// Releases the lock, and wakes threads and tasks that may wait for requests that have ended since `before`, and
+    /// processes that wait for what was said to them.
     fn unlock(&self, mut inner: Guard<'_, Inner>, before: u64) {
+        if inner.core.tagged.take_wakes() {
+            inner.driver.transmit_now();
+        }
         let rings = inner.core.ended != before && inner.sleepers.call();
         self.let_go(inner, rings);
     }
@@ -608,13 +612,13 @@ impl Native {
             if waited > PATIENCE {
                 inner.watch();
             }
-            if wanted {
-                self.unlock(inner, before);
-                thread::yield_now();
-            } else if waited < policy.turns() {
+            if waited < policy.turns() {
                 self.unlock(inner, before);
                 give_way();
                 spin = Some(Duration::ZERO);
+            } else if wanted {
+                self.unlock(inner, before);
+                thread::yield_now();
             } else {
                 self.sleep(inner, before);
                 spin = policy.spin();

@@ -533,6 +533,46 @@ fn what_is_read_from_a_sender_that_has_given_up_does_not_count() {
     }
 }
 
+/// A sender whose peer leaves has its memory back, too, whatever that still reads.
+#[test]
+fn what_was_offered_to_a_peer_that_leaves_is_not_read() {
+    let mut pair = Pair::new();
+    let mut memory = vec![7_u8; ALONE];
+    let start = memory.as_mut_ptr();
+    pair.receive(1, 5, ALONE, true);
+    // SAFETY: the memory lives until the end of the test, and is not changed before the send has ended.
+    let content = Bytes::from_static(unsafe { core::slice::from_raw_parts(start, ALONE) });
+    pair.send(0, 5, content, 1);
+    let Half { messenger, tagged, .. } = &mut pair.halves[0];
+    tagged.end_unmatched(messenger, (PEER, 1), |_| true, PeerError::Closed);
+    pair.work(0);
+    assert_eq!(pair.outcomes(0), [(1, Outcome::Failed(PeerError::Closed))]);
+    // SAFETY: the send has ended.
+    unsafe { start.write_bytes(9, ALONE) };
+    pair.run();
+    assert_eq!(pair.outcomes(1), []);
+}
+
+/// A sender that sleeps is woken by a receiver that reads what it was offered, and does nothing else.
+#[cfg(feature = "mpi")]
+#[test]
+fn a_sender_that_sleeps_is_woken_when_its_message_was_read() {
+    for sleeps in [false, true] {
+        let mut pair = Pair::new();
+        // (The first message makes the ring.)
+        pair.receive(0, 9, 1, true);
+        pair.send(1, 9, Bytes::from_static(b"x"), 9);
+        pair.send(0, 5, Bytes::from(pattern(ALONE, 1)), 1);
+        pair.run();
+        pair.halves[1].done.clear();
+        pair.halves[1].tagged.take_wakes();
+        pair.halves[0].messenger.set_asleep(sleeps);
+        pair.receive(1, 5, ALONE, true);
+        assert_eq!(pair.outcomes(1), [(105, Outcome::Complete)]);
+        assert_eq!(pair.halves[1].tagged.take_wakes(), sleeps);
+    }
+}
+
 /// One that wants the same bytes read again and again, others' bytes, or more than fits, gets no memory for that, and
 /// harms no other message.
 #[test]

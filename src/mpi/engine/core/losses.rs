@@ -284,14 +284,15 @@ impl Core {
     }
 
     /// Another process has left: receives that still wait for it fail.
-    pub(super) fn handle_leaving(&mut self, messenger: &Messenger, peer: PeerId) {
+    pub(super) fn handle_leaving(&mut self, messenger: &mut Messenger, peer: PeerId) {
         let process = messenger.layer().processor(peer);
         let Some(process) = process.filter(|process| *process < self.peers.size()) else {
             return;
         };
         if self.leaving.others.insert(process) {
+            let which = |bits| !is_of_finalize(bits);
             self.tagged
-                .end_unmatched(peer, process, |bits| !is_of_finalize(bits), PeerError::Closed);
+                .end_unmatched(messenger, (peer, process), which, PeerError::Closed);
             self.collect();
             self.fail_receives_from_any();
         }
