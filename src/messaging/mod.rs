@@ -355,7 +355,7 @@ impl Messenger {
         self.layer.memory().is_some_and(|memory| memory.has_queued(peer))
     }
 
-    /// Memory of this process that a peer may write to is used otherwise from now on.
+    /// Memory of this process that a peer may read or write is used otherwise from now on.
     fn withdraw(&mut self, peer: PeerId) {
         if let Some(memory) = self.layer.memory_mut() {
             memory.withdraw(peer);

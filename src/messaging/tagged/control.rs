@@ -12,8 +12,8 @@
 //! (op 3), whose id says for whom, its bytes; of a withdrawal (op 4) nothing.
 //!
 //! Between processes whose memories the system can copy between, a request to send may go on with the address of the
-//! message's bytes (8) and the permission to read there (4), an offer; and a grant goes on with the address of the region's memory (8)
-//! and the permission to write there (4). Then the sender has a range read by its receiver (op 5): region and key, the
+//! message's bytes (8) and the permission to read there (4), an offer; the receiver that has read them says how many (op 7).
+//! A grant goes on with the address of the region's memory (8) and the permission to write there (4). Then the sender has a range read by its receiver (op 5): region and key, the
 //! range's offset and length (8 each), the address of its bytes (8) and the permission to read there (4); and is told
 //! (op 7) how many of them were read (8). Or it has written a range (op 6): region and key, offset and length.
 

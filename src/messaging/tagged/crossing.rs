@@ -1,10 +1,10 @@
 //! Large messages whose bytes the system copies from one process straight to another.
 //!
-//! A sender *offers* what is short, and its receiver reads it at once. A receiver whose memory the system can copy to *exposes*
-//! it with its grant of what is longer. The sender has the receiver read the first
-//! part of what is granted, and writes the rest itself once that is on its way: both copy at once, and each byte is copied
-//! once. Both do it in steps, between which they look at other messages. Bytes that the system does not copy after all are
-//! placed, as over a network.
+//! A sender *offers* what is short, and its receiver reads it at once. A receiver whose memory the system can copy to
+//! *exposes* it with its grant of everything else. Of up to 64 KB that are granted the sender writes all. Of more it has
+//! the receiver read the first part, and writes the rest itself once that is on its way: both copy at once, and each byte
+//! is copied once. Both do it in steps, between which they look at other messages. Bytes that the system does not copy
+//! after all are placed, as over a network.
 
 use alloc::collections::VecDeque;
 

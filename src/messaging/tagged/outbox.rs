@@ -39,7 +39,7 @@ pub(super) struct Outbox {
 }
 
 /// It went, or will not go any more, and whether that wakes its peer; `None`: there is no room yet.
-fn send(messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8], reserve: u64) -> Option<bool> {
+fn try_send(messenger: &mut Messenger, now: Instant, peer: PeerId, data: &[u8], reserve: u64) -> Option<bool> {
     let cost = data.len() as u64 + u64::from(MESSAGE_COST) + reserve;
     if messenger.layer().down(peer).is_some() {
         return Some(false);
@@ -119,7 +119,7 @@ impl Outbox {
     ) {
         control.emit(scratch);
         let waits = self.peers.get(&peer.0).is_some_and(|rows| !rows.answers.is_empty());
-        match (!waits).then(|| send(messenger, now, peer, scratch, 0)).flatten() {
+        match (!waits).then(|| try_send(messenger, now, peer, scratch, 0)).flatten() {
             Some(wakes) => self.wakes |= wakes,
             None => self.peers.entry(peer.0).or_default().answers.push_back(scratch.clone()),
         }
@@ -136,7 +136,10 @@ impl Outbox {
     ) {
         control.emit(scratch);
         let waits = self.holds_requests(peer);
-        match (!waits).then(|| send(messenger, now, peer, scratch, RESERVE)).flatten() {
+        match (!waits)
+            .then(|| try_send(messenger, now, peer, scratch, RESERVE))
+            .flatten()
+        {
             Some(wakes) => self.wakes |= wakes,
             None => self
                 .peers
@@ -154,7 +157,7 @@ impl Outbox {
             let peer = PeerId(peer);
             for (row, reserve) in [(&mut rows.answers, 0), (&mut rows.requests, RESERVE)] {
                 while let Some(first) = row.front()
-                    && let Some(wakes) = send(messenger, now, peer, first, reserve)
+                    && let Some(wakes) = try_send(messenger, now, peer, first, reserve)
                 {
                     self.wakes |= wakes;
                     row.pop_front();

@@ -180,7 +180,7 @@ impl MemoryLayer {
         self.peers.get(peer.index()).is_some_and(|p| !p.queue.is_empty())
     }
 
-    /// The memory of this process that a peer may write to is used otherwise from now on.
+    /// The memory of this process that a peer may read or write is used otherwise from now on.
     pub(crate) fn withdraw(&mut self, peer: PeerId) {
         let peer = self.peers.get_mut(peer.index());
         if let Some(cross) = peer.and_then(|p| p.cross.as_deref_mut()) {
