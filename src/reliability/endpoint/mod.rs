@@ -34,6 +34,7 @@ mod suspects;
 mod timeout;
 mod tokens;
 mod vacancies;
+mod watch;
 
 #[cfg(test)]
 mod model_tests;

@@ -79,8 +79,7 @@ impl Endpoint {
             return;
         }
         // It may have been measured in a bad moment.
-        let is_old = |asked: u64| self.now - asked > self.times.initial_rto;
-        if { self.rails.get(peer, number) }.is_some_and(|rail| rail.asked_at().is_none_or(is_old)) {
+        if { self.rails.get(peer, number) }.is_some_and(|rail| rail.is_unasked_for(self.now, self.times.initial_rto)) {
             self.prove(peer, number);
         }
     }

@@ -429,8 +429,8 @@ impl Endpoint {
         let p = &self.peers[peer as usize];
         if p.has_rails() && p.uses_rails() && p.is_confirmed() {
             let number = self.rails.find(peer, back, self.first_path(peer));
-            let is_old = |asked: u64| self.now - asked > self.times.initial_rto;
-            let is_due = |rail: &Rail| rail.state != RailState::Up && !rail.rests && rail.asked_at().is_none_or(is_old);
+            let is_unasked = |rail: &Rail| rail.is_unasked_for(self.now, self.times.initial_rto);
+            let is_due = |rail: &Rail| rail.state != RailState::Up && !rail.rests && is_unasked(rail);
             if let Some(number) = number.filter(|&number| self.rails.get(peer, number).is_some_and(is_due)) {
                 self.prove(peer, number);
             }
@@ -470,7 +470,9 @@ impl Endpoint {
         if rises {
             self.raise(peer, number);
         }
-        self.choose_primary(peer, rises || is_news);
+        if !self.ask_others(peer, number) {
+            self.choose_primary(peer, rises || is_news);
+        }
         true
     }
 
@@ -711,7 +713,7 @@ impl Endpoint {
             };
             rail.begin();
         }
-        several.apart = 0;
+        (several.apart, several.usual_trip) = (0, 0);
         if several.port == 0 && several.rails.iter().all(|rail| rail.path.is_none()) {
             p.end_rails();
             self.rails.forget(peer);

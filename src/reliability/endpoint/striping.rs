@@ -206,11 +206,16 @@ impl Endpoint {
         let Some(rail) = self.rails.get_mut(flow.peer, flow.rail()) else {
             return;
         };
-        if u64::from(send.in_flight().0) >= LEAST {
-            let trip = shortest_trip(Some(rail), flow);
-            rail.pace.begin(self.now, trip, rail.bytes_sent);
-        }
+        let (peer, number, (bytes, packets)) = (flow.peer, flow.rail(), send.in_flight());
         rail.bytes_sent += burst.len() as u64;
+        if u64::from(bytes) >= LEAST {
+            let trip = shortest_trip(Some(rail), flow);
+            rail.pace.begin(self.now, trip, rail.bytes_sent - burst.len() as u64);
+        } else if packets == 1
+            && let Some(trip) = rail.watch.note(flow.rtt().smoothed)
+        {
+            self.weigh(peer, number, trip);
+        }
     }
 
     /// A flow has sent something: flows of other rails may have room for what waits behind that.

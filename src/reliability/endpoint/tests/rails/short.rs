@@ -162,3 +162,36 @@ fn a_pair_that_swaps_large_messages_keeps_its_rails() {
     }
     assert_eq!(primaries(&net), [0, 1]);
 }
+
+/// A rail that small messages fill does not look slower than others before. (Its wire takes twice as long from then on.)
+#[test]
+fn small_messages_leave_a_rail_on_which_they_take_longer() {
+    for (slower, first) in [(0, [0, 0]), (1, [1, 1]), (0, [0, 1]), (1, [0, 1])] {
+        let mut net = Net::new(&settings(), &[WAY; 2]);
+        net.open();
+        net.twins = true;
+        for (end, rail) in first.into_iter().enumerate() {
+            net.ends[end].peers[0].set_primary_rail(rail);
+        }
+        to_and_fro(&mut net, 400);
+        net.ways.iter_mut().for_each(|ways| ways[slower].delay *= 2);
+        to_and_fro(&mut net, 2_000);
+        assert_eq!(primaries(&net), [1 - slower as u8; 2], "by {first:?} before");
+    }
+}
+
+/// Where no rail is as quick as all were, the questions end, and the rail stays.
+#[test]
+fn rails_that_all_take_longer_are_not_asked_for_ever() {
+    let mut net = Net::new(&settings(), &[WAY; 2]);
+    net.open();
+    to_and_fro(&mut net, 400);
+    net.ways.iter_mut().flatten().for_each(|way| way.delay *= 2);
+    let (rail, probes) = (primaries(&net), |net: &Net| {
+        net.ends.each_ref().map(|end| end.rails.probes)
+    });
+    to_and_fro(&mut net, 60_000);
+    let before = probes(&net);
+    to_and_fro(&mut net, 10_000);
+    assert_eq!((probes(&net), primaries(&net)), (before, rail));
+}
