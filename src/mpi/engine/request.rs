@@ -398,8 +398,9 @@ impl Request {
                 ended(Ok(status));
                 continue;
             }
-            let engine = first.begun().map(|(communicator, _)| Arc::clone(communicator.engine()));
-            let left = match engine {
+            // (An engine without rings is not cloned: that would cost each message an atomic operation or two.)
+            let engine = { first.begun() }.map(|(communicator, _)| communicator.engine());
+            let left = match engine.filter(|engine| engine.rings().is_some()).map(Arc::clone) {
                 Some(engine) => Self::wait_by_rings(&engine, first, &mut requests, &mut ended),
                 None => Some(first),
             };
