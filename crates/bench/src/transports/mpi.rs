@@ -121,9 +121,13 @@ impl Rank {
 
 fn wait_all(mut requests: Vec<Request>) -> io::Result<()> {
     // All are waited for, whatever happens: their memory is in use.
-    let mut result = Ok(());
-    Request::wait_all(&mut requests, |ended| result = result.and_then(|()| ended.map(drop)));
-    result.map_err(failed)
+    let mut failure = None;
+    Request::wait_all(&mut requests, |ended| {
+        if let Err(error) = ended {
+            failure.get_or_insert(error);
+        }
+    });
+    failure.map_or(Ok(()), |error| Err(failed(error)))
 }
 
 /// The answering end.
