@@ -46,17 +46,17 @@ impl Communicator {
         if len > LONG as u64 || mode == Mode::Synchronous || tag < 0 {
             return false;
         }
-        let (Some(rings), Some(process)) = (self.rings(), self.process_of(destination)) else {
-            return false;
-        };
-        let bits = self.bits(Class::Message, tag as u32);
         let Some(begin) = datatype.begin_of_small_run(count) else {
             // SAFETY: the caller's contract.
-            return unsafe { Self::send_packed(rings, (process, bits), base, count, datatype) };
+            return unsafe { self.send_packed(base, count, datatype, destination, tag) };
+        };
+        let Some(rings) = self.rings() else { return false };
+        let Some(process) = self.process_of(destination) else {
+            return false;
         };
         // SAFETY: by the caller's contract these are the data of the elements, which are one run, of at least one element.
         let data = unsafe { slice::from_raw_parts(base.wrapping_offset(begin as isize), len as usize) };
-        rings.send_short(process, bits, data)
+        rings.send_short(process, self.bits(Class::Message, tag as u32), data)
     }
 
     /// The same of elements that are not one run.
@@ -65,15 +65,21 @@ impl Communicator {
     /// See [`send`](Self::send).
     #[inline(never)]
     unsafe fn send_packed(
-        rings: &Native,
-        (process, bits): (u32, u64),
+        &self,
         base: *const u8,
         count: u64,
         datatype: &Datatype,
+        destination: Rank,
+        tag: i32,
     ) -> bool {
+        let Some(rings) = self.rings() else { return false };
+        let Some(process) = self.process_of(destination) else {
+            return false;
+        };
         // SAFETY: the caller's contract.
         let packing = unsafe { Packing::new(base, count, datatype) };
-        packing.is_some_and(|mut packing| rings.send_short(process, bits, &mut packing))
+        packing
+            .is_some_and(|mut packing| rings.send_short(process, self.bits(Class::Message, tag as u32), &mut packing))
     }
 
     /// The selector and the room of a receive that may get its message from a ring.
