@@ -116,16 +116,13 @@ impl Endpoint {
         self.update_busy(from);
     }
 
-    /// A flow that has room in its windows for all that waits there lets flows of other rails take pieces of it first. (Of
-    /// more than that, they take what it has no room for.) Gives whether some would if they could: of a message of which
-    /// nothing has gone yet, they cannot.
+    /// Flows of other rails take pieces of what waits here, before this one sends more of it. Gives whether some would if
+    /// they could: of a message of which nothing has gone yet, they cannot.
     fn deal(&mut self, index: u32) -> bool {
         let Active { flow, send, .. } = &self.actives[index as usize];
         let (waiting, flow) = (send.queued_bytes(), &self.flows[*flow as usize]);
         let (peer, key) = (flow.peer, flow.key());
-        let p = &self.peers[peer as usize];
-        let room = send.window().min(p.window).saturating_sub(send.in_flight().0);
-        if u64::from(waiting) < LEAST || waiting > room || !p.uses_rails() {
+        if u64::from(waiting) < LEAST || !self.peers[peer as usize].uses_rails() {
             return false;
         }
         let mut any = false;

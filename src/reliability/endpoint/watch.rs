@@ -10,8 +10,6 @@ use super::{Endpoint, primary::SLOW};
 const STRETCH: u8 = 64;
 /// With each question, what counts as usual grows by the 128th part: if no rail is as quick as one was, the questions end.
 const GROWS: u32 = 128;
-/// Beside large messages, answers wait in their queues, and choose by chance: so many times as seldom are they asked for.
-const SELDOM: u64 = 10;
 
 /// Round trips of small messages that went alone, on one rail.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,7 +50,7 @@ impl Endpoint {
             several.usual_trip = trip;
         }
         let usual = several.usual_trip;
-        if trip > usual.saturating_add(usual / 3) && self.ask_anew(peer, number, self.times.initial_rto) {
+        if trip > usual.saturating_add(usual / 3) && self.ask_anew(peer, number) {
             self.rails.enter(peer).usual_trip = usual.saturating_add(usual.div_ceil(GROWS));
         }
     }
@@ -65,13 +63,13 @@ impl Endpoint {
         let cost = |rail: u8| self.rails.get(peer, rail).map_or(0, |rail| rail.pace.measured());
         let is_quicker = |rail: u8| (1..cost(primary) / SLOW).contains(&cost(rail));
         if self.rails.up(peer).any(is_quicker) {
-            self.ask_anew(peer, primary, SELDOM * self.times.initial_rto);
+            self.ask_anew(peer, primary);
         }
     }
 
-    /// Asks on a rail, and then on all others, unless that was done within `patience` ns. Gives whether it does.
-    fn ask_anew(&mut self, peer: u32, number: u8, patience: u64) -> bool {
-        let now = self.now;
+    /// Asks on a rail, and then on all others, unless that was done just before. Gives whether it does.
+    fn ask_anew(&mut self, peer: u32, number: u8) -> bool {
+        let (now, patience) = (self.now, self.times.initial_rto);
         let Some(rail) = self.rails.get_mut(peer, number) else {
             return false;
         };
