@@ -7,8 +7,6 @@ pub(super) const LEAST: u64 = 8 << 10;
 /// What is known of a rail halves with each 2^24 ns (17 ms) for which nothing was measured: a rail that was measured in a
 /// bad moment is used less, is therefore measured less, and must come back all the same.
 const HALVES: u32 = 24;
-/// The same where nothing else waits for the rail: what is sent there for a measurement keeps a message.
-const LASTS: u32 = 27;
 
 /// The time that a rail takes for a byte, measured while it has bulk data in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,18 +31,9 @@ impl Pace {
         Some(self.faded(now, self.cost)).filter(|&cost| cost > 0)
     }
 
-    /// The same for a rail that need not be used: it halves eight times as slowly.
-    pub(super) fn lasting(&self, now: u64) -> Option<u64> {
-        Some(self.left(now, self.cost, LASTS)).filter(|&cost| cost > 0)
-    }
-
     /// What is left of a time that is as old as the last measurement.
     pub(super) fn faded(&self, now: u64, time: u64) -> u64 {
-        self.left(now, time, HALVES)
-    }
-
-    fn left(&self, now: u64, time: u64, halves: u32) -> u64 {
-        time >> (now.saturating_sub(self.measured_at) >> halves).min(63)
+        time >> (now.saturating_sub(self.measured_at) >> HALVES).min(63)
     }
 
     /// The rail works, since now.

@@ -3,7 +3,7 @@
 use super::{Endpoint, rail::Rail};
 
 /// A rail that takes so many times as long for a byte as another is not the one on which large messages begin.
-pub(super) const SLOW: u64 = 4;
+const SLOW: u64 = 4;
 /// So many small messages by another rail than ours show that the ends do not take the same one.
 const APART: u8 = 16;
 

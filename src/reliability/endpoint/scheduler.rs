@@ -144,12 +144,12 @@ impl Endpoint {
     /// Fills `burst` from one flow; tells whether there may be more.
     #[inline]
     fn fill(&mut self, index: u32, burst: &mut Burst) -> bool {
-        !self.fill_lone(index, burst) && self.fill_any(index, burst, false)
+        !self.fill_lone(index, burst) && self.fill_any(index, burst)
     }
 
-    /// The same where there is more to it than one small message. `shares`: flows of other rails have room.
+    /// The same where there is more to it than one small message.
     #[inline(never)]
-    pub(super) fn fill_any(&mut self, index: u32, burst: &mut Burst, shares: bool) -> bool {
+    pub(super) fn fill_any(&mut self, index: u32, burst: &mut Burst) -> bool {
         let active = &mut self.actives[index as usize];
         let flow = active.flow;
         let receive = &active.receive;
@@ -167,7 +167,7 @@ impl Endpoint {
             self.write_probe(index, burst);
             return true;
         }
-        let more = !active.send.is_settling() && self.fill_data(index, burst, shares);
+        let more = !active.send.is_settling() && self.fill_data(index, burst);
         if burst.is_empty() {
             let active = &self.actives[index as usize];
             if active.receive.owes_ack() || active.send.asks_alone() {
@@ -193,9 +193,8 @@ impl Endpoint {
     }
 
     /// Resends and new data.
-    fn fill_data(&mut self, index: u32, burst: &mut Burst, shares: bool) -> bool {
+    fn fill_data(&mut self, index: u32, burst: &mut Burst) -> bool {
         let mut lane = self.lane(index);
-        lane.shares = shares;
         let first = lane.is_quiet();
         let Filled { more, too_large } = lane.fill(burst);
         if !more && lane.has_queued() {
@@ -248,7 +247,6 @@ impl Endpoint {
             stats: &mut self.stats,
             passed: 0,
             settled: false,
-            shares: false,
         }
     }
 

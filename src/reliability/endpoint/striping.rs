@@ -40,14 +40,6 @@ impl Load {
     fn done(&self, cost: u64) -> u64 {
         { self.trip.saturating_mul(1_000) }.saturating_add(self.bytes.saturating_mul(cost))
     }
-
-    /// Bytes of what another flow has under way and waiting that arrive sooner if this one takes them: both would then be
-    /// done at the same time.
-    fn worth(&self, from: &Self) -> usize {
-        let (cost, cost_there) = self.costs(from);
-        let sooner = from.done(cost_there).saturating_sub(self.done(cost));
-        usize::try_from(sooner / (cost + cost_there)).unwrap_or(usize::MAX)
-    }
 }
 
 /// The shortest round trip of a flow's rail that is known, ns. (All packets of the flow may have met a queue.)
@@ -71,9 +63,8 @@ impl Endpoint {
             self.note_sent(index, burst);
             false
         } else {
-            self.draw(index, usize::MAX);
-            let shares = self.deal(index);
-            let more = self.fill_any(index, burst, shares);
+            self.draw(index);
+            let more = self.fill_any(index, burst);
             self.spread(index, burst);
             more
         };
@@ -82,20 +73,20 @@ impl Endpoint {
     }
 
     /// A flow with nothing of its own to send takes the next piece of a large message that waits on another rail, if its
-    /// windows have room for it: `most` bytes at most.
-    fn draw(&mut self, index: u32, most: usize) {
+    /// windows have room for it.
+    fn draw(&mut self, index: u32) {
         let flow = &self.flows[self.actives[index as usize].flow as usize];
         let (peer, key) = (flow.peer, flow.key());
         let p = &self.peers[peer as usize];
-        let room = self.room_to_draw(index) as usize;
+        let send = &self.actives[index as usize].send;
+        let room = send.room_to_draw(p.window, self.config.window_packets.into(), flow) as usize;
         if room == 0 || !p.uses_rails() || !self.carries(peer, key.rail()) {
             return;
         }
         let Some(from) = self.richest(peer, key) else {
             return;
         };
-        let (here, there) = (self.load(index), self.load(from));
-        let most = most.min(room).min(self.limits.max_batch).min(here.worth(&there));
+        let most = room.min(self.limits.max_batch).min(self.worth(index, from));
         let limit = p.cost_limit;
         let rails = self.rails.up(peer).count();
         let (packet, largest) = (self.room_of(index), self.config.max_payload.into());
@@ -116,46 +107,6 @@ impl Endpoint {
         self.update_busy(from);
     }
 
-    /// Flows of other rails take pieces of what waits here, before this one sends more of it. Gives whether some would if
-    /// they could: of a message of which nothing has gone yet, they cannot.
-    fn deal(&mut self, index: u32) -> bool {
-        let Active { flow, send, .. } = &self.actives[index as usize];
-        let (waiting, flow) = (send.queued_bytes(), &self.flows[*flow as usize]);
-        let (peer, key) = (flow.peer, flow.key());
-        if u64::from(waiting) < LEAST || !self.peers[peer as usize].uses_rails() {
-            return false;
-        }
-        let mut any = false;
-        for rail in 0..self.rails.all(peer).len() as u8 {
-            if rail == key.rail() || !self.carries(peer, rail) {
-                continue;
-            }
-            let flow = self.flow_for(peer, FlowKey::new(rail, key.channel()));
-            let other = self.activate(flow);
-            let has_room = self.room_to_draw(other) > 0 && !self.ports.is_full(self.path_of(flow).port);
-            let load = self.lasting_load(other);
-            // (Of a rail that was not measured, one piece will tell.)
-            let worth = match load.cost.is_some() || load.bytes == 0 {
-                true => load.worth(&self.load(index)),
-                false => 0,
-            };
-            if has_room && worth as u64 >= LEAST {
-                any = true;
-                self.draw(other, worth);
-                self.mark_ready(other);
-            }
-        }
-        any
-    }
-
-    /// Bytes that a flow may take from others.
-    fn room_to_draw(&self, index: u32) -> u32 {
-        let Active { flow, send, .. } = &self.actives[index as usize];
-        let flow = &self.flows[*flow as usize];
-        let window = self.peers[flow.peer as usize].window;
-        send.room_to_draw(window, self.config.window_packets.into(), flow)
-    }
-
     /// The flow of the same channel on another rail that has most to give.
     fn richest(&self, peer: u32, key: FlowKey) -> Option<u32> {
         let others = self.flows_of(peer).filter(|&flow| {
@@ -174,6 +125,15 @@ impl Endpoint {
         active.map_or(0, |active| active.send.queued_to_give())
     }
 
+    /// Bytes of what flow `from` has under way and waiting that arrive sooner if flow `index` takes them: both would then
+    /// be done at the same time.
+    fn worth(&self, index: u32, from: u32) -> usize {
+        let (here, there) = (self.load(index), self.load(from));
+        let (cost, cost_there) = here.costs(&there);
+        let sooner = there.done(cost_there).saturating_sub(here.done(cost));
+        usize::try_from(sooner / (cost + cost_there)).unwrap_or(usize::MAX)
+    }
+
     /// When the time-out of a flow is over that has much in flight on a rail: the round trips that it knows may be those of
     /// small messages, or of another number of neighbours. `None`: it is over.
     pub(super) fn awaits_bulk(&self, index: u32) -> Option<u64> {
@@ -185,16 +145,6 @@ impl Endpoint {
         let takes = load.cost?.saturating_mul(send.in_flight().0.into()) / 1_000;
         let at = send.first_sent_at() + self.rto(index) + takes.min(self.times.initial_rto);
         (at > self.now).then_some(at)
-    }
-
-    /// What a flow has to do on its rail, which need not take anything.
-    fn lasting_load(&self, index: u32) -> Load {
-        let flow = &self.flows[self.actives[index as usize].flow as usize];
-        let pace = self.rails.get(flow.peer, flow.rail()).map(|rail| rail.pace);
-        Load {
-            cost: pace.and_then(|pace| pace.lasting(self.now)),
-            ..self.load(index)
-        }
     }
 
     /// What a flow has to do on its rail.
@@ -234,7 +184,7 @@ impl Endpoint {
         };
         let delivered = rail.bytes_sent.saturating_sub(in_flight);
         if rail.pace.note(self.now, delivered, is_quiet) {
-            self.weigh_pace(peer);
+            self.choose_primary(peer, false);
         }
     }
 
@@ -289,7 +239,10 @@ impl Endpoint {
             }
             let flow = self.flow_for(peer, FlowKey::new(rail, channel));
             let index = self.activate(flow);
-            if self.room_to_draw(index) > 0 {
+            let window = self.peers[peer as usize].window;
+            let send = &self.actives[index as usize].send;
+            let packets = self.config.window_packets.into();
+            if send.room_to_draw(window, packets, &self.flows[flow as usize]) > 0 {
                 self.mark_ready(index);
             }
         }

@@ -4,7 +4,7 @@
 //! and take the time of the kernels at both ends. Small messages to and fro may fill the slower one all the same. Then its
 //! own answer waits for its wire, too, and those of other rails do not.
 
-use super::{Endpoint, primary::SLOW};
+use super::Endpoint;
 
 /// So many messages are a stretch. The shortest round trip of one is not that of a process that was interrupted.
 const STRETCH: u8 = 64;
@@ -45,40 +45,21 @@ impl Endpoint {
     #[cold]
     #[inline(never)]
     pub(super) fn weigh(&mut self, peer: u32, number: u8, trip: u32) {
+        let (now, patience) = (self.now, self.times.initial_rto);
         let several = self.rails.enter(peer);
         if several.usual_trip == 0 || trip < several.usual_trip {
             several.usual_trip = trip;
         }
         let usual = several.usual_trip;
-        if trip > usual.saturating_add(usual / 3) && self.ask_anew(peer, number) {
-            self.rails.enter(peer).usual_trip = usual.saturating_add(usual.div_ceil(GROWS));
-        }
-    }
-
-    /// Large messages have shown how fast a rail is. If the primary one is far slower, and only its round trip has made it
-    /// that, all are asked.
-    pub(super) fn weigh_pace(&mut self, peer: u32) {
-        self.choose_primary(peer, false);
-        let primary = self.peers[peer as usize].primary_rail();
-        let cost = |rail: u8| self.rails.get(peer, rail).map_or(0, |rail| rail.pace.measured());
-        let is_quicker = |rail: u8| (1..cost(primary) / SLOW).contains(&cost(rail));
-        if self.rails.up(peer).any(is_quicker) {
-            self.ask_anew(peer, primary);
-        }
-    }
-
-    /// Asks on a rail, and then on all others, unless that was done just before. Gives whether it does.
-    fn ask_anew(&mut self, peer: u32, number: u8) -> bool {
-        let (now, patience) = (self.now, self.times.initial_rto);
-        let Some(rail) = self.rails.get_mut(peer, number) else {
-            return false;
+        let Some(rail) = several.rails.get_mut(usize::from(number)) else {
+            return;
         };
-        let asks = rail.carries() && rail.is_unasked_for(now, patience);
-        if asks {
-            rail.watch.asks_others = true;
-            self.prove(peer, number);
+        if trip <= usual.saturating_add(usual / 3) || !rail.carries() || !rail.is_unasked_for(now, patience) {
+            return;
         }
-        asks
+        rail.watch.asks_others = true;
+        several.usual_trip = usual.saturating_add(usual.div_ceil(GROWS));
+        self.prove(peer, number);
     }
 
     /// A rail has answered. Gives whether the others are asked now, whose answers choose.

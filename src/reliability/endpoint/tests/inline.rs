@@ -42,7 +42,7 @@ fn begin(endpoint: &Endpoint, index: u32) -> Burst {
 /// The general way: fills a burst of the flow as if there were no short one. Gives whether there may be more.
 fn fill_generally(endpoint: &mut Endpoint, index: u32) -> (bool, Burst) {
     let mut burst = begin(endpoint, index);
-    let more = endpoint.fill_any(index, &mut burst, false);
+    let more = endpoint.fill_any(index, &mut burst);
     endpoint.reschedule(index);
     (more, burst)
 }

@@ -61,8 +61,6 @@ pub(in crate::reliability) struct Lane<'a> {
     pub(in crate::reliability) passed: usize,
     /// Nothing passes any more in this burst.
     pub(in crate::reliability) settled: bool,
-    /// Flows of other rails have room for pieces of large messages: none of these goes whole before they are asked.
-    pub(in crate::reliability) shares: bool,
 }
 
 impl Lane<'_> {

@@ -115,7 +115,6 @@ impl Half {
             stats: &mut self.stats,
             passed: 0,
             settled: false,
-            shares: false,
         }
         .fill(&mut burst);
         let packets = burst.arena(0, burst.len()).chunks(burst.segment_size().max(1));

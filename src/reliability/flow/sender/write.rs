@@ -67,10 +67,6 @@ impl Lane<'_> {
             if if is_first { too_large } else { size < common } {
                 break;
             }
-            // (Of the rest, other rails take pieces.)
-            if self.shares && plan.record.offset == 0 && self.send.queued_to_give() > 0 {
-                break;
-            }
             // Most messages are alone.
             if self.send.queue.is_empty() && self.send.lost_count == 0 {
                 filled.more = false;

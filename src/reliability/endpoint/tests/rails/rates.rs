@@ -74,45 +74,6 @@ fn a_slow_rail_takes_no_more_than_it_carries_in_time() {
     }
 }
 
-/// Messages of which several fit the window of one rail are divided all the same.
-#[test]
-fn messages_that_one_rail_has_room_for_go_by_all() {
-    let way = Way {
-        rate: 125,
-        mtu: 8_972,
-        ..WAY
-    };
-    let alone = time_of_many(&[way]);
-    for (rails, most) in [(vec![way; 2], 56), (vec![way; 4], 34)] {
-        let time = time_of_many(&rails);
-        assert!(
-            time * 100 < alone * most,
-            "{} rails: {time} ns, alone: {alone} ns",
-            rails.len()
-        );
-    }
-}
-
-/// The first answers made the slow rail look quicker: bulk data shows what it is, and then it is asked again.
-#[test]
-fn large_messages_leave_a_slow_rail_that_seemed_quicker() {
-    let way = |rate| Way {
-        rate,
-        mtu: 8_972,
-        ..WAY
-    };
-    let mut net = Net::new(&settings(), &[way(1_250), way(125)]);
-    net.open();
-    net.ends[0].peers[0].set_primary_rail(1);
-    // (The answer of the quick one had waited.)
-    net.ends[0].rails.get_mut(0, 0).unwrap().round_trip = 1_000_000;
-    for number in 1..=100 {
-        net.send(0, number, 64 << 10);
-        assert!(net.run(1_000, |net| net.got[1].messages.len() + 4 > number as usize));
-    }
-    assert_eq!(net.ends[0].primary_rail(PEER), 0);
-}
-
 /// Time of 200 placements of 64 KiB that wait one behind the other, ns.
 fn time_of_placements(rails: &[Way]) -> u64 {
     let mut net = Net::new(&settings(), rails);
